@@ -1,0 +1,170 @@
+"""Configs, and what makes two of them the same experiment.
+
+A field is *identity* or *runtime*. Identity changes the result (objective, corpus, masks, global batch, seed,
+precision) and enters the fingerprint. Runtime does not (workers, micro-batch, log interval); it is declared with
+`runtime(...)`, and owes a test that changing it leaves the losses equal.
+"""
+
+import hashlib
+import json
+import math
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from midmask.errors import UserError, unknown
+
+C = TypeVar("C", bound="Config")
+
+NUMERIC_LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
+"""Libraries whose version changes numbers: they are part of every trained artifact's identity."""
+
+
+class Config(BaseModel):
+    """Base of every config: frozen, keyword-only, unknown fields refused, infinities and NaN refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+
+def runtime(default: Any, description: str, **limits: Any) -> Any:
+    """A field that does not change the result, hence stays out of the fingerprint."""
+    return Field(default, description=description, json_schema_extra={"runtime": True}, **limits)
+
+
+def is_runtime(config: Config, name: str) -> bool:
+    extra = type(config).model_fields[name].json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get("runtime"))
+
+
+def identity_of(config: Config) -> dict[str, Any]:
+    """The config as plain data without its runtime fields, at every depth."""
+    return {name: _plain(getattr(config, name)) for name in type(config).model_fields if not is_runtime(config, name)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return identity_of(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def canonical(value: Any) -> str:
+    """One text per value: sorted keys, no white space, floats as `repr`.
+
+    Raises:
+        TypeError: for anything but plain data, rather than guessing with `repr`.
+    """
+
+    def check(item: Any, path: str) -> None:
+        if isinstance(item, dict):
+            for key, inner in item.items():
+                if not isinstance(key, str):
+                    raise TypeError(f"{path}: key {key!r} is not a string, so it has no canonical form")
+                check(inner, f"{path}.{key}")
+        elif isinstance(item, list | tuple):
+            for index, inner in enumerate(item):
+                check(inner, f"{path}[{index}]")
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise TypeError(f"{path}: {item} has no canonical form")
+        elif item is not None and not isinstance(item, str | int | float | bool):
+            raise TypeError(f"{path}: a {type(item).__name__} has no canonical form; use plain data")
+
+    value = _plain(value)
+    check(value, "value")
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def fingerprint(value: Any) -> str:
+    """16 hexadecimal digits of the SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def file_fingerprint(path: str | Path) -> str:
+    """16 hexadecimal digits of the SHA-256 of a file's bytes, read in a stream."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def library_versions(names: tuple[str, ...] = NUMERIC_LIBRARIES) -> dict[str, str]:
+    """Installed versions by name; a build suffix such as `+cpu` is cut, since CPU and GPU builds share an identity."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name).split("+")[0]
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def as_user_error(error: ValidationError, where: str) -> UserError:
+    """The first fault of a failed validation as one line: field, value, what is wanted."""
+    fault = error.errors()[0]
+    path = ".".join(str(part) for part in fault["loc"])
+    field = ".".join(part for part in (where, path) if part)
+    if isinstance(cause := fault.get("ctx", {}).get("error"), UserError):
+        return cause
+    message = fault["msg"].removeprefix("Value error, ")
+    more = error.error_count() - 1
+    tail = f" ({more} more)" if more else ""
+    if fault["type"] == "extra_forbidden":
+        return UserError(f"{field}: no such field{tail}")
+    if fault["type"] == "missing":
+        return UserError(f"{field}: a value is required{tail}")
+    return UserError(f"{field} = {fault['input']!r}: {message[0].lower()}{message[1:]}{tail}")
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Dotted path -> value, leaves only; a list's items are addressed by position (`stages.0.train.steps`)."""
+    flat: dict[str, Any] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, Config):
+            items = [(name, getattr(value, name)) for name in type(value).model_fields]
+        elif isinstance(value, list | tuple) and any(isinstance(item, Config) for item in value):
+            items = [(str(index), item) for index, item in enumerate(value)]
+        else:
+            flat[path] = list(value) if isinstance(value, tuple) else value
+            return
+        for name, item in items:
+            walk(item, f"{path}.{name}" if path else name)
+
+    walk(config, "")
+    return flat
+
+
+def override(config: C, changes: dict[str, Any]) -> C:
+    """A copy of `config` with dotted paths replaced and everything validated again.
+
+    Args:
+        changes: dotted path -> value, or its text as typed (`objective.encoder_mask_ratio=0.15`).
+
+    Raises:
+        UserError: for an unknown path, naming the nearest one, or an impossible value.
+    """
+    data = config.model_dump()
+    known = flatten(config)
+    for path, value in changes.items():
+        if path not in known:
+            raise unknown("field", path, known)
+        target: Any = data
+        *parents, leaf = path.split(".")
+        for name in parents:
+            target = target[int(name) if isinstance(target, list | tuple) else name]
+        target[leaf] = _parsed(value) if isinstance(value, str) else value
+    try:
+        return type(config).model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, "") from None
+
+
+def _parsed(text: str) -> Any:
+    """A value as typed on the command line: JSON where it is JSON (numbers, lists, null), else the text itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return {"none": None, "true": True, "false": False}.get(text.lower(), text)

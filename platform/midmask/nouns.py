@@ -1,0 +1,95 @@
+"""The words of the house: what is retrieved, what is trained on, what a loss is.
+
+Shape letters, used as suffixes throughout: B rows of a batch, L tokens of a padded row, D hidden width, V vocabulary,
+Q queries, N passages or negatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Doc(NamedTuple):
+    """One passage. `title` may be empty; whether it enters the text is a recorded field of the tokens' config."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+class Query(NamedTuple):
+    query_id: str
+    text: str
+
+
+class Qrel(NamedTuple):
+    """One judgement; `grade` >= 1 is relevant."""
+
+    split: str
+    query_id: str
+    doc_id: str
+    grade: int
+
+
+class ScoredDoc(NamedTuple):
+    query_id: str
+    doc_id: str
+    score: float
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """Token ids of some texts, padded on the right, special tokens included.
+
+    ids_BL: int64. lengths_B: int64, true lengths. keys_B: int64, one random key per row, a function of (seed, epoch,
+    example) only: every mask of a row is drawn from its key, so it does not depend on the batch or the worker.
+    """
+
+    ids_BL: Tensor
+    lengths_B: Tensor
+    keys_B: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one worker sees in one step: named groups of rows ("passage" in pre-training; "query", "passage" in
+    fine-tuning).
+
+    In fine-tuning, `passage` holds `group` rows per query in query order, the positive first.
+    """
+
+    step: int
+    texts: dict[str, TokenRows]
+    group: int = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One named term of a loss, not yet divided: the sum over its targets, their number, its weight."""
+
+    total: Tensor
+    count: Tensor
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss(total, parts): `parts` hold local sums; the total divides each by the count over *all* workers and
+    micro-batches.
+
+    Dividing by the global count makes the loss independent of how a global batch is cut (methods.md 0.3).
+    """
+
+    parts: dict[str, Part]
+
+    def total(self, counts: dict[str, Tensor]) -> Tensor:
+        """sum over parts of weight * local sum / global count; shape []."""
+        terms = [part.weight * part.total / counts[name].clamp(min=1) for name, part in self.parts.items()]
+        result = terms[0]
+        for term in terms[1:]:
+            result = result + term
+        return result

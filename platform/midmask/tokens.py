@@ -1,0 +1,241 @@
+"""Text to token rows: one passage a row, cut once, in shards that lie parallel to the corpus's shards.
+
+Without a named tokenizer a WordPiece vocabulary is trained on the corpus itself, so nothing is fetched. A shard is
+the unit of work: shards can be tokenised in any order, on any machine, and a shard that is there already is not made
+again.
+"""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.identity import Config
+
+log = logging.getLogger(__name__)
+
+ROW_GROUP = 2048
+"""Rows of a Parquet row group: the unit of random access in training and of encoding."""
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+class TokensConfig(Config):
+    """How texts become token rows."""
+
+    tokenizer: str | None = Field(
+        None, description="Hugging Face folder or hub id; none: a WordPiece vocabulary is trained on the corpus"
+    )
+    vocabulary_size: int = Field(8192, ge=200, le=1_000_000, description="entries of the trained vocabulary")
+    vocabulary_passages: int = Field(
+        200_000, ge=1, description="passages that the vocabulary is trained on, from the first"
+    )
+    max_length: int = Field(
+        128, ge=8, le=8192, description="tokens of a passage, special tokens included; the rest is cut"
+    )
+    query_length: int = Field(32, ge=4, le=8192, description="tokens of a query, special tokens included")
+    titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What masks and models need to know of a tokenizer. continues_V, special_V: bool, [V]."""
+
+    size: int
+    pad_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    unk_id: int | None
+    continues_V: Tensor
+    special_V: Tensor
+
+    @staticmethod
+    def of(folder: Path) -> "Vocabulary":
+        """Reads a tokenizer folder.
+
+        Raises:
+            UserError: if the tokenizer lacks a mask, start, end or padding token.
+        """
+        tokenizer = load_tokenizer(folder)
+        first = {
+            "pad": tokenizer.pad_token_id,
+            "cls": tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id,
+            "sep": tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id,
+            "mask": tokenizer.mask_token_id,
+        }
+        if missing := [name for name, token in first.items() if token is None]:
+            raise UserError(
+                f"tokenizer {folder}: no {', '.join(missing)} token. Name the tokenizer of a BERT-like masked LM."
+            )
+        size = len(tokenizer)
+        special = torch.zeros(size, dtype=torch.bool)
+        special[list(first.values())] = True
+        return Vocabulary(
+            size=size,
+            pad_id=first["pad"],
+            cls_id=first["cls"],
+            sep_id=first["sep"],
+            mask_id=first["mask"],
+            unk_id=tokenizer.unk_token_id,
+            continues_V=_continuations(tokenizer.convert_ids_to_tokens(range(size))),
+            special_V=special,
+        )
+
+
+def _continuations(tokens: list[str]) -> Tensor:
+    """Which tokens continue a word: '##x' in WordPiece; in byte-level and SentencePiece tokenizers, those without 'Ġ'
+    or '▁'.
+    """
+    if any(token.startswith("##") for token in tokens):
+        return torch.tensor([token.startswith("##") for token in tokens])
+    begins = ("Ġ", "▁")
+    if any(token.startswith(begins) for token in tokens):
+        return torch.tensor([not token.startswith(begins) for token in tokens])
+    return torch.zeros(len(tokens), dtype=torch.bool)
+
+
+@lru_cache(maxsize=4)
+def load_tokenizer(folder: Path) -> Any:
+    """The fast tokenizer of a folder; runs no code from it.
+
+    Raises:
+        UserError: if the folder holds none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
+
+
+def tokenise(config: TokensConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The one-process step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet,
+    lengths.npy).
+    """
+    corpus = inputs["corpus"].place
+    save_tokenizer(config, corpus, out)
+    for name in (corpus / "docs").names():
+        tokenise_shard(config, corpus, out, name)
+    return finish(config, corpus, out)
+
+
+def save_tokenizer(config: TokensConfig, corpus: Place, out: Place) -> None:
+    """Writes `tokenizer/`: the named one, or one trained on the corpus. Does nothing if it is there already."""
+    if (out / "tokenizer" / "tokenizer.json").exists():
+        return
+    tokenizer = load_tokenizer(Path(config.tokenizer)) if config.tokenizer else train_wordpiece(config, corpus)
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        (out / "tokenizer").upload(Path(folder))
+
+
+def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
+    """A lower-casing WordPiece tokenizer (Devlin et al. 2019) of `vocabulary_size` entries, trained on passages in
+    order.
+    """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    core.normalizer = normalizers.BertNormalizer(lowercase=True)
+    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocabulary_size, special_tokens=SPECIALS, show_progress=False, limit_alphabet=1000
+    )
+    core.train_from_iterator(_training_texts(config, corpus), trainer)
+    ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        model_max_length=512,
+        **{f"{name[1:-1].lower()}_token": name for name in SPECIALS},
+    )
+
+
+def _training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:
+    left = config.vocabulary_passages
+    for name in (corpus / "docs").names():
+        for texts, _ in _passages(config, corpus / "docs" / name):
+            if left <= 0:
+                return
+            yield texts[:left]
+            left -= len(texts)
+
+
+def _passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], list[str]]]:
+    """Texts and ids of a corpus shard, a row group at a time."""
+    with shard.reading() as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP):
+            titles, texts = batch["title"].to_pylist(), batch["text"].to_pylist()
+            if config.titles:
+                texts = [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
+            yield texts, batch["doc_id"].to_pylist()
+
+
+def tokenise_shard(config: TokensConfig, corpus: Place, out: Place, name: str) -> None:
+    """Writes `passages/<name>` for the corpus shard of that name, unless it is there already."""
+    target = out / "passages" / name
+    if target.exists():
+        return
+    encode = _encoder(out, config.max_length)
+    schema = pa.schema([("doc_id", pa.string()), ("ids", pa.list_(pa.int32()))])
+    with target.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        for texts, ids in _passages(config, corpus / "docs" / name):
+            rows = pa.table({"doc_id": ids, "ids": encode(texts)}, schema=schema)
+            writer.write_table(rows, row_group_size=ROW_GROUP)
+
+
+def _encoder(out: Place, max_length: int) -> Any:
+    tokenizer = load_tokenizer((out / "tokenizer").local())
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        rows = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)["input_ids"]
+        return [list(row) for row in rows]
+
+    return encode
+
+
+def finish(config: TokensConfig, corpus: Place, out: Place) -> dict[str, Any]:
+    """Tokenises the queries, gathers the lengths of all passages in row order, and counts."""
+    with (corpus / "queries.parquet").reading() as stream:
+        queries = pq.read_table(stream)
+    encode = _encoder(out, config.query_length)
+    ids = encode(queries["text"].to_pylist()) if len(queries) else []
+    table = pa.table({"query_id": queries["query_id"], "ids": pa.array(ids, pa.list_(pa.int32()))})
+    with (out / "queries.parquet").writing() as stream:
+        pq.write_table(table, stream, row_group_size=ROW_GROUP, compression="zstd")
+    lengths = np.concatenate([_lengths(out / "passages" / name) for name in (out / "passages").names()])
+    with (out / "lengths.npy").writing() as stream:
+        np.save(stream, lengths)
+    vocabulary = Vocabulary.of((out / "tokenizer").local())
+    return {
+        "passages": len(lengths),
+        "queries": len(queries),
+        "tokens": int(lengths.sum()),
+        "vocabulary": vocabulary.size,
+        "cut_share": round(float((lengths == config.max_length).mean()), 4),
+    }
+
+
+def _lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
+    with shard.reading() as stream:
+        column = pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
+    lengths: np.ndarray[Any, np.dtype[np.int32]] = np.diff(column.offsets.to_numpy()).astype(np.int32)
+    return lengths
