@@ -106,8 +106,6 @@ def as_user_error(error: ValidationError, where: str) -> UserError:
     fault = error.errors()[0]
     path = ".".join(str(part) for part in fault["loc"])
     field = ".".join(part for part in (where, path) if part)
-    if isinstance(cause := fault.get("ctx", {}).get("error"), UserError):
-        return cause
     message = fault["msg"].removeprefix("Value error, ")
     more = error.error_count() - 1
     tail = f" ({more} more)" if more else ""
@@ -115,7 +113,8 @@ def as_user_error(error: ValidationError, where: str) -> UserError:
         return UserError(f"{field}: no such field{tail}")
     if fault["type"] == "missing":
         return UserError(f"{field}: a value is required{tail}")
-    return UserError(f"{field} = {fault['input']!r}: {message[0].lower()}{message[1:]}{tail}")
+    value = "" if isinstance(fault["input"], dict | Config) else f" = {fault['input']!r}"
+    return UserError(f"{field}{value}: {message[0].lower()}{message[1:]}{tail}")
 
 
 def flatten(config: Config) -> dict[str, Any]:

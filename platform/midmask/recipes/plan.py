@@ -1,0 +1,153 @@
+"""A recipe as a graph of steps: what is computed, from what, under which fingerprint. Where it runs is not said here.
+
+Two recipes that agree on a step's config and inputs share the step: a sweep's trials share corpus and tokens, and a
+baseline computed yesterday is found today.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from midmask.artifact import Place
+from midmask.corpora import corpus_identity
+from midmask.encoders.backbone import BackboneConfig
+from midmask.evaluate.retriever import EvaluateConfig
+from midmask.identity import Config, file_fingerprint, fingerprint, identity_of, library_versions
+from midmask.recipes.schema import Recipe, StageConfig
+from midmask.steps import FinetuneConfig, PretrainConfig
+
+FORMAT = 1
+"""Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node: the step's name, its config, its inputs, and what its config's paths held when the plan was made.
+
+    `resume` is a finished prefix of this very step, such as its first quarter: it saves work and changes nothing, so
+    it is not part of the identity.
+    """
+
+    name: str
+    config: Config
+    inputs: Mapping[str, "Step"] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+    resume: "Step | None" = None
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "step": self.name,
+            "format": FORMAT,
+            "config": {} if self.name == "prepare" else identity_of(self.config),
+            "content": dict(self.content),
+            "inputs": {name: step.fingerprint for name, step in self.inputs.items()},
+            "libraries": library_versions(),
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.identity)
+
+    def place(self, storage: Place) -> Place:
+        return storage / self.name / self.fingerprint
+
+    def upstream(self) -> Iterator["Step"]:
+        """Every step that this one needs, itself last, each once, in an order that can be run."""
+        seen: set[str] = set()
+
+        def walk(step: "Step") -> Iterator["Step"]:
+            if step.fingerprint in seen:
+                return
+            seen.add(step.fingerprint)
+            for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
+                yield from walk(source)
+            yield step
+
+        yield from walk(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one recipe by role; `stages` in order."""
+
+    corpus: Step
+    tokens: Step
+    pretrained: Step | None
+    stages: tuple[Step, ...]
+
+    def evaluation(self, config: EvaluateConfig) -> Step:
+        """The evaluation of the last stage's encoder."""
+        inputs = {"model": self.stages[-1], "tokens": self.tokens, "corpus": self.corpus}
+        return Step("evaluate", config, inputs)
+
+
+def plan(recipe: Recipe, *, share: float = 1.0, resume: Step | None = None) -> Plan:
+    """The steps of a recipe.
+
+    Args:
+        share: with less than 1, middle training stops after that share of its steps, as a rung of a sweep.
+        resume: the pre-training of a smaller share, to go on from.
+    """
+    corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
+    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=_folder_content(recipe.tokens.tokenizer))
+    pretrained = _pretrained(recipe, tokens, share, resume)
+    stages: list[Step] = []
+    for stage in recipe.stages:
+        stages.append(_stage(recipe, stage, corpus, tokens, pretrained, stages))
+    return Plan(corpus, tokens, pretrained, tuple(stages))
+
+
+def rungs(recipe: Recipe, shares: tuple[float, ...]) -> list[Plan]:
+    """One plan per share of the pre-training, ascending, each going on where the one before it stopped."""
+    plans: list[Plan] = []
+    for share in sorted(shares):
+        plans.append(plan(recipe, share=share, resume=plans[-1].pretrained if plans else None))
+    return plans
+
+
+def bm25_plan(recipe: Recipe, config: Config) -> Step:
+    """BM25 on the recipe's corpus: a row of its own beside the trained systems."""
+    corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
+    return Step("bm25", config, {"corpus": corpus})
+
+
+def _pretrained(recipe: Recipe, tokens: Step, share: float, resume: Step | None) -> Step | None:
+    if recipe.objective is None:
+        return None
+    steps = recipe.pretrain.steps
+    stop = None if share >= 1 else max(1, round(share * steps))
+    config = PretrainConfig(
+        backbone=recipe.backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop
+    )
+    return Step("pretrain", config, {"tokens": tokens}, content=_folder_content(recipe.backbone.name), resume=resume)
+
+
+def _stage(
+    recipe: Recipe, stage: StageConfig, corpus: Step, tokens: Step, pretrained: Step | None, before: list[Step]
+) -> Step:
+    start = before[-1] if stage.starts_from == "previous" else pretrained
+    inputs = {"tokens": tokens, "corpus": corpus}
+    if start is not None:
+        inputs["start"] = start
+    if stage.negatives == "mined":
+        inputs["negatives"] = Step("mine", stage.mine, {"model": before[-1], "tokens": tokens, "corpus": corpus})
+    config = FinetuneConfig(
+        backbone=recipe.backbone if start is None else BackboneConfig(name="start", dropout=recipe.backbone.dropout),
+        loss=stage.loss,
+        train=stage.train,
+        per_query=stage.per_query,
+        query_length=recipe.tokens.query_length,
+        passage_length=recipe.tokens.max_length,
+    )
+    return Step("finetune", config, inputs, content=_folder_content(config.backbone.name))
+
+
+def _folder_content(name: str | None) -> dict[str, Any]:
+    """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
+    if name is None or not Path(name).is_dir():
+        return {}
+    wanted = ("config.json", "model.safetensors", "tokenizer.json")
+    return {file: file_fingerprint(Path(name) / file) for file in wanted if (Path(name) / file).is_file()}

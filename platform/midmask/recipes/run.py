@@ -1,0 +1,67 @@
+"""Running a step: its inputs first, each once, nothing that is finished already. Who computes a step is handed in."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from midmask.artifact import RECORD, Artifact, Place, load, produce
+from midmask.recipes.plan import Step
+
+Log = Callable[[int, dict[str, float]], None]
+"""(training step, values by name): what a running step reports of itself."""
+
+
+class Maker(Protocol):
+    """Computes one step into `out` and returns its small results; safe to call again after a kill."""
+
+    def __call__(self, config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]: ...
+
+
+class Observer(Protocol):
+    """Sees what runs. It never changes a result."""
+
+    def begin(self, step: Step) -> None: ...
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
+
+
+class Runner:
+    """Runs steps into a storage with given makers, told to an observer."""
+
+    def __init__(self, storage: Place, makers: Mapping[str, Maker], observer: Observer) -> None:
+        self.storage = storage
+        self._makers = makers
+        self._observer = observer
+
+    def is_finished(self, step: Step) -> bool:
+        return (step.place(self.storage) / RECORD).exists()
+
+    def run(self, step: Step) -> Artifact:
+        """The step's artifact, computed only if it is not there; inputs of a finished step are not even looked at."""
+        place = step.place(self.storage)
+        if self.is_finished(step):
+            artifact = load(place)
+            self._observer.end(step, artifact, cached=True)
+            return artifact
+        inputs = {name: self.run(source) for name, source in step.inputs.items()}
+        if step.resume is not None:
+            inputs["resume"] = self.run(step.resume)
+        self._observer.begin(step)
+
+        def make(out: Place) -> dict[str, Any]:
+            log: Log = lambda at, values: self._observer.log(step, at, values)  # noqa: E731
+            return self._makers[step.name](step.config, inputs, out, log=log)
+
+        artifact = produce(place, self._record(step, inputs), make)
+        self._observer.end(step, artifact, cached=False)
+        return artifact
+
+    def _record(self, step: Step, inputs: Mapping[str, Artifact]) -> dict[str, Any]:
+        return {
+            "step": step.name,
+            "fingerprint": step.fingerprint,
+            "config": step.config.model_dump(mode="json"),
+            "identity": step.identity,
+            "inputs": {name: str(artifact.place) for name, artifact in inputs.items()},
+        }

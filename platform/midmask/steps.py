@@ -1,0 +1,116 @@
+"""The steps of an experiment, each `f(config, inputs, out) -> small results`, in one process, without Ray.
+
+They are what a sweep's trial runs, and the oracle that the distributed twins in `cluster/` must equal.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import Field, SerializeAsAny, field_validator
+
+from midmask import corpora, tokens
+from midmask.artifact import Artifact, Place
+from midmask.encoders.backbone import BackboneConfig
+from midmask.evaluate.retriever import evaluate_retriever
+from midmask.identity import Config
+from midmask.objectives import OBJECTIVES, ObjectiveConfig
+from midmask.objectives.contrastive import Contrastive
+from midmask.retrieve.bm25 import rank_with_bm25
+from midmask.retrieve.mine import mine
+from midmask.train.optimiser import TrainConfig
+from midmask.train.run import TrainingSetup, local_reader, run_training
+
+Log = Callable[[int, dict[str, float]], None]
+
+
+class PretrainConfig(Config):
+    """Middle training: an objective on all passages of a corpus."""
+
+    backbone: BackboneConfig = Field(description="the encoder that is trained")
+    objective: SerializeAsAny[ObjectiveConfig] = Field(description="what it is trained on")
+    train: TrainConfig = Field(description="length, batch and optimiser")
+    stop_after: int | None = Field(
+        None, ge=1, description="steps to stop after, as a prefix of the whole run; none: all"
+    )
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _objective_by_name(cls, value: Any) -> Any:
+        return OBJECTIVES[str(value["name"])].Config.model_validate(value) if isinstance(value, dict) else value
+
+
+class FinetuneConfig(Config):
+    """One stage of fine-tuning: a bi-encoder on the train queries of a corpus."""
+
+    backbone: BackboneConfig = Field(description="the encoder, if it does not come from another step")
+    loss: Contrastive.Config = Field(description="the ranking loss")
+    train: TrainConfig = Field(description="length, batch and optimiser")
+    per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
+    query_length: int = Field(32, ge=4, description="tokens of a query")
+    passage_length: int = Field(128, ge=8, description="tokens of a passage")
+
+
+def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+    """What a worker needs to know to pre-train: plain data and places, so that it travels to any node."""
+    return TrainingSetup(
+        kind="pretrain",
+        objective=config.objective,
+        train=config.train,
+        backbone=config.backbone,
+        tokens=inputs["tokens"].place,
+        fingerprint=inputs["tokens"].fingerprint,
+        start=_place(inputs, "start"),
+        resume=_place(inputs, "resume"),
+        stop_after=config.stop_after,
+    )
+
+
+def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+    """What a worker needs to know to fine-tune."""
+    return TrainingSetup(
+        kind="finetune",
+        objective=config.loss,
+        train=config.train,
+        backbone=config.backbone,
+        tokens=inputs["tokens"].place,
+        fingerprint=inputs["tokens"].fingerprint,
+        corpus=inputs["corpus"].place,
+        start=_place(inputs, "start"),
+        negatives=_place(inputs, "negatives"),
+        per_query=config.per_query,
+        query_length=config.query_length,
+        passage_length=config.passage_length,
+    )
+
+
+def _place(inputs: Mapping[str, Artifact], name: str) -> Place | None:
+    return inputs[name].place if name in inputs else None
+
+
+def pretrain(config: PretrainConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+    return run_training(pretrain_setup(config, inputs), out, local_reader, log)
+
+
+def finetune(config: FinetuneConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+    return run_training(finetune_setup(config, inputs), out, local_reader, log)
+
+
+def _quiet(step: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """A step that reports nothing while it runs."""
+
+    def make(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+        return step(config, inputs, out)
+
+    return make
+
+
+LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
+    "prepare": _quiet(corpora.prepare),
+    "tokenise": _quiet(tokens.tokenise),
+    "pretrain": pretrain,
+    "finetune": finetune,
+    "mine": _quiet(mine),
+    "bm25": _quiet(rank_with_bm25),
+    "evaluate": _quiet(evaluate_retriever),
+}
+"""Step name -> the function that computes it in this process."""
