@@ -7,6 +7,7 @@ again.
 
 import logging
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -145,28 +146,60 @@ def save_tokenizer(config: TokensConfig, corpus: Place, out: Place) -> None:
 
 
 def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
-    """A lower-casing WordPiece tokenizer (Devlin et al. 2019) of `vocabulary_size` entries, trained on passages in
-    order.
+    """A lower-casing WordPiece tokenizer (Devlin et al. 2019) of at most `vocabulary_size` entries, trained on the
+    corpus.
+
+    The library visits words in the order of a randomly seeded hash map and numbers new pieces as it meets them, so
+    two runs differ. Here every one-character piece is numbered beforehand, sorted; ties between merges are then
+    decided alike.
     """
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, models, trainers
     from transformers import PreTrainedTokenizerFast
 
-    core = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    alphabet = _alphabet(config, corpus)
+    first = SPECIALS + [f"##{character}" for character in alphabet if character.isalnum()]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocabulary_size,
+        special_tokens=first,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    core = _bert_pipeline(Tokenizer(models.WordPiece(unk_token="[UNK]")))
+    core.train_from_iterator(_training_texts(config, corpus), trainer)
+    trained = _bert_pipeline(Tokenizer(models.WordPiece(core.get_vocab(), unk_token="[UNK]")))
+    names = {f"{token[1:-1].lower()}_token": token for token in SPECIALS}
+    return PreTrainedTokenizerFast(tokenizer_object=trained, model_max_length=512, **names)
+
+
+def _bert_pipeline(core: Any) -> Any:
+    """BERT's normalisation and pre-tokenisation; [CLS] text [SEP] once the special tokens have numbers."""
+    from tokenizers import normalizers, pre_tokenizers, processors
+
     core.normalizer = normalizers.BertNormalizer(lowercase=True)
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=config.vocabulary_size, special_tokens=SPECIALS, show_progress=False, limit_alphabet=1000
-    )
-    core.train_from_iterator(_training_texts(config, corpus), trainer)
-    ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    core.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        model_max_length=512,
-        **{f"{name[1:-1].lower()}_token": name for name in SPECIALS},
-    )
+    if core.token_to_id("[CLS]") is not None:
+        ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+        core.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+        )
+    return core
+
+
+def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[str]:
+    """The most frequent characters after normalisation, at most `limit`, sorted."""
+    from tokenizers import normalizers
+
+    raw: Counter[str] = Counter()
+    for texts in _training_texts(config, corpus):
+        for text in texts:
+            raw.update(text)
+    normalise = normalizers.BertNormalizer(lowercase=True).normalize_str
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():
+        counts.update({piece: count for piece in normalise(character) if not piece.isspace()})
+    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[:limit]
+    return sorted(frequent)
 
 
 def _training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:

@@ -1,0 +1,98 @@
+"""Tokens: the trained vocabulary, the shards, and what masks are told about a tokenizer."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.tokens import TokensConfig, Vocabulary, load_tokenizer, tokenise
+
+TEXTS = [f"Unbelievable masking of passages number {i} improves the retrieval of documents." for i in range(60)]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    place = Place(str(tmp_path / "corpus"))
+    for shard, rows in enumerate((TEXTS[:40], TEXTS[40:])):
+        ids = [f"d{shard}-{i}" for i in range(len(rows))]
+        table = pa.table({"doc_id": ids, "title": ["A title"] * len(rows), "text": rows})
+        with (place / "docs" / f"{shard:05d}.parquet").writing() as stream:
+            pq.write_table(table, stream)
+    queries = pa.table({"query_id": ["q1", "q2"], "text": ["retrieval masking", "x " * 100]})
+    with (place / "queries.parquet").writing() as stream:
+        pq.write_table(queries, stream)
+    return Artifact(place, {"fingerprint": "c"})
+
+
+def run(corpus, out, **fields):
+    config = TokensConfig(vocabulary_size=300, max_length=16, query_length=8, **fields)
+    return tokenise(config, {"corpus": corpus}, Place(str(out)))
+
+
+def rows(out, name):
+    return pq.read_table(out / name)["ids"].to_pylist()
+
+
+def test_rows_lie_parallel_to_the_corpus_and_decode_to_its_words(corpus, tmp_path):
+    result = run(corpus, tmp_path / "t")
+    tokenizer = load_tokenizer(tmp_path / "t" / "tokenizer")
+    first, second = rows(tmp_path / "t", "passages/00000.parquet"), rows(tmp_path / "t", "passages/00001.parquet")
+    assert (len(first), len(second), result["passages"], result["queries"]) == (40, 20, 60, 2)
+    decoded = tokenizer.decode(first[0], skip_special_tokens=True)
+    assert TEXTS[0].lower().startswith(decoded[:20])
+    assert all(row[0] == tokenizer.cls_token_id and row[-1] == tokenizer.sep_token_id for row in first + second)
+    lengths = np.load(tmp_path / "t" / "lengths.npy")
+    assert lengths.tolist() == [len(row) for row in first + second]
+    assert max(lengths) <= 16
+    assert len(rows(tmp_path / "t", "queries.parquet")[1]) == 8
+
+
+def test_the_same_corpus_gives_the_same_bytes(corpus, tmp_path):
+    run(corpus, tmp_path / "a")
+    run(corpus, tmp_path / "b")
+    for name in ("tokenizer/tokenizer.json", "passages/00000.parquet", "queries.parquet", "lengths.npy"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_killed_run_goes_on_with_the_shards_it_has(corpus, tmp_path):
+    run(corpus, tmp_path / "a")
+    written = (tmp_path / "a" / "passages" / "00000.parquet").stat().st_mtime_ns
+    (tmp_path / "a" / "passages" / "00001.parquet").unlink()
+    run(corpus, tmp_path / "a")
+    assert (tmp_path / "a" / "passages" / "00000.parquet").stat().st_mtime_ns == written
+    assert len(rows(tmp_path / "a", "passages/00001.parquet")) == 20
+
+
+def test_titles_enter_only_when_asked(corpus, tmp_path):
+    run(corpus, tmp_path / "with", titles=True)
+    tokenizer = load_tokenizer(tmp_path / "with" / "tokenizer")
+    assert tokenizer.decode(rows(tmp_path / "with", "passages/00000.parquet")[0][1:-1]).startswith("a title un")
+
+
+def test_the_vocabulary_knows_continuations_and_specials(corpus, tmp_path):
+    run(corpus, tmp_path / "t")
+    folder = tmp_path / "t" / "tokenizer"
+    vocabulary = Vocabulary.of(folder)
+    entries = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    assert vocabulary.size == len(entries)
+    for token, index in entries.items():
+        assert bool(vocabulary.continues_V[index]) == token.startswith("##"), token
+        assert bool(vocabulary.special_V[index]) == (token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")), token
+    assert entries["[UNK]"] == vocabulary.unk_id
+
+
+def test_a_named_tokenizer_is_used_as_it_is(corpus, tmp_path):
+    run(corpus, tmp_path / "t")
+    named = str(tmp_path / "t" / "tokenizer")
+    run(corpus, tmp_path / "u", tokenizer=named)
+    assert rows(tmp_path / "u", "passages/00000.parquet") == rows(tmp_path / "t", "passages/00000.parquet")
+
+
+def test_a_missing_tokenizer_is_one_line(corpus, tmp_path):
+    with pytest.raises(UserError, match="no tokenizer can be read there") as caught:
+        run(corpus, tmp_path / "t", tokenizer=str(tmp_path / "nowhere"))
+    assert "\n" not in str(caught.value)
