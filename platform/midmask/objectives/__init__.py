@@ -1,0 +1,47 @@
+"""The table of objectives: one line, one file, one class each."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+import torch
+from pydantic import Field
+
+from midmask.encoders.backbone import Backbone
+from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.mlm import MLM
+from midmask.objectives.objective import Objective, ObjectiveConfig
+from midmask.objectives.retromae import RetroMAE
+from midmask.registry import Registry
+from midmask.tokens import Vocabulary
+
+OBJECTIVES: Registry[Any] = Registry(
+    "objective",
+    {
+        "mlm": MLM,  # Devlin et al. 2019: predict masked tokens
+        "retromae": RetroMAE,  # Xiao et al. 2022: rebuild the text from the sentence vector and half of the words
+        "contrastive": Contrastive,  # Karpukhin et al. 2020: fine-tuning with in-batch negatives
+    },
+)
+
+if TYPE_CHECKING:
+    AnyObjectiveConfig = ObjectiveConfig
+else:
+    AnyObjectiveConfig = Annotated[
+        Union[tuple(entry.Config for entry in OBJECTIVES.values())],  # noqa: UP007
+        Field(discriminator="name"),
+    ]
+"""The type of a config field that may hold any objective's config; `name` says which."""
+
+
+def build_objective(config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary, *, seed: int = 0) -> Objective:
+    """The objective that a config names, on a backbone. Fresh heads depend on `seed` alone.
+
+    Raises:
+        UserError: for an unknown name.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        objective: Objective = OBJECTIVES[config.name](config, backbone, vocabulary)
+    return objective
+
+
+__all__ = ["OBJECTIVES", "AnyObjectiveConfig", "Objective", "ObjectiveConfig", "build_objective"]

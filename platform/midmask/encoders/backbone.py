@@ -1,0 +1,246 @@
+"""BERT-like masked language models under one set of names.
+
+A family of Hugging Face models is one line of `FAMILIES`. A backbone is one of `SIZES` with fresh weights, or a folder
+or hub id of a supported family.
+
+Shapes: B rows, L tokens, D width, V vocabulary.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+
+from midmask.errors import UserError, unknown
+from midmask.identity import Config
+from midmask.registry import Registry
+from midmask.tokens import Vocabulary, load_tokenizer
+
+log = logging.getLogger(__name__)
+
+SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "base": (12, 768)}
+"""Layers and width of BERT models from scratch; one attention head per 64 columns, feed-forward width 4 x width."""
+
+PADDED_VOCABULARY = 128
+"""A published embedding table may have up to this many rows more than its tokenizer has tokens."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where the parts of a Hugging Face masked LM are, and what its config calls them."""
+
+    transform: Callable[[Any, Tensor], Tensor]
+    first_position: Callable[[Any], int]
+    dropouts: tuple[str, ...]
+    feed_forward: str
+    activation: str
+
+
+FAMILIES = Registry(
+    "backbone family",
+    {
+        "bert": Family(
+            lambda model, x: model.cls.predictions.transform(x),
+            lambda config: 0,
+            ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+            "intermediate_size",
+            "hidden_act",
+        ),
+        "roberta": Family(
+            lambda model, x: model.lm_head.layer_norm(F.gelu(model.lm_head.dense(x))),
+            lambda config: int(config.pad_token_id) + 1,
+            ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+            "intermediate_size",
+            "hidden_act",
+        ),
+        "distilbert": Family(
+            lambda model, x: model.vocab_layer_norm(model.activation(model.vocab_transform(x))),
+            lambda config: 0,
+            ("dropout", "attention_dropout"),
+            "hidden_dim",
+            "activation",
+        ),
+    },
+)
+
+
+class BackboneConfig(Config):
+    """The encoder that is trained."""
+
+    name: str = Field(
+        "tiny", description="tiny, mini, small or base (fresh weights); or a Hugging Face folder or hub id"
+    )
+    dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
+
+
+class Backbone(nn.Module):
+    """A masked LM and its parts: encoder, embedding module, position table, MLM head."""
+
+    def __init__(self, model: Any, *, dropout: float) -> None:
+        super().__init__()
+        self.model = model
+        self.family = FAMILIES[model.config.model_type]
+        self.dropout = dropout
+        self.width = int(model.config.hidden_size)
+        self.heads = int(model.config.num_attention_heads)
+        self.feed_forward = int(getattr(model.config, self.family.feed_forward))
+        self.norm_eps = float(self._embeddings.LayerNorm.eps)
+        self.max_length = int(model.config.max_position_embeddings) - self.family.first_position(model.config)
+
+    @property
+    def encoder(self) -> Any:
+        """The base model, without the MLM head."""
+        return self.model.base_model
+
+    @property
+    def _embeddings(self) -> Any:
+        return self.encoder.embeddings
+
+    @property
+    def output_weight_VD(self) -> Tensor:
+        """The output matrix of the MLM head; the same tensor as the word embeddings where they are tied."""
+        weight: Tensor = self.model.get_output_embeddings().weight
+        return weight
+
+    @property
+    def output_bias_V(self) -> Tensor:
+        bias: Tensor = self.model.get_output_embeddings().bias
+        return bias
+
+    def hidden(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Last hidden states, [B, L, D]. Padding is seen by no token.
+
+        Raises:
+            UserError: if a row is longer than the position table.
+        """
+        length = ids_BL.shape[1]
+        if length > self.max_length:
+            raise UserError(
+                f"tokens.max_length: a row of {length} tokens, but the backbone takes at most {self.max_length}. "
+                f"Lower tokens.max_length."
+            )
+        hidden: Tensor = self.encoder(input_ids=ids_BL, attention_mask=padding_mask(lengths_B, length))[0]
+        return hidden
+
+    def embed(self, ids_BL: Tensor) -> Tensor:
+        """The whole embedding module: words, positions, types, norm, dropout; [B, L, D]."""
+        embedded: Tensor = self._embeddings(input_ids=ids_BL)
+        return embedded
+
+    def embed_stream(self, x_BLD: Tensor) -> Tensor:
+        """The embedding module with `x_BLD` in the place of word embeddings."""
+        embedded: Tensor = self._embeddings(input_ids=None, inputs_embeds=x_BLD)
+        return embedded
+
+    def positions(self, length: int) -> Tensor:
+        """Raw rows of the position table, [length, D]."""
+        first = self.family.first_position(self.model.config)
+        table: Tensor = self._embeddings.position_embeddings.weight
+        return table[first : first + length]
+
+    def transform(self, x: Tensor) -> Tensor:
+        """The MLM head up to, and without, its output matrix; [..., D]."""
+        return self.family.transform(self.model, x)
+
+    def save(self, folder: Path, tokenizer_folder: Path) -> None:
+        """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer."""
+        self.model.save_pretrained(folder)
+        load_tokenizer(tokenizer_folder).save_pretrained(folder)
+
+
+def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
+    """True at real tokens, [B, 1, 1, L], as the attention of every layer takes it; none if no row is padded.
+
+    On a GPU it is always made: to look at the lengths would make the host wait for the device.
+    """
+    if not lengths_B.is_cuda and bool((lengths_B == length).all()):
+        return None
+    return (torch.arange(length, device=lengths_B.device) < lengths_B[:, None])[:, None, None]
+
+
+def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int) -> Backbone:
+    """The backbone that a config names. Fresh weights depend on `seed` alone, not on what was drawn before.
+
+    Raises:
+        UserError: if the name is neither a size nor a model that can be read, its family is not supported, or its
+            vocabulary is not the tokenizer's.
+    """
+    if config.name not in SIZES:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            backbone = _load(config.name, dropout=config.dropout)
+        _check_vocabulary(backbone, vocabulary, config.name)
+        return backbone
+    layers, width = SIZES[config.name]
+    settings = BertConfig(
+        vocab_size=vocabulary.size,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        intermediate_size=4 * width,
+        max_position_embeddings=512,
+        pad_token_id=vocabulary.pad_id,
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.dropout,
+        attn_implementation="sdpa",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Backbone(BertForMaskedLM(settings), dropout=config.dropout)
+
+
+def load_backbone(folder: Path, *, dropout: float) -> Backbone:
+    """The backbone in a Hugging Face folder. An MLM head that the folder lacks is made afresh, always the same.
+
+    Raises:
+        UserError: if there is no model of a supported family.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return _load(str(folder), dropout=dropout)
+
+
+def _load(name: str, *, dropout: float) -> Backbone:
+    try:
+        settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise _unreadable(name, error) from None
+    family = FAMILIES[settings.model_type]
+    for field in family.dropouts:
+        setattr(settings, field, dropout)
+    try:
+        model, loading = AutoModelForMaskedLM.from_pretrained(
+            name, config=settings, attn_implementation="sdpa", dtype=torch.float32, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise _unreadable(name, error) from None
+    missing = sorted(loading["missing_keys"])
+    if lost := [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]:
+        raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
+    if missing:
+        log.warning("%s holds no MLM head; a fresh one is made (%s)", name, ", ".join(missing))
+    return Backbone(model, dropout=dropout)
+
+
+def _unreadable(name: str, error: Exception) -> UserError:
+    if Path(name).is_dir():
+        return UserError(f"backbone.name = {name!r}: no model can be read there ({str(error).splitlines()[0]})")
+    hint = "No such folder either, and no such model in the Hugging Face cache or hub."
+    return unknown("backbone.name", name, SIZES, hint=hint)
+
+
+def _check_vocabulary(backbone: Backbone, vocabulary: Vocabulary, name: str) -> None:
+    rows = len(backbone.output_weight_VD)
+    pad = backbone.model.config.pad_token_id
+    if not 0 <= rows - vocabulary.size < PADDED_VOCABULARY or pad not in (None, vocabulary.pad_id):
+        raise UserError(
+            f"backbone.name = {name!r}: its vocabulary has {rows} entries and padding id {pad}, the tokenizer "
+            f"{vocabulary.size} and {vocabulary.pad_id}. Set tokens.tokenizer to {name}."
+        )

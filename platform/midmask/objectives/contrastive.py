@@ -1,0 +1,88 @@
+"""Fine-tuning of a dense [CLS] bi-encoder with in-batch negatives (DPR, Karpukhin et al. 2020).
+
+loss      sum over queries of -log( exp(s(q, p+) / t) / sum over all passages of all workers of exp(s(q, p) / t) ),
+          s the dot product, of unit vectors if `normalise`
+seen      queries and passages as they are; each query brings its positive and `group` - 1 mined negatives
+thrown    nothing
+differs   from DPR's and Tevatron's code: gradients reach the rows of all workers, so the loss and its gradient do not
+          depend on their number; and a passage that is a known positive of the query is not also its negative: one with
+          the same tokens as its positive, or the positive of another row with the same query. `drop_duplicates` off: as
+          published
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from midmask import world
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.pooling import cls_vectors
+from midmask.masking import fingerprints
+from midmask.nouns import Batch, Loss, Part, TokenRows
+from midmask.objectives.objective import Objective, ObjectiveConfig
+from midmask.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Queries; `group` passages for each, the positive first; hashes of both texts, int64 [Q] and [Q * group]."""
+
+    query: TokenRows
+    passage: TokenRows
+    group: int
+    query_hash_Q: Tensor
+    passage_hash_N: Tensor
+
+
+class Contrastive(Objective):
+    class Config(ObjectiveConfig):
+        """In-batch contrastive fine-tuning."""
+
+        name: Literal["contrastive"] = Field("contrastive", description="the objective")
+        temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
+        normalise: bool = Field(False, description="score by cosine instead of the dot product; saved with the model")
+        drop_duplicates: bool = Field(True, description="a known positive of a query is not also its negative")
+
+    parts: ClassVar[tuple[str, ...]] = ("contrastive",)
+    couples_rows: ClassVar[bool] = True
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> PairRows:
+        query, passage = batch.texts["query"], batch.texts["passage"]
+        query_hash_Q = fingerprints(query.ids_BL, query.lengths_B)
+        return PairRows(query, passage, batch.group, query_hash_Q, fingerprints(passage.ids_BL, passage.lengths_B))
+
+    def forward(self, drawn: PairRows) -> Loss:
+        query_QD = self._vectors(drawn.query)
+        passage_ND = world.gather_rows(self._vectors(drawn.passage))
+        owner_N, passage_hash_N, query_hash_N = world.gather_rows(_passage_facts(drawn)).unbind(1)
+        first = (owner_N < world.rank()).sum()
+        targets_Q = first + torch.arange(len(query_QD), device=query_QD.device) * drawn.group
+        scores_QN = query_QD @ passage_ND.t() / self.config.temperature
+        if self.config.drop_duplicates:
+            same_text = passage_hash_N == drawn.passage_hash_N[:: drawn.group, None]
+            same_query = query_hash_N == drawn.query_hash_Q[:, None]
+            known = (same_text | same_query).scatter(1, targets_Q[:, None], False)
+            scores_QN = scores_QN.masked_fill(known, -torch.inf)
+        total = F.cross_entropy(scores_QN.float(), targets_Q, reduction="sum")
+        return Loss({"contrastive": Part(total, torch.tensor(len(query_QD), device=total.device))})
+
+    def _vectors(self, text: TokenRows) -> Tensor:
+        return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)
+
+
+def _passage_facts(drawn: PairRows) -> Tensor:
+    """For each passage the worker it is on, its hash, and the hash of the query it is the positive of (else 0); [N,
+    3]."""
+    query_hash_N = torch.zeros_like(drawn.passage_hash_N)
+    query_hash_N[:: drawn.group] = drawn.query_hash_Q
+    owner_N = torch.full_like(drawn.passage_hash_N, world.rank())
+    return torch.stack([owner_N, drawn.passage_hash_N, query_hash_N], 1)
