@@ -1,0 +1,104 @@
+"""Checkpoints: a folder of safetensors whose `position.json` is written last, so that it is whole or not there.
+
+    checkpoints/step-00000100/objective.safetensors   model and decoder heads
+                              optimiser.safetensors   AdamW's moments and step counts, by parameter name
+                              position.json           steps done, epoch, seed, plan, threads, versions
+
+The learning rate and every random draw are functions of (seed, step), so the position is all the state they have.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from midmask.artifact import Place
+
+log = logging.getLogger(__name__)
+
+POSITION = "position.json"
+KEPT = 2
+
+
+def save(place: Place, module: nn.Module, optimiser: torch.optim.AdamW, position: dict[str, Any]) -> None:
+    """Writes one checkpoint; it exists once its position is there."""
+    (place / "objective.safetensors").write(safetensors.torch.save(_on_cpu(dict(_tensors(module)))))
+    (place / "optimiser.safetensors").write(safetensors.torch.save(_on_cpu(dict(_moments(module, optimiser)))))
+    (place / POSITION).write_json(position)
+
+
+def load(place: Place, module: nn.Module, optimiser: torch.optim.AdamW) -> dict[str, Any]:
+    """Puts a checkpoint into a module and its optimiser, and returns its position.
+
+    Raises:
+        ValueError: if the tensors are not those of this module.
+    """
+    saved = safetensors.torch.load((place / "objective.safetensors").read())
+    own = dict(_tensors(module))
+    if saved.keys() != own.keys():
+        raise ValueError(
+            f"{place}: tensors {sorted(saved.keys() ^ own.keys())[:5]} are not in both checkpoint and model"
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(saved[name])
+    _load_moments(safetensors.torch.load((place / "optimiser.safetensors").read()), module, optimiser)
+    position: dict[str, Any] = (place / POSITION).read_json()
+    return position
+
+
+def newest(folder: Place) -> Place | None:
+    """The newest complete checkpoint of a run."""
+    for name in reversed(folder.names()):
+        if (folder / name / POSITION).exists():
+            return folder / name
+    return None
+
+
+def prune(folder: Place) -> None:
+    """Deletes all but the newest complete checkpoints, and what a kill left half written."""
+    complete = [name for name in folder.names() if (folder / name / POSITION).exists()]
+    for name in folder.names():
+        if name not in complete[-KEPT:]:
+            (folder / name / POSITION).delete()  # first, lest half a checkpoint be taken for a whole one
+            (folder / name).delete()
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters, tied ones once, and the buffers that are saved."""
+    tied = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    yield from module.named_parameters()
+    yield from ((name, value) for name, value in module.state_dict(keep_vars=True).items() if name not in tied)
+
+
+def _moments(module: nn.Module, optimiser: torch.optim.AdamW) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in module.named_parameters():
+        for key, value in optimiser.state.get(parameter, {}).items():
+            yield f"{key}/{name}", value
+
+
+def _load_moments(saved: dict[str, Tensor], module: nn.Module, optimiser: torch.optim.AdamW) -> None:
+    names = {parameter: name for name, parameter in module.named_parameters()}
+    states: dict[int, dict[str, Tensor]] = {}
+    order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    for index, parameter in enumerate(order):
+        state = {key: saved[f"{key}/{names[parameter]}"] for key in _keys(saved, names[parameter])}
+        if state:  # a parameter that never had a gradient has none
+            states[index] = state
+    # load_state_dict puts the step counts where this device's AdamW wants them
+    optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _keys(saved: dict[str, Tensor], name: str) -> list[str]:
+    return [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in saved]
+
+
+def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

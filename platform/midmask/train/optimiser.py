@@ -1,0 +1,96 @@
+"""How long, in what batches and with which AdamW a model is trained. The learning rate depends on the step alone."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from midmask.errors import UserError
+from midmask.identity import Config, runtime
+
+
+class TrainConfig(Config):
+    """One training run: identity first, then what only decides how it is carried out."""
+
+    steps: int = Field(ge=1, description="optimiser steps of the whole run")
+    batch_size: int = Field(ge=1, description="rows a step, over all workers: passages, or queries in fine-tuning")
+    learning_rate: float = Field(gt=0, le=1, description="of AdamW, at its peak")
+    warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the rate rises from 0")
+    decay: float = Field(
+        0.2, ge=0, le=1, description="share of the steps, at the end, in which it falls to 0; 1 - warmup: linear decay"
+    )
+    weight_decay: float = Field(0.01, ge=0, le=1, description="of AdamW, on matrices only (no biases, no LayerNorm)")
+    clip_norm: float = Field(1.0, gt=0, description="largest norm of the gradient, over all parameters and workers")
+    seed: int = Field(0, ge=0, lt=2**31, description="of weights, order of examples, masks and dropout")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bf16 autocast on a GPU that has it, else fp32"
+    )
+    micro_batch: int | None = runtime(
+        None, "rows a worker sends through the model at once; none: all of its share", ge=1
+    )
+    log_every: int = runtime(10, "steps between two reports", ge=1)
+    checkpoint_every: int = runtime(500, "steps between two checkpoints", ge=1)
+    threads: int | None = runtime(None, "CPU threads of a worker; none: as torch finds it", ge=1)
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> "TrainConfig":
+        if self.warmup + self.decay > 1 + 1e-9:
+            raise UserError(
+                f"warmup = {self.warmup} and decay = {self.decay}: together they may take at most 1 of the steps"
+            )
+        return self
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """The rate of step 0 ≤ step < steps: linear warm-up, constant, linear decay.
+
+    A prefix of the run does not depend on where it is stopped, as long as it is stopped before the decay (Hägele et al.
+    2024, "Scaling laws and compute-optimal training beyond fixed training durations").
+    """
+    warm, cool = round(config.warmup * config.steps), round(config.decay * config.steps)
+    rise = (step + 1) / warm if step < warm else 1.0
+    left = config.steps - step
+    fall = left / cool if left < cool else 1.0
+    return config.learning_rate * min(rise, fall)
+
+
+def build_optimiser(module: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW (Loshchilov & Hutter 2019) over the module's parameters; the rate is set before every step."""
+    matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
+    others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=config.learning_rate, fused=device.type == "cuda"
+    )
+
+
+def update(module: nn.Module, optimiser: torch.optim.AdamW, config: TrainConfig, step: int) -> Tensor:
+    """One optimiser step from the gradients that are there, which are then freed.
+
+    Returns:
+        The gradient's norm before clipping, shape [], on the device.
+    """
+    for group in optimiser.param_groups:
+        group["lr"] = learning_rate(config, step)
+    norm = nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return norm
+
+
+def autocast_type(precision: str, device: torch.device) -> torch.dtype | None:
+    """The type of autocast, or none for plain fp32.
+
+    Raises:
+        UserError: for bf16 on a GPU without it.
+    """
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    if precision == "bf16" and device.type == "cuda" and not has_bf16:
+        raise UserError("train.precision = 'bf16': this GPU has no bf16. Use precision=fp32.")
+    if precision == "bf16" or (precision == "auto" and has_bf16):
+        return torch.bfloat16
+    return None

@@ -1,0 +1,166 @@
+"""The plan carried out: (step, token rows of one worker) in order, from any step on.
+
+The one-process reader here is what every other reader has to equal (`cluster.stream`). Batches are made ready on a
+thread beside the loop, a few steps ahead.
+"""
+
+import queue
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from midmask.masking import row_keys
+from midmask.nouns import Batch, TokenRows
+from midmask.train.examples import Examples, TextRows, Texts, opened
+from midmask.train.plan import BatchPlan
+
+T = TypeVar("T")
+
+AHEAD = 4
+"""Steps that are made ready beside the loop."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is to read: its share of the steps start … stop - 1 of the plan. Picklable."""
+
+    examples: Examples
+    batch_size: int
+    seed: int
+    rank: int
+    size: int
+    start: int
+    stop: int
+
+    def plan(self) -> BatchPlan:
+        return plan_of(self.examples, self.batch_size, self.seed)
+
+    def read(self, step: int) -> Texts:
+        """This worker's token rows of one step."""
+        plan = self.plan()
+        rows = plan.share(step, self.rank, self.size)
+        return opened(self.examples).read(rows, self.seed, plan.epoch_of(step))
+
+
+@lru_cache(maxsize=2)
+def plan_of(examples: Examples, batch_size: int, seed: int) -> BatchPlan:
+    source = opened(examples)
+    return BatchPlan(source.count, batch_size, seed, examples.fingerprint, source.lengths)
+
+
+Reader = Callable[[Order], Iterator[tuple[int, Texts]]]
+
+
+def local_reader(order: Order) -> Iterator[tuple[int, Texts]]:
+    """The one-process reader."""
+    for step in range(order.start, order.stop):
+        yield step, order.read(step)
+
+
+@dataclass(frozen=True)
+class Read:
+    """One step's work for one worker: micro-batches on the CPU, and what the trace says of them.
+
+    tokens: true tokens; slots: tokens with padding; digest: sum over the rows of a CRC-32 of their number and tokens,
+    which does not depend on how the rows lie over workers.
+    """
+
+    step: int
+    micro: list[Batch]
+    tokens: int
+    slots: int
+    digest: int
+
+
+def reads(reader: Reader, order: Order, *, pad_id: int, micro_batch: int | None, pin: bool) -> Iterator[Read]:
+    """The reader's steps as padded micro-batches, made ready ahead of time, on pinned pages if `pin`."""
+    group = opened(order.examples).group
+
+    def make(step: int, texts: Texts) -> Read:
+        epoch = order.plan().epoch_of(step)
+        rows = len(order.plan().share(step, order.rank, order.size))
+        size = micro_batch or rows
+        micro = [
+            Batch(
+                step,
+                {
+                    name: _padded(_slice(text, start, size, rows), order.seed, epoch, pad_id, pin)
+                    for name, text in texts.items()
+                },
+                group,
+            )
+            for start in range(0, rows, size)
+        ]
+        return Read(
+            step=step,
+            micro=micro,
+            tokens=sum(int(text.lengths.sum()) for text in texts.values()),
+            slots=sum(text.ids_BL.numel() for batch in micro for text in batch.texts.values()),
+            digest=sum(_digest(text) for text in texts.values()),
+        )
+
+    return ahead((make(step, texts) for step, texts in reader(order)), AHEAD)
+
+
+def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:
+    """Examples start … start + size - 1 of `rows`; a text with several rows an example keeps them together."""
+    each = len(text.lengths) // rows
+    first, last = start * each, min(start + size, rows) * each
+    ends = np.concatenate([[0], np.cumsum(text.lengths)])
+    return TextRows(text.flat[ends[first] : ends[last]], text.lengths[first:last], text.rows[first:last])
+
+
+def _padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
+    lengths_B = torch.from_numpy(text.lengths.astype(np.int64))
+    seen_BL = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
+    ids_BL = torch.full(seen_BL.shape, pad_id, dtype=torch.int64)
+    ids_BL[seen_BL] = torch.from_numpy(text.flat.astype(np.int64))
+    tensors = (ids_BL, lengths_B, row_keys(seed, epoch, text.rows))
+    return TokenRows(*(tensor.pin_memory() for tensor in tensors)) if pin else TokenRows(*tensors)
+
+
+def _digest(text: TextRows) -> int:
+    return sum(
+        zlib.crc32(piece.tobytes(), int(row) & 0xFFFFFFFF) for piece, row in zip(text.pieces(), text.rows, strict=True)
+    )
+
+
+def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
+    """The same items, produced on a thread at most `depth` ahead. Its error is raised here; closing this ends it."""
+    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(depth)
+    closed = threading.Event()
+
+    def put(item: T | None, error: BaseException | None) -> None:
+        while not closed.is_set():
+            try:
+                return ready.put((item, error), timeout=0.1)
+            except queue.Full:
+                continue
+
+    def produce() -> None:
+        try:
+            for item in items:
+                put(item, None)
+                if closed.is_set():
+                    return
+            put(None, StopIteration())
+        except BaseException as error:
+            put(None, error)
+
+    threading.Thread(target=produce, name="midmask-reader", daemon=True).start()
+    try:
+        while True:
+            item, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]
+    finally:
+        closed.set()

@@ -1,0 +1,208 @@
+"""One training run from setup to artifact: on one process by itself, or as one of the workers that Ray Train starts.
+
+Called again after a kill, with the same setup and place, it goes on from the newest checkpoint and ends with the same
+files:
+
+    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder)
+    heads.safetensors     what the objective throws away, if anything
+    checkpoint/           state after the last step, for a longer run of the same plan to go on from
+    trace.parquet         every step: losses, what was read, how long it took
+"""
+
+import logging
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from midmask import world
+from midmask.artifact import Place
+from midmask.encoders.pooling import save_bi_encoder
+from midmask.errors import UserError
+from midmask.objectives import Objective
+from midmask.train import checkpoint
+from midmask.train.examples import opened
+from midmask.train.loop import distributed, run_steps
+from midmask.train.optimiser import build_optimiser
+from midmask.train.plan import BatchPlan
+from midmask.train.reader import Order, Reader, plan_of, reads
+from midmask.train.reader import local_reader as local_reader
+from midmask.train.setup import TrainingSetup as TrainingSetup
+from midmask.train.trace import Trace, summary, totals
+
+logger = logging.getLogger(__name__)
+
+Log = Callable[[int, dict[str, float]], None]
+"""(steps done, values by name): called on rank 0 only."""
+
+
+class NonFiniteLoss(RuntimeError):
+    """A loss or gradient that is not a number; trying again would give it again."""
+
+
+def run_training(
+    setup: TrainingSetup, out: Place, reader: Reader, log: Log, *, device: torch.device | None = None
+) -> dict[str, Any]:
+    """Trains up to `setup.stop` steps and writes the artifact's files.
+
+    Returns:
+        On rank 0: steps, loss and parts (means over the last 20 steps), tokens, seconds (over all restarts),
+        data_wait_share, rows_left_out (an epoch), threads, device. On other ranks: nothing.
+
+    Raises:
+        NonFiniteLoss: naming the step, its examples and the last good checkpoint.
+    """
+    return _Run(setup, out, device or default_device()).go(reader, log)
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class _Run:
+    """The parts of one run on one worker."""
+
+    def __init__(self, setup: TrainingSetup, out: Place, device: torch.device) -> None:
+        config = setup.train
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        if config.batch_size < world.size():
+            raise UserError(f"train.batch_size = {config.batch_size}: {world.size()} workers need at least a row each")
+        self.setup, self.out, self.device, self.config = setup, out, device, config
+        self.examples = setup.examples()
+        self.plan: BatchPlan = plan_of(self.examples, config.batch_size, config.seed)
+        self.backbone, objective, self.vocabulary = setup.build()
+        self.objective: Objective = objective.to(device).train()
+        self.optimiser = build_optimiser(self.objective, config, device)
+        self.trace = Trace(out, tuple(self.objective.parts), self.plan, writes=world.rank() == 0)
+        self.checkpoints = out / "checkpoints"
+        self.good: Place | None = None
+        self.window: list[dict[str, Any]] = []
+
+    def go(self, reader: Reader, log: Log) -> dict[str, Any]:
+        done = self._go_on()
+        self.trace.begin(done)
+        order = Order(
+            self.examples, self.config.batch_size, self.config.seed, world.rank(), world.size(), done, self.setup.stop
+        )
+        if done < self.setup.stop:
+            self._train(
+                reads(
+                    reader,
+                    order,
+                    pad_id=self.vocabulary.pad_id,
+                    micro_batch=self.config.micro_batch,
+                    pin=self.device.type == "cuda",
+                ),
+                log,
+            )
+        return self._finish() if world.rank() == 0 else {}
+
+    def _train(self, work: Any, log: Log) -> None:
+        model = distributed(self.objective)
+        for record in run_steps(model, self.objective, self.optimiser, self.config, work, self.device):
+            self.trace.add(record)
+            done = record.step + 1
+            last = done == self.setup.stop
+            saves = last or done % self.config.checkpoint_every == 0
+            reports = last or done % self.config.log_every == 0
+            if saves or reports:
+                self._settle()
+            if reports and world.rank() == 0:
+                log(done, summary(self.window))
+                self.window = []
+            if saves:
+                self._save(done)
+
+    def _go_on(self) -> int:
+        """Loads the newest state there is; the number of steps it has behind it."""
+        final = [place / "checkpoint" for place in (self.out, self.setup.resume) if place is not None]
+        ready = [place for place in final if (place / checkpoint.POSITION).exists()]
+        self.good = next(iter([*filter(None, [checkpoint.newest(self.checkpoints)]), *ready]), None)
+        if self.good is None:
+            return 0
+        position = checkpoint.load(self.good, self.objective, self.optimiser)
+        if position["plan"] != self.plan.fingerprint:
+            raise UserError(
+                f"{self.good} belongs to another run (corpus, seed or batch size differ); name another folder"
+            )
+        if position["threads"] != torch.get_num_threads():
+            logger.warning(
+                "%s was made with %d threads, this run has %d: sums may differ in the last digits",
+                self.good,
+                position["threads"],
+                torch.get_num_threads(),
+            )
+        return int(position["step"])
+
+    def _settle(self) -> None:
+        """Reads the steps' numbers off the device and stops at one that is not finite."""
+        for row in self.trace.settle():
+            self.window.append(row)
+            bad = [name for name in row if isinstance(row[name], float) and not math.isfinite(row[name])]
+            if bad:
+                names = opened(self.examples).names(np.array(row["rows"], dtype=np.int64))
+                raise NonFiniteLoss(
+                    f"step {row['step']}: {', '.join(bad)} not finite; examples of the batch: {', '.join(names)}; "
+                    f"last good checkpoint: {self.good or 'none yet'}. Try a smaller train.learning_rate."
+                )
+
+    def _save(self, done: int) -> None:
+        """A checkpoint by rank 0, after the trace of the steps before it."""
+        place = self.checkpoints / checkpoint.step_name(done)
+        if world.rank() == 0:
+            self.trace.flush()
+            checkpoint.save(place, self.objective, self.optimiser, self._position(done))
+            checkpoint.prune(self.checkpoints)
+        self.good = place
+
+    def _position(self, done: int) -> dict[str, Any]:
+        return {
+            "step": done,
+            "epoch": self.plan.epoch_of(done),
+            "seed": self.config.seed,
+            "plan": self.plan.fingerprint,
+            "workers": world.size(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+
+    def _finish(self) -> dict[str, Any]:
+        """Writes the artifact's files, each whole, so that it can be done again; deletes what only served the run."""
+        self._save_model()
+        heads = {name: tensor.detach().cpu().contiguous() for name, tensor in self.objective.heads_state().items()}
+        if heads:
+            (self.out / "heads.safetensors").write(safetensors.torch.save(heads))
+        if self.setup.kind == "pretrain":
+            checkpoint.save(self.out / "checkpoint", self.objective, self.optimiser, self._position(self.setup.stop))
+        before = self.setup.resume / "trace.parquet" if self.setup.resume else None
+        trace = self.trace.finish(self.out, self.setup.stop, before)
+        self.checkpoints.delete()
+        (self.out / "trace").delete()
+        return {
+            **totals(trace),
+            "rows_left_out": self.plan.left_out,
+            "threads": torch.get_num_threads(),
+            "device": self.device.type,
+        }
+
+    def _save_model(self) -> None:
+        tokenizer = (self.setup.tokens / "tokenizer").local()
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            if self.setup.kind == "pretrain":
+                self.backbone.save(folder, tokenizer)
+            else:
+                save_bi_encoder(
+                    self.backbone,
+                    folder,
+                    tokenizer,
+                    max_length=self.setup.passage_length,
+                    normalise=bool(getattr(self.setup.objective, "normalise", False)),
+                )
+            (self.out / "model").upload(folder)
