@@ -1,0 +1,184 @@
+"""The ranked list: who was found, in which order. Ties are broken here, once, before anything else sees the list.
+
+Order: query id, then score descending, then document id ascending (code points). trec_eval breaks ties by document id
+*descending* and other tools by input order; so that all of them rank alike, a run file is written with strictly falling
+scores.
+"""
+
+import gzip
+import io
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+
+SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
+"""rank counts from 1 within a query."""
+
+Ints = NDArray[np.int64]
+
+
+def order(scored: pa.Table, depth: int | None = None) -> pa.Table:
+    """A ranked list from (query_id, doc_id, score) rows in any order, cut to the first `depth` of each query.
+
+    Raises:
+        ValueError: if a score is not finite.
+    """
+    scored = scored.select(["query_id", "doc_id", "score"]).cast(pa.schema(list(SCHEMA)[:3])).combine_chunks()
+    score = scored["score"].to_numpy()
+    if not np.isfinite(score).all():
+        raise ValueError("a ranked list cannot hold scores that are not finite")
+    query = _codes_in_order(scored["query_id"])
+    at = np.lexsort((-score, query))
+    at = _break_ties(at, query[at], score[at], scored["doc_id"])
+    query = query[at]
+    position = np.arange(len(at))
+    rank = position - np.searchsorted(query, query, side="left") + 1
+    kept = position if depth is None else np.flatnonzero(rank <= depth)
+    return scored.take(pa.array(at[kept])).append_column(SCHEMA.field("rank"), pa.array(rank[kept], pa.int32()))
+
+
+def _codes_in_order(names: pa.ChunkedArray) -> Ints:
+    """One integer per name, such that integers compare as the names do."""
+    encoded = names.combine_chunks().dictionary_encode()
+    codes = np.empty(len(encoded.dictionary), dtype=np.int64)
+    codes[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(codes))
+    return np.asarray(codes[encoded.indices.to_numpy()])
+
+
+def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.ChunkedArray) -> Ints:
+    """Puts rows of equal query and score in the order of their document ids; only such rows are looked at."""
+    same = (query[1:] == query[:-1]) & (score[1:] == score[:-1])
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if not len(tied):
+        return at
+    group = np.cumsum(np.append(True, ~same))[tied]
+    rows = pa.table({"group": group, "doc_id": doc_ids.take(pa.array(at[tied]))})
+    within = pc.sort_indices(rows, sort_keys=[("group", "ascending"), ("doc_id", "ascending")]).to_numpy()
+    at = at.copy()
+    at[tied] = at[tied][within]
+    return at
+
+
+def read(place: Place) -> pa.Table:
+    """A ranked list from Parquet."""
+    with place.reading() as stream:
+        return pq.read_table(stream, schema=SCHEMA)
+
+
+def write(place: Place, tables: Iterable[pa.Table]) -> int:
+    """Writes ordered tables, one row group each, and returns the number of rows; memory holds one table at a time."""
+    rows = 0
+    with place.writing() as stream, pq.ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.cast(SCHEMA), row_group_size=max(1, len(table)))
+            rows += len(table)
+    return rows
+
+
+def write_trec(place: Place, ranked: pa.Table, tag: str) -> None:
+    """The six columns `query Q0 document rank score tag`, ranks from 1; gzip'd if the name ends in .gz.
+
+    Scores fall strictly in single precision (trec_eval reads floats), by the smallest steps where they were equal.
+
+    Raises:
+        UserError: if an id holds white space, which the format cannot express.
+    """
+    columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
+    for name in itertools.chain(columns[0], columns[1]):
+        if not name or name.split() != [name]:
+            raise UserError(
+                f"{place}: the id {name!r} is empty or holds white space, which a TREC run file cannot express"
+            )
+    scores = _strictly_falling(ranked["score"].to_numpy(), ranked["rank"].to_numpy())
+    rows = zip(*columns, scores.tolist(), strict=True)
+    with place.writing() as stream, _compressed(stream, place) as out:
+        while some := list(itertools.islice(rows, 65_536)):
+            lines = (f"{query} Q0 {doc} {rank} {score:.9g} {tag}\n" for query, doc, rank, score in some)
+            out.write("".join(lines).encode())
+
+
+def _strictly_falling(score: NDArray[np.float32], rank: NDArray[np.int32]) -> NDArray[np.float32]:
+    """Scores lowered where they do not fall; rank 1 begins a new query."""
+    score = score.astype(np.float32)
+    low = np.float32(-np.inf)
+    tied = np.flatnonzero((score[1:] >= score[:-1]) & (rank[1:] > 1)) + 1
+    done = 0
+    for row in tied.tolist():
+        # One lowered score can reach the ones below it, which were not tied before.
+        row = max(row, done)
+        while row < len(score) and rank[row] > 1 and score[row] >= score[row - 1]:
+            score[row] = np.nextafter(score[row - 1], low)
+            row += 1
+        done = row
+    return score
+
+
+def _compressed(stream: BinaryIO, place: Place) -> AbstractContextManager[Any]:
+    """The stream, gzip'd (no name, no time: equal content gives equal bytes) if the name ends in .gz."""
+    if not place.uri.endswith(".gz"):
+        return nullcontext(stream)
+    return gzip.GzipFile(filename="", mode="wb", fileobj=stream, compresslevel=6, mtime=0)
+
+
+def read_trec(place: Place) -> pa.Table:
+    """A ranked list from a TREC run file, plain or gzip'd. Its rank column is not believed (BEIR writes 0 for all).
+
+    Raises:
+        UserError: naming file and line, for a line without six columns, a score that is no number, a document twice.
+    """
+    return _read_scored(place, columns=6, document=2, score=4, sign=1)
+
+
+def read_msmarco(place: Place) -> pa.Table:
+    """A ranked list from MS MARCO's three columns query, passage, rank; the score is the negative rank.
+
+    Raises:
+        UserError: naming file and line, as `read_trec`.
+    """
+    return _read_scored(place, columns=3, document=1, score=2, sign=-1)
+
+
+def _read_scored(place: Place, *, columns: int, document: int, score: int, sign: int) -> pa.Table:
+    rows: dict[tuple[str, str], float] = {}
+    for number, line in enumerate(_lines(place), start=1):
+        parts = line.split()
+        if not parts:
+            continue
+        try:
+            if len(parts) != columns:
+                raise ValueError(f"{len(parts)} columns instead of {columns}")
+            key, value = (parts[0], parts[document]), sign * float(parts[score])
+            if key in rows:
+                raise ValueError(f"document {key[1]!r} stands twice for query {key[0]!r}")
+            if not np.isfinite(np.float32(value)):
+                raise ValueError(f"the score {parts[score]!r} is not finite")
+        except ValueError as error:
+            raise UserError(f"{place}, line {number}: {error}; the line is {line.strip()[:80]!r}") from None
+        rows[key] = value
+    return order(
+        pa.table(
+            {
+                "query_id": pa.array([query for query, _ in rows], pa.string()),
+                "doc_id": pa.array([doc for _, doc in rows], pa.string()),
+                "score": pa.array(np.fromiter(rows.values(), dtype=np.float32, count=len(rows))),
+            }
+        )
+    )
+
+
+def _lines(place: Place) -> Iterator[str]:
+    with place.reading() as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+        stream.seek(0)
+        source = gzip.GzipFile(fileobj=stream) if zipped else stream
+        yield from io.TextIOWrapper(source, encoding="utf-8")
