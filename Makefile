@@ -1,0 +1,66 @@
+# Everything runs in .venv, which is made on first use and again when its requirements change.
+PYTHON ?= python3
+EXTRAS ?= cpu,dev
+ARGS ?=
+BIN := .venv/bin
+MADE := .venv/.made
+PAGE := dashboards/leaderboard.py
+LOOPBACK := 127.0.0.1
+MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check lint format types contracts venv ui leaderboard clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PYTHON=python3.12        another Python, 3.11 to 3.13"
+	@echo "  EXTRAS=gpu,dev           faiss for GPUs in place of faiss for CPUs"
+	@echo "  TORCH_INDEX=URL          a package index that holds a build of torch you prefer"
+	@echo "  ARGS='--corpus beir:…'   flags for the job of make demo"
+
+demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
+	$(BIN)/python -m midmask.cluster.head -- ray job submit -- jobs/sweep_mask_ratio.py $(ARGS)
+	@echo
+	@echo "MLflow:       $(BIN)/mlflow ui --host $(LOOPBACK) --backend-store-uri $(MLFLOW_TRACKING_URI)"
+	@echo "Leaderboard:  $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)"
+	@echo "(or: make ui, make leaderboard)"
+
+test: check ## formatting, lint, types, import contracts, and all tests but the slow ones
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: check ## the same with the slow tests
+	$(BIN)/python -m pytest
+
+check: $(MADE)
+	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory lint types contracts
+
+lint: $(MADE) ## ruff over all Python files
+	$(BIN)/ruff check .
+
+format: $(MADE) ## rewrites all Python files in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(MADE) ## mypy, strict, over platform/midmask
+	$(BIN)/mypy
+
+contracts: $(MADE) ## import-linter: who may import whom
+	$(BIN)/lint-imports
+
+venv: $(MADE) ## .venv with everything in it
+
+$(MADE): pyproject.toml constraints.txt .ci/venv
+	.ci/venv "$(PYTHON)" "$(EXTRAS)"
+	@touch $@
+
+ui: $(MADE) ## MLflow's UI on the project's store
+	$(BIN)/mlflow ui --host $(LOOPBACK) --backend-store-uri $(MLFLOW_TRACKING_URI)
+
+leaderboard: $(MADE) ## the leaderboard in the browser
+	MLFLOW_TRACKING_URI=$(MLFLOW_TRACKING_URI) $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)
+
+clean: ## removes .venv and caches; results (store/, mlflow.db, mlartifacts/) stay
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find platform jobs dashboards tests -name __pycache__ -type d -prune -exec rm -rf {} +

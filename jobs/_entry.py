@@ -1,0 +1,49 @@
+"""Imported first by every job: answers in one line where this Python cannot run midmask.
+
+A cluster runs a job with the `python3` that was on the PATH of `ray start`, which need not be the project's. This file
+therefore keeps to syntax that old Pythons read, and looks for midmask and what it needs without importing either.
+"""
+
+import os
+import re
+import sys
+
+
+def lacking() -> "str | None":
+    """Name of the first thing that this Python lacks to run midmask."""
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return "what midmask runs on, Python 3.11 to 3.13"
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    try:
+        needed = [line for line in requires("midmask") or [] if "extra ==" not in line]
+    except PackageNotFoundError:
+        return "midmask"
+    for line in needed:
+        name = re.split(r"[^\w.-]", line)[0]
+        try:
+            version(name)
+        except PackageNotFoundError:
+            return f"{name}, which midmask needs"
+    return None
+
+
+def remedy() -> str:
+    """What to type next: the project's own environment if it is made, else how to make one."""
+    project = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    scripts = os.path.join(project, ".venv", "bin")
+    if not os.path.exists(f"{scripts}/python"):
+        return (
+            "Make the project's environment (`make venv`, or `pip install -c constraints.txt -e '.[cpu]'`) and use it."
+        )
+    return f"Type `. {scripts}/activate` before `ray start`, or `ray job submit -- {scripts}/python jobs/NAME.py`."
+
+
+missing = lacking()
+if missing:
+    sys.stderr.write(f"error: {sys.executable} (Python {sys.version.split()[0]}) lacks {missing}. {remedy()}\n")
+    sys.exit(2)
+
+from midmask.cluster.job import run  # noqa: E402
+
+__all__ = ["run"]

@@ -1,0 +1,121 @@
+"""Joining the cluster that runs, or starting a local Ray where there is none."""
+
+import atexit
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+
+import grpc
+import ray
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray._private.grpc_utils import init_grpc_channel
+from ray._private.services import find_bootstrap_address
+from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+from midmask.errors import UserError
+
+log = logging.getLogger(__name__)
+
+ANSWER_WITHIN_S = 10.0
+LARGEST_LOCAL_STORE = 2 * 2**30  # bytes; midmask passes large arrays by path, so more would lie idle
+
+
+def connect() -> None:
+    """Connects this process to Ray: RAY_ADDRESS (as in `ray job submit`), else this machine's cluster, else a new one.
+
+    Raises:
+        UserError: if the cluster does not answer, refuses the token, or runs another version of Ray or Python.
+    """
+    if ray.is_initialized():
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address.startswith("http"):
+        raise UserError(
+            f"RAY_ADDRESS = {address!r} is a job server. Submit the job to it (`ray job submit -- jobs/NAME.py`), or "
+            "set RAY_ADDRESS=HOST:6379 to run the driver here, or unset it."
+        )
+    if address not in ("", "auto", "local"):
+        _check(address)
+        _join(address)
+    elif address != "local" and (running := _running_here()):
+        _check(running)
+        _join(running)
+    else:
+        _start()
+
+
+def _join(address: str) -> None:
+    try:
+        ray.init(logging_level=logging.WARNING)  # finds the same address again
+    except (ConnectionError, RuntimeError) as error:  # RuntimeError: other versions of Ray or Python
+        raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
+    log.info("joined the Ray cluster at %s: %s", address, _size())
+
+
+def _running_here() -> str | None:
+    """Address of the cluster last started on this machine with `ray start`, if it still answers."""
+    address = find_bootstrap_address(None)
+    if address is None:
+        return None
+    maybe_enable_token_auth_if_token_available(
+        warn_if_disabled=False
+    )  # as ray.init does for this machine's own cluster
+    silent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return None if _status(address) in silent else str(address)
+
+
+def _check(address: str) -> None:
+    status = _status(address)
+    if status is grpc.StatusCode.UNAUTHENTICATED:
+        raise UserError(
+            f"the Ray cluster at {address} refuses this process's token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
+            "or RAY_AUTH_TOKEN_PATH to the token that the cluster was started with."
+        )
+    if status is not grpc.StatusCode.OK:
+        raise UserError(
+            f"no Ray cluster answers at RAY_ADDRESS = {address} ({status.name.lower()}). Start one with "
+            "`ray start --head`, correct the address, or unset RAY_ADDRESS to use this machine."
+        )
+
+
+def _status(address: str) -> grpc.StatusCode:
+    """The head's answer to one 'are you there'. Left alone, ray.init asks for two minutes, with a warning each time."""
+    with init_grpc_channel(address) as channel:
+        stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+        try:
+            stub.CheckAlive(gcs_service_pb2.CheckAliveRequest(), timeout=ANSWER_WITHIN_S)
+        except grpc.RpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+def _start() -> None:
+    """A Ray of this process's own: all CPUs, no dashboard, its files in a short folder under /tmp that goes with it.
+
+    Ray guards a local cluster by a token and would leave one in the user's home, after which every `ray start` demands
+    it; a token of this process's own leaves no trace.
+    """
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    folder = tempfile.mkdtemp(prefix="mm", dir="/tmp")  # sockets lie below it, and their paths may have 107 bytes
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
+        logging_level=logging.ERROR,
+        _temp_dir=folder,
+    )
+    atexit.register(_stop, folder)
+    log.info("no Ray cluster runs here; started a local one: %s", _size())
+
+
+def _stop(folder: str) -> None:
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _size() -> str:
+    resources = ray.cluster_resources()
+    return f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs"

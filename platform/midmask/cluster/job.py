@@ -1,0 +1,261 @@
+"""What all jobs share: their flags, where results go, and how a job ends.
+
+A job is a function `work(options, flags)` and a docstring; `run` does the rest. Exit codes: 0 the work was done, 2 a
+user's mistake (one line, no traceback), 130 interrupted, 1 anything else, with its traceback.
+"""
+
+import argparse
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import unquote, urlsplit
+
+from midmask.errors import UserError, unknown
+
+CORPORA_BY_PATH = ("beir", "msmarco", "trec")
+"""Formats whose place is a folder of this machine; other places (a dataset's id) are passed on as they are."""
+
+ENVIRONMENT = """environment variables:
+  MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
+  MIDMASK_STORAGE       as --storage
+  MLFLOW_TRACKING_URI   as --tracking-uri
+  RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
+
+Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/NAME.py --corpus beir:/data/squad"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
+
+    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. recipe, workers, seed: None where not given.
+    changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow wants it.
+    """
+
+    job: str
+    corpus: str
+    recipe: str | None
+    changes: Mapping[str, str]
+    home: Path
+    storage: str
+    tracking_uri: str
+    workers: int | None
+    seed: int | None
+    dry_run: bool
+
+    def where_to_look(self) -> str:
+        """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
+        store = shlex.quote(self.tracking_uri)
+        page = shlex.quote(str(self.home / "dashboards" / "leaderboard.py"))
+        return (
+            f"mlflow ui --host 127.0.0.1 --backend-store-uri {store}\n"
+            f"MLFLOW_TRACKING_URI={store} streamlit run {page} --server.address 127.0.0.1"
+        )
+
+
+Work = Callable[[Options, argparse.Namespace], None]
+AddFlags = Callable[[argparse.ArgumentParser], None]
+
+
+def run(work: Work, description: str | None, add_flags: AddFlags | None = None) -> NoReturn:
+    """Parses the command line, calls `work(options, flags)` and ends the process with the house's exit codes.
+
+    Args:
+        work: gets the shared options, and the namespace that also holds the job's own flags.
+        description: the job's docstring, shown by --help.
+        add_flags: adds the job's own flags to the parser.
+    """
+    set_up_logging()
+    try:
+        flags = parse(sys.argv[1:], description, add_flags)
+        work(resolve(flags), flags)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        mistake = mistake_in(error)
+        if mistake is None:
+            raise
+        print(f"error: {mistake}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
+
+
+def set_up_logging() -> None:
+    """midmask's progress and everyone's warnings, on stderr, a line each: readable in `ray job submit`'s output."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger("midmask").setLevel(logging.INFO)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are user errors: one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}. See --help.")
+
+
+def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags | None = None) -> argparse.Namespace:
+    """The shared and the job's own flags.
+
+    Raises:
+        UserError: for an unknown flag, naming the nearest one, or an impossible value.
+    """
+    parser = Parser(
+        description=description,
+        epilog=ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_shared_flags(parser)
+    if add_flags is not None:
+        add_flags(parser)
+    flags, rest = parser.parse_known_args(arguments)
+    if rest:
+        known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+        raise unknown("flag", rest[0].split("=")[0], known)
+    return flags
+
+
+def add_shared_flags(parser: argparse.ArgumentParser) -> None:
+    shared = parser.add_argument_group("flags that all jobs share")
+    formats = "FORMAT:PLACE with FORMAT beir, msmarco, trec (a folder), ir_datasets or hf (an id)"
+    shared.add_argument(
+        "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
+    )
+    shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
+    shared.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        default=[],
+        type=_change,
+        metavar="PATH=VALUE",
+        help="replace a field of the configuration, e.g. objective.encoder_mask_ratio=0.15; may be given again",
+    )
+    shared.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
+    shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+    shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
+    shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
+    shared.add_argument("--dry-run", action="store_true", help="print configuration, steps and work to do, and stop")
+
+
+def _change(text: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    if not path or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form PATH=VALUE")
+    return path, value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def home(job_file: Path | None = None) -> Path:
+    """MIDMASK_HOME, else the folder of pyproject.toml: above the job's file, the working directory or this package."""
+    given = os.environ.get("MIDMASK_HOME")
+    if given:
+        return Path(given).expanduser().absolute()
+    for start in (job_file or Path(sys.argv[0]), Path.cwd() / "here", Path(__file__)):
+        for folder in start.absolute().parents:
+            if (folder / "pyproject.toml").is_file():
+                return folder
+    return Path.cwd()
+
+
+def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
+    """The shared flags made absolute.
+
+    Raises:
+        UserError: in an uploaded working directory, if results would go into it: Ray deletes it.
+    """
+    from midmask.tracking import resolve_tracking_uri  # here, so that --help does not wait for MLflow
+
+    job_file = job_file or Path(sys.argv[0])
+    base = home(job_file)
+    storage = resolve_storage(flags.storage, base)
+    tracking_uri = resolve_tracking_uri(flags.tracking_uri, base)
+    refuse_lost_results(storage, tracking_uri)
+    return Options(
+        job=job_file.stem,
+        corpus=resolve_corpus(flags.corpus, base),
+        recipe=flags.recipe,
+        changes=dict(flags.changes),
+        home=base,
+        storage=storage,
+        tracking_uri=tracking_uri,
+        workers=flags.workers,
+        seed=flags.seed,
+        dry_run=flags.dry_run,
+    )
+
+
+def resolve_storage(flag: str | None, base: Path) -> str:
+    """The flag, else MIDMASK_STORAGE, else `store`; a relative folder is taken from `base`, a URI as it is."""
+    place = flag or os.environ.get("MIDMASK_STORAGE") or "store"
+    return place if "://" in place else str(base / Path(place).expanduser())
+
+
+def resolve_corpus(name: str, base: Path) -> str:
+    """A corpus named by a relative folder, with that folder absolute: the working directory's, else the project's.
+
+    Workers run in other directories than the driver, so none but the driver can do this.
+    """
+    kind, colon, place = name.partition(":")
+    if not colon or kind not in CORPORA_BY_PATH or "://" in place:
+        return name
+    folder = Path(place).expanduser()
+    here = Path.cwd() / folder
+    return f"{kind}:{here if here.exists() else base / folder}"
+
+
+def refuse_lost_results(storage: str, tracking_uri: str) -> None:
+    """Raises UserError naming each flag that would put results into Ray's copy of an uploaded working directory."""
+    flags = {
+        "--storage (or MIDMASK_STORAGE)": storage,
+        "--tracking-uri (or MLFLOW_TRACKING_URI)": tracking_uri,
+    }
+    lost = {flag: place for flag, place in flags.items() if _in_uploaded_folder(place)}
+    if lost:
+        raise UserError(
+            f"results would go to {', '.join(lost.values())}, inside Ray's copy of the uploaded folder, which is not "
+            f"kept. Pass {' and '.join(lost)}, an absolute path or a URI, or set MIDMASK_HOME to a folder that stays."
+        )
+
+
+def _in_uploaded_folder(place: str) -> bool:
+    parts = urlsplit(place)
+    if parts.scheme not in ("", "file", "sqlite"):
+        return False
+    path = Path("/" + unquote(parts.path).lstrip("/")).resolve()
+    return ("runtime_resources", "working_dir_files") in zip(path.parts, path.parts[1:], strict=False)
+
+
+def mistake_in(error: BaseException) -> str | None:
+    """The user's mistake behind an error, as one line; None if there is none, so that the error is a bug.
+
+    Ray wraps what is raised in a task (`RayTaskError.cause`), in a training worker (`worker_failures`) and in the
+    training controller (`controller_failure`); the wrapper's own text is a traceback.
+    """
+    inside = [getattr(error, "cause", None), getattr(error, "controller_failure", None), error.__cause__]
+    inside += list(getattr(error, "worker_failures", {}).values())
+    for cause in inside:
+        if isinstance(cause, BaseException) and cause is not error and (mistake := mistake_in(cause)):
+            return mistake
+    if isinstance(error, UserError):
+        return " ".join(str(error).split())
+    return None
