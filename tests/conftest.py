@@ -1,6 +1,7 @@
 """Shared by all tests: one real local Ray of 2 CPUs, in its own short temp folder; no network, no telemetry."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+# Without a token of its own, a local Ray would write one to ~/.ray, after which every `ray start` of this user demands it.
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 import pytest
 

@@ -50,12 +50,11 @@ class Options:
 
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
-        store = shlex.quote(self.tracking_uri)
+        from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow
+
+        store = f"MLFLOW_TRACKING_URI={shlex.quote(self.tracking_uri)}"
         page = shlex.quote(str(self.home / "dashboards" / "leaderboard.py"))
-        return (
-            f"mlflow ui --host 127.0.0.1 --backend-store-uri {store}\n"
-            f"MLFLOW_TRACKING_URI={store} streamlit run {page} --server.address 127.0.0.1"
-        )
+        return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
 
 
 Work = Callable[[Options, argparse.Namespace], None]
@@ -239,7 +238,7 @@ def refuse_lost_results(storage: str, tracking_uri: str) -> None:
 
 def _in_uploaded_folder(place: str) -> bool:
     parts = urlsplit(place)
-    if parts.scheme not in ("", "file", "sqlite"):
+    if parts.scheme.split("+")[0] not in ("", "file", "sqlite"):
         return False
     path = Path("/" + unquote(parts.path).lstrip("/")).resolve()
     return ("runtime_resources", "working_dir_files") in zip(path.parts, path.parts[1:], strict=False)
