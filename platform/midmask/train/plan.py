@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from midmask.errors import UserError
 from midmask.identity import fingerprint
-from midmask.tokens import ROW_GROUP
 
-POOL = 32 * ROW_GROUP
+BLOCK = 2048
+"""Rows that are read together: the row groups of a tokens artifact (`tokens.ROW_GROUP`, which would import torch here)."""
+
+POOL = 32 * BLOCK
 """Rows that are shuffled among each other: 65,536, of which a reader holds the decoded row groups."""
 
 Rows = NDArray[np.int64]
@@ -102,9 +104,9 @@ class BatchPlan:
 
     def _epoch_slice(self, epoch: int, first: int, last: int) -> Rows:
         """Rows at places first … last - 1 of the epoch's order of blocks."""
-        blocks = self._random(epoch, -1).permutation(-(-self.count // ROW_GROUP))
-        starts = blocks * ROW_GROUP
-        sizes = np.minimum(self.count - starts, ROW_GROUP)
+        blocks = self._random(epoch, -1).permutation(-(-self.count // BLOCK))
+        starts = blocks * BLOCK
+        sizes = np.minimum(self.count - starts, BLOCK)
         ends = np.cumsum(sizes)
         places = np.arange(first, last, dtype=np.int64)
         block = np.searchsorted(ends, places, side="right")

@@ -1,15 +1,10 @@
-"""The plan carried out: (step, token rows of one worker) in order, from any step on.
-
-The one-process reader here is what every other reader has to equal (`cluster.stream`). Batches are made ready on a
-thread beside the loop, a few steps ahead.
-"""
+"""From token rows to what a step needs: padded micro-batches, made ready on a thread a few steps ahead of the loop."""
 
 import queue
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -17,50 +12,13 @@ import torch
 
 from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
-from midmask.train.examples import Examples, TextRows, Texts, opened
-from midmask.train.plan import BatchPlan
+from midmask.train.examples import TextRows, Texts, opened
+from midmask.train.order import Order, Reader
 
 T = TypeVar("T")
 
 AHEAD = 4
 """Steps that are made ready beside the loop."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a worker is to read: its share of the steps start … stop - 1 of the plan. Picklable."""
-
-    examples: Examples
-    batch_size: int
-    seed: int
-    rank: int
-    size: int
-    start: int
-    stop: int
-
-    def plan(self) -> BatchPlan:
-        return plan_of(self.examples, self.batch_size, self.seed)
-
-    def read(self, step: int) -> Texts:
-        """This worker's token rows of one step."""
-        plan = self.plan()
-        rows = plan.share(step, self.rank, self.size)
-        return opened(self.examples).read(rows, self.seed, plan.epoch_of(step))
-
-
-@lru_cache(maxsize=2)
-def plan_of(examples: Examples, batch_size: int, seed: int) -> BatchPlan:
-    source = opened(examples)
-    return BatchPlan(source.count, batch_size, seed, examples.fingerprint, source.lengths)
-
-
-Reader = Callable[[Order], Iterator[tuple[int, Texts]]]
-
-
-def local_reader(order: Order) -> Iterator[tuple[int, Texts]]:
-    """The one-process reader."""
-    for step in range(order.start, order.stop):
-        yield step, order.read(step)
 
 
 @dataclass(frozen=True)

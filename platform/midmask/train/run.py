@@ -29,9 +29,10 @@ from midmask.train import checkpoint
 from midmask.train.examples import opened
 from midmask.train.loop import distributed, run_steps
 from midmask.train.optimiser import build_optimiser
+from midmask.train.order import Order, Reader, plan_of
+from midmask.train.order import local_reader as local_reader
 from midmask.train.plan import BatchPlan
-from midmask.train.reader import Order, Reader, plan_of, reads
-from midmask.train.reader import local_reader as local_reader
+from midmask.train.reader import reads
 from midmask.train.setup import TrainingSetup as TrainingSetup
 from midmask.train.trace import Trace, summary, totals
 
@@ -187,6 +188,7 @@ class _Run:
         return {
             **totals(trace),
             "rows_left_out": self.plan.left_out,
+            "workers": world.size(),
             "threads": torch.get_num_threads(),
             "device": self.device.type,
         }

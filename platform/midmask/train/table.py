@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.tokens import ROW_GROUP
-from midmask.train.plan import POOL, Rows
+from midmask.train.plan import BLOCK, POOL, Rows
 
 Ints = NDArray[np.int32]
 
@@ -22,7 +21,7 @@ class TokenTable:
     A pool of the batch plan spans about 32 row groups, so pre-training decodes each once an epoch.
     """
 
-    KEPT = 2 * POOL // ROW_GROUP + 2
+    KEPT = 2 * POOL // BLOCK + 2
 
     def __init__(self, passages: Place) -> None:
         self._shards = [passages / name for name in passages.names()]
