@@ -9,7 +9,7 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-# Without a token of its own, a local Ray would write one to ~/.ray, after which every `ray start` of this user demands it.
+# Without a token of its own, a local Ray writes one to ~/.ray, and every later `ray start` of this user demands it.
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 import pytest

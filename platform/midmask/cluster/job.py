@@ -50,9 +50,9 @@ class Options:
 
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
-        from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow
+        from midmask.tracking import redacted, ui_command  # here, so that --help does not wait for MLflow
 
-        store = f"MLFLOW_TRACKING_URI={shlex.quote(self.tracking_uri)}"
+        store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
         page = shlex.quote(str(self.home / "dashboards" / "leaderboard.py"))
         return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
 
