@@ -1,0 +1,9 @@
+"""Collections: one file per format, each composed of passages, queries and judgements; and the step that prepares them."""
+
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.corpus import Corpus
+from midmask.corpora.formats import corpus_identity, open_corpus
+from midmask.corpora.statistics import statistics_table
+
+__all__ = ["Corpus", "CorpusConfig", "corpus_identity", "open_corpus", "prepare", "statistics_table"]

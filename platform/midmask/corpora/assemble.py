@@ -1,0 +1,130 @@
+"""The step "prepare": a corpus's files, or the installed packages, become one artifact.
+
+Pieces are read and checked (here, or by workers: `stream`), put together in source order, and written: passages as they come,
+then queries and judgements. The bytes written are a function of config and source alone.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.artifact import RECORD, Artifact, Place
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.files import Collection, Stream
+from midmask.corpora.formats import open_corpus
+from midmask.corpora.ledger import Ledger, sorted_out
+from midmask.corpora.pairs import pair_up
+from midmask.corpora.pieces import Piece
+from midmask.corpora.splits import OFFICIAL
+from midmask.corpora.statistics import TextStatistics
+from midmask.corpora.writer import ALIASES, QRELS, QUERIES, write_shards, write_table
+from midmask.errors import UserError
+
+log = logging.getLogger(__name__)
+
+QUARANTINE = "quarantine.jsonl"
+
+
+def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """Reads the corpus in this process and writes its artifact to `out`; see `assemble`."""
+    return assemble(config, out, read_here)
+
+
+def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+    """The blocks of the pieces, one piece after the other."""
+    for piece in pieces:
+        yield from piece.read()
+
+
+def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]:
+    """Writes docs/, queries.parquet, qrels.parquet, aliases.parquet (pydocs), quarantine.jsonl and statistics.json.
+
+    What an interrupted call has left in `out` is deleted first. The result holds counts: passages, queries, splits, and
+    rows_read = rows_kept + the sum of rows_quarantined (+ the sum of rows_left_out, if a sample was asked for).
+
+    Raises:
+        UserError: for a place without a corpus, or a share of bad rows above the threshold; quarantine.jsonl stays.
+    """
+    for name in out.names():
+        if name != RECORD:
+            (out / name).delete()
+    failure = None
+    with (out / QUARANTINE).writing() as quarantine:
+        ledger = Ledger(quarantine, config.bad_rows_threshold, config.name)
+        try:
+            result = _fill(config, out, stream, ledger)
+        except UserError as error:
+            failure = error
+    if failure:
+        raise (
+            UserError(f"{failure} (all bad rows: {out / QUARANTINE})")
+            if ledger.result()["rows_quarantined"]
+            else failure
+        )
+    return result
+
+
+def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Ledger) -> dict[str, Any]:
+    passages = TextStatistics()
+    rules: dict[str, Any] = {}
+    corpus = open_corpus(config)
+    if config.format == "pydocs":
+        tables = sorted_out(stream(corpus.docs), corpus.docs, "docs", ledger)
+        paired = pair_up(tables, config)
+        ledger.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
+        ledger.check("docs")
+        write_shards(_counted(iter([paired.docs]), passages), out / "docs")
+        write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
+        queries, qrels, rule, rules = paired.queries, paired.qrels, OFFICIAL, paired.rules
+    else:
+        collection = Collection(corpus, config, stream, ledger)
+        if not write_shards(_counted(collection.passages(), passages), out / "docs"):
+            raise UserError(f"{config.name}: there is no passage in it")
+        queries, qrels, rule = collection.judged()
+    write_table(iter([queries]), out / "queries.parquet", QUERIES)
+    write_table(iter([qrels]), out / "qrels.parquet", QRELS)
+    log.info(ledger.line())
+    return _reported(config, out, ledger, passages, queries, qrels, rule, rules)
+
+
+def _counted(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:
+    for table in tables:
+        statistics.add(table)
+        yield table
+
+
+def _reported(
+    config: CorpusConfig,
+    out: Place,
+    ledger: Ledger,
+    passages: TextStatistics,
+    queries: pa.Table,
+    qrels: pa.Table,
+    rule: str,
+    rules: dict[str, Any],
+) -> dict[str, Any]:
+    """Writes statistics.json, and gives the step's result."""
+    asked = TextStatistics()
+    asked.add(queries)
+    facts = {
+        "name": config.short_name,
+        "splits": _split_sizes(qrels),
+        "split_made_here": bool(rule) and rule != OFFICIAL,
+        "split_rule": rule,
+        **ledger.result(),
+        "rules": rules,
+    }
+    statistics = {"passages": passages.summary(), "queries": asked.summary(), **facts}
+    (out / "statistics.json").write_json(statistics)
+    return {**facts, "passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
+
+
+def _split_sizes(qrels: pa.Table) -> dict[str, dict[str, int]]:
+    sizes = {}
+    for split in sorted(pc.unique(qrels.column("split")).to_pylist()):
+        rows = qrels.filter(pc.equal(qrels.column("split"), split))
+        sizes[split] = {"queries": pc.count_distinct(rows.column("query_id")).as_py(), "judgements": len(rows)}
+    return sizes

@@ -1,0 +1,89 @@
+"""Which collection, and how it is read."""
+
+from pydantic import Field, field_validator
+
+from midmask.errors import UserError, unknown
+from midmask.identity import Config, runtime
+
+FORMATS = ("pydocs", "beir", "msmarco", "trec")
+
+PACKAGES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "pandas",
+    "ray",
+    "transformers",
+    "mlflow",
+    "optuna",
+    "pyarrow",
+    "sklearn",
+    "networkx",
+    "matplotlib",
+    "sympy",
+    "streamlit",
+    "sqlalchemy",
+    "huggingface_hub",
+)
+"""Import names of packages that midmask's own dependencies install, so they are on every machine where midmask is."""
+
+
+class CorpusConfig(Config):
+    """A collection of passages, queries and judgements.
+
+    Raises:
+        UserError: for a name of an unknown format, or a format without a place.
+    """
+
+    name: str = Field(
+        "pydocs", description="pydocs, or FORMAT:PLACE with FORMAT beir, msmarco or trec and PLACE a folder or URI"
+    )
+    max_passages: int | None = Field(
+        None,
+        ge=1,
+        description="at most so many passages, chosen by a hash of the passage id (pydocs: of the near-duplicate cluster); a "
+        "judgement of a passage that is left out goes too, and a query without a relevant passage left; none = all",
+    )
+    max_characters: int = Field(
+        50_000, ge=1, description="a longer passage (title not counted) is an oversized passage"
+    )
+    bad_rows_threshold: float = runtime(
+        0.01,
+        "largest share of bad rows, of the documents, the queries and the judgements each, before reading stops",
+        ge=0,
+        le=1,
+    )
+    split_seed: int = Field(0, description="seed of the hashes that draw splits and samples")
+    packages: tuple[str, ...] = Field(
+        PACKAGES, min_length=1, description="pydocs only: import names of the packages to read"
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _known_format(cls, name: str) -> str:
+        kind, colon, place = name.partition(":")
+        if kind not in FORMATS:
+            raise unknown(
+                "corpus format", kind, FORMATS, hint="Write pydocs, or FORMAT:PLACE such as beir:/data/cranfield."
+            )
+        if kind == "pydocs" and colon:
+            raise UserError(f"corpus {name!r}: pydocs takes no place; write --corpus pydocs")
+        if kind != "pydocs" and not place:
+            raise UserError(
+                f"corpus {name!r}: the place is missing; write {kind}:FOLDER, for example {kind}:/data/cranfield"
+            )
+        return name
+
+    @property
+    def format(self) -> str:
+        return self.name.partition(":")[0]
+
+    @property
+    def place(self) -> str:
+        """The folder or URI after the colon; empty for pydocs."""
+        return self.name.partition(":")[2]
+
+    @property
+    def short_name(self) -> str:
+        """`pydocs`, or the last folder of the place: the name that metrics and tables bear."""
+        return self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name

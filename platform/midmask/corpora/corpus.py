@@ -1,0 +1,94 @@
+"""A corpus is composed of parts: pieces of passages, of queries and of judgements."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.artifact import Place
+from midmask.corpora.pieces import Lines, Piece, TextPiece, byte_ranges
+from midmask.errors import UserError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Independent, picklable pieces to read, each kind in source order. Empty queries and qrels: a collection of text only."""
+
+    name: str
+    docs: tuple[Piece, ...]
+    queries: tuple[TextPiece, ...]
+    qrels: tuple[TextPiece, ...]
+
+    def files(self) -> Iterator[str]:
+        """Files by name within the corpus, each once, in order."""
+        seen = set()
+        for piece in (*self.docs, *self.queries, *self.qrels):
+            if piece.file not in seen:
+                seen.add(piece.file)
+                yield piece.file
+
+
+def found(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
+    """The one of `names` that lies in the folder; "" if none does and it is optional.
+
+    Raises:
+        UserError: if the folder or the file is missing, or two of the names are there.
+    """
+    present = [name for name in names if (folder / name).exists()]
+    if len(present) > 1:
+        raise UserError(f"{folder} holds both {' and '.join(present)}; keep one of them")
+    if not present and not folder.exists():
+        raise UserError(f"there is no folder {folder}; wanted is one with {layout}")
+    if not present and not optional:
+        raise UserError(f"{folder}: {' or '.join(names)} is missing; wanted layout: {layout}")
+    return present[0] if present else ""
+
+
+def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
+    """split -> judgement file, by file name: `qrels/test.tsv`, `qrels.train.tsv.gz`, `qrels.dev.small.tsv` (dev), `qrels.txt` (test).
+
+    Raises:
+        UserError: if two files claim one split.
+    """
+    splits: dict[str, str] = {}
+    for file in sorted(files):
+        stem = file.rsplit("/", 1)[-1].removesuffix(".gz")
+        stem = stem.removesuffix(".tsv").removesuffix(".txt").removesuffix(".qrels").removeprefix(prefix).strip(".")
+        split = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev"}.get(stem, stem)
+        if split in splits:
+            raise UserError(f"{splits[split]} and {file} both are judgements of the split {split!r}; keep one of them")
+        splits[split] = file
+    return splits
+
+
+def text_pieces(
+    rows: str,
+    folder: Place,
+    files: list[str],
+    parse: Callable[[str], tuple[Any, ...]],
+    limits: dict[str, Any],
+    *,
+    cut: Callable[[], Any] = Lines,
+    first_number: int = 0,
+) -> tuple[TextPiece, ...]:
+    """The pieces of files of one kind of rows; records other than lines are not cut into byte ranges."""
+    pieces: list[TextPiece] = []
+    for file in files:
+        ranges = byte_ranges(folder, file)
+        if cut is not Lines:
+            ranges = [(0, None, sum(size for _, _, size in ranges))]
+        for start, end, size in ranges:
+            pieces.append(
+                TextPiece(
+                    number=first_number + len(pieces),
+                    rows=rows,
+                    folder=folder,
+                    file=file,
+                    start=start,
+                    end=end,
+                    size=size,
+                    parse=parse,
+                    cut=cut,
+                    **limits,
+                )
+            )
+    return tuple(pieces)

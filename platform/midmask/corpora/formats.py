@@ -1,0 +1,61 @@
+"""From a corpus's name to its parts, and to what makes two corpora the same."""
+
+import hashlib
+import io
+import os
+from typing import Any
+
+from midmask.artifact import Place
+from midmask.corpora.beir import open_beir
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.corpus import Corpus
+from midmask.corpora.msmarco import open_msmarco
+from midmask.corpora.pydocs import open_pydocs, package_versions
+from midmask.corpora.trec import open_trec
+from midmask.registry import Registry
+
+READER_VERSION = 1
+"""Raised whenever a reader gives other rows for the same source."""
+
+OPENERS = Registry("corpus format", {"beir": open_beir, "msmarco": open_msmarco, "trec": open_trec})
+
+
+def open_corpus(config: CorpusConfig) -> Corpus:
+    """The corpus's parts; only names of files and first lines are read.
+
+    Raises:
+        UserError: naming the missing file, folder or package, and the layout wanted.
+    """
+    if config.format == "pydocs":
+        return open_pydocs(config.packages, config.max_characters)
+    return OPENERS[config.format](_folder(config), config.short_name, config.max_characters)
+
+
+def _folder(config: CorpusConfig) -> Place:
+    """A path is made absolute here, since workers run in other folders."""
+    return Place(config.place if "://" in config.place else os.path.abspath(os.path.expanduser(config.place)))
+
+
+def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
+    """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
+
+    Files count by name and contents, not by where they lie; pydocs by the versions of packages and of Python, whose
+    grammar decides which sources can be read. The short name counts, since results bear it.
+    """
+    facts: dict[str, Any] = {
+        "reader": READER_VERSION,
+        "name": config.short_name,
+        "format": config.format,
+        "max_passages": config.max_passages,
+        "max_characters": config.max_characters,
+        "split_seed": config.split_seed,
+    }
+    if config.format == "pydocs":
+        return {**facts, **package_versions(config.packages)}
+    folder = _folder(config)
+    return {**facts, "files": {file: _file_fingerprint(folder / file) for file in open_corpus(config).files()}}
+
+
+def _file_fingerprint(place: Place) -> str:
+    with place.reading() as stream:
+        return hashlib.file_digest(io.BufferedReader(stream), "sha256").hexdigest()[:16]  # type: ignore[arg-type, type-var]

@@ -1,0 +1,117 @@
+"""What became of every row read: kept, quarantined with its reason, or left out by a rule that the user set."""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.corpora.pieces import END, Piece
+from midmask.errors import UserError
+
+log = logging.getLogger(__name__)
+
+QUOTED = 5
+HOPELESS = 10_000
+"""Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format."""
+
+
+class Ledger:
+    """Counts the rows of one corpus and writes the bad ones to quarantine.jsonl, one object a line: kind, file, line, text."""
+
+    def __init__(self, quarantine: BinaryIO, threshold: float, source: str) -> None:
+        self._quarantine, self._threshold, self._source = quarantine, threshold, source
+        self.kept: Counter[str] = Counter()
+        self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
+        self.left_out: Counter[str] = Counter()
+        self._quotes: list[str] = []
+
+    def reject(self, rows: str, kind: str, file: str, line: int, text: str) -> None:
+        """Quarantines one row; the first few are quoted in the log."""
+        self.bad[rows][kind] += 1
+        entry = {"kind": kind, "file": file, "line": line, "text": text}
+        self._quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        if len(self._quotes) < QUOTED:
+            self._quotes.append(f"{file}:{line} {kind}: {text[:80]!r}")
+            log.warning("bad row: %s", self._quotes[-1])
+        if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
+            self.check(rows)
+
+    def check(self, rows: str) -> None:
+        """Call at the end of each kind of rows.
+
+        Raises:
+            UserError: if the share of bad rows is above the threshold.
+        """
+        bad = self.bad[rows].total()
+        read = bad + self.kept[rows] + self.left_out[rows]
+        if bad > self._threshold * read:
+            kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
+            raise UserError(
+                f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, bad_rows_threshold = "
+                f"{self._threshold:g}): {kinds}; first: {'; '.join(self._quotes[:3])}. Mend the files, or raise bad_rows_threshold"
+            )
+
+    def result(self) -> dict[str, object]:
+        """rows_read = rows_kept + the sum of rows_quarantined + the sum of rows_left_out (nothing unless a sample was asked for)."""
+        quarantined = sum(self.bad.values(), Counter())
+        kept, left_out = self.kept.total(), self.left_out.total()
+        return {
+            "rows_read": kept + quarantined.total() + left_out,
+            "rows_kept": kept,
+            "rows_quarantined": dict(sorted(quarantined.items())),
+            "rows_left_out": {"max_passages": left_out} if left_out else {},
+            "rows_by_kind": {
+                rows: {
+                    "kept": self.kept[rows],
+                    "quarantined": dict(sorted(bad.items())),
+                    "left_out": self.left_out[rows],
+                }
+                for rows, bad in self.bad.items()
+            },
+        }
+
+    def line(self) -> str:
+        """The sum, for the log."""
+        bad = sum(self.bad.values(), Counter())
+        kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in sorted(bad.items()))})" if bad else ""
+        rest = f" + {self.left_out.total():,} left out by max_passages" if self.left_out.total() else ""
+        total = self.kept.total() + bad.total() + self.left_out.total()
+        return f"{self._source}: {total:,} rows read = {self.kept.total():,} kept + {bad.total():,} quarantined{kinds}{rest}"
+
+
+def sorted_out(tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Ledger) -> Iterator[pa.Table]:
+    """The good rows of blocks that come in source order; `line` now counts from the start of the file, markers are gone."""
+    offsets = np.zeros(len(pieces) + 1, np.int64)
+    for table in tables:
+        piece = table.column("piece").to_numpy()
+        line = table.column("line").to_numpy()
+        fault = table.column("fault")
+        for index in np.flatnonzero(fault.is_valid().to_numpy()):
+            number = int(piece[index])
+            here = pieces[number]
+            if (kind := fault[index].as_py()) != END:
+                text = table.column("raw")[index].as_py()
+                file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
+                ledger.reject(rows, kind, file, int(line[index] + offsets[number]), text)
+            elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:
+                offsets[number + 1] = offsets[number] + line[index]
+        table = table.set_column(table.schema.get_field_index("line"), "line", pa.array(line + offsets[piece]))
+        good = table.filter(pc.is_null(fault))
+        if len(good):
+            yield good
+
+
+def reject_rows(
+    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, ledger: Ledger
+) -> pa.Table:
+    """Quarantines the rows where `bad` is True, quoted by their own columns; gives the others."""
+    for index in np.flatnonzero(bad):
+        row = table.slice(int(index), 1).to_pylist()[0]
+        values = [str(row[name])[:200] for name in ("query_id", "doc_id", "grade", "text") if row.get(name) is not None]
+        ledger.reject(rows, kind, pieces[row["piece"]].file, row["line"], "\t".join(values))
+    return table.filter(pa.array(~bad)) if bad.any() else table

@@ -1,0 +1,236 @@
+"""Files cut into pieces that are read apart from each other, in this process or in workers.
+
+A piece is a whole file or a byte range of one. Reading it gives tables ("blocks") of at most 2,048 rows in the order of the
+source: the row's own columns, and beside them where it came from (`piece`, `line` within the piece) and what is wrong with it
+(`fault`, with the text as `raw`; both null for a good row). Its last row is a marker, fault END, whose `line` is the number of
+lines in the piece: whoever puts the pieces together adds these up and knows each row's line in its file, although no reader
+of a byte range can.
+"""
+
+import contextlib
+import gzip
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from midmask.artifact import Place
+from midmask.corpora.statistics import is_question
+from midmask.errors import UserError
+
+END = "end of piece"
+MALFORMED, NOT_UTF8, OVERSIZED = "malformed line", "invalid UTF-8", "oversized passage"
+EMPTY_PASSAGE, EMPTY_QUERY = "empty passage", "empty query"
+
+BLOCK_ROWS = 2_048
+BLOCK_BYTES = 4 << 20
+PIECE_BYTES = 8 << 20
+RAW_CHARACTERS = 1_000
+
+ORIGIN = [("piece", pa.int32()), ("line", pa.int64()), ("fault", pa.string()), ("raw", pa.string())]
+TEXT_FACTS = [("words", pa.int32()), ("question", pa.bool_())]
+BLOCKS = {
+    "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text")), *TEXT_FACTS]),
+    "queries": pa.schema([*ORIGIN, ("query_id", pa.string()), ("text", pa.string()), *TEXT_FACTS]),
+    "qrels": pa.schema([*ORIGIN, ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())]),
+}
+
+
+class Piece(Protocol):
+    """What can be read apart; picklable. `number` is its position among the pieces read together."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def read(self) -> Iterator[pa.Table]: ...
+
+
+class Fault(ValueError):
+    """What is wrong with one row, by kind."""
+
+
+class Record(NamedTuple):
+    """One line, or one element that spans lines. `line` counts from 1 in the piece; `data` is None if it was too long."""
+
+    line: int
+    data: bytes | None
+
+
+class Lines:
+    """Lines that begin in a byte range. Afterwards `count` is the number of lines, blank ones included."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+        while end is None or stream.tell() < end:
+            data = stream.readline(limit)
+            if not data:
+                return
+            self.count += 1
+            if whole := data.endswith(b"\n") or len(data) < limit:
+                data = data.rstrip(b"\r\n")
+            else:
+                _skip_line(stream, limit)
+            if data.strip():
+                yield Record(self.count, data if whole else None)
+
+
+def _skip_line(stream: BinaryIO, limit: int) -> None:
+    while (rest := stream.readline(limit)) and not rest.endswith(b"\n"):
+        pass
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """The records that begin at bytes [start, end) of a file of one kind of rows ("docs", "queries", "qrels").
+
+    parse: one record's text -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError for a
+    malformed record. cut: makes the reader of records, lines unless said otherwise. skip: header lines at the file's start.
+    """
+
+    number: int
+    rows: str
+    folder: Place
+    file: str
+    start: int
+    end: int | None
+    size: int
+    parse: Callable[[str], tuple[Any, ...]]
+    max_characters: int
+    skip: int = 0
+    split: str = ""
+    cut: Callable[[], Any] = field(default=Lines)
+
+    def read(self) -> Iterator[pa.Table]:
+        """Blocks in source order, the last one ending in the marker row.
+
+        Raises:
+            UserError: if the file cannot be read here.
+        """
+        block = _Block(self.rows, self.number)
+        records = self.cut()
+        # Room for a passage whose characters are all escaped, beside its other fields.
+        limit = 8 * self.max_characters + (64 << 10)
+        with opened(self.folder, self.file) as stream:
+            if self.start:
+                stream.seek(self.start - 1)
+                _skip_line(stream, limit)
+            for record in records(stream, self.end, limit):
+                if not (self.start == 0 and record.line <= self.skip):
+                    self._add(block, record)
+                if block.full:
+                    yield block.take()
+        block.add(records.count, END, None, None)
+        yield block.take()
+
+    def _add(self, block: "_Block", record: Record) -> None:
+        text = (
+            record.data.decode(errors="replace")
+            if record.data is not None
+            else f"(over {8 * self.max_characters} bytes)"
+        )
+        try:
+            block.add(record.line, None, None, self._values(record))
+        except Fault as fault:
+            block.add(record.line, str(fault), text[:RAW_CHARACTERS], None)
+        except (ValueError, RecursionError):
+            block.add(record.line, MALFORMED, text[:RAW_CHARACTERS], None)
+
+    def _values(self, record: Record) -> tuple[Any, ...]:
+        if record.data is None:
+            raise Fault(OVERSIZED)
+        try:
+            values = self.parse(record.data.decode().removeprefix("\ufeff"))
+            for value in values:
+                if isinstance(value, str):
+                    value.encode()  # a lone surrogate, written as an escape in JSON, is no text either
+        except UnicodeError:
+            raise Fault(NOT_UTF8) from None
+        if any(not name or len(name.split()) != 1 for name in values[: 2 if self.rows == "qrels" else 1]):
+            raise Fault(MALFORMED)  # run files are divided by white space, so an id must have none
+        if self.rows == "docs":
+            return _checked_passage(values, self.max_characters)
+        if self.rows == "queries" and not values[1].strip():
+            raise Fault(EMPTY_QUERY)
+        return values
+
+
+def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
+    """A passage that has a title but no text keeps its title as its text."""
+    doc_id, title, text = values
+    if not text.strip():
+        title, text = "", title
+    if not text.strip():
+        raise Fault(EMPTY_PASSAGE)
+    if len(text) > max_characters:
+        raise Fault(OVERSIZED)
+    return doc_id, title, text
+
+
+class _Block:
+    """Rows under way to a table."""
+
+    def __init__(self, rows: str, piece: int) -> None:
+        self.schema, self.piece = BLOCKS[rows], piece
+        self.has_text = "text" in self.schema.names
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+
+    def add(self, line: int, fault: str | None, raw: str | None, values: tuple[Any, ...] | None) -> None:
+        if values is None:
+            values = (None,) * (len(self.schema) - len(ORIGIN))
+        elif self.has_text:
+            text = values[-1]
+            values = (*values, len(text.split()), is_question(text))
+            self._bytes += len(text)
+        self._rows.append((self.piece, line, fault, raw, *values))
+
+    @property
+    def full(self) -> bool:
+        return len(self._rows) >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES
+
+    def take(self) -> pa.Table:
+        columns = zip(*self._rows, strict=True)
+        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self.schema, strict=True)]
+        self._rows, self._bytes = [], 0
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+
+@contextlib.contextmanager
+def opened(folder: Place, file: str) -> Iterator[BinaryIO]:
+    """The file's bytes, unpacked if its name ends in .gz.
+
+    Raises:
+        UserError: if the file is not there, or its gzip stream is broken.
+    """
+    try:
+        with (folder / file).reading() as raw:
+            stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[arg-type]
+            yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder / file} is not there; every machine that reads needs it: use a shared folder or a URI"
+        ) from None
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise UserError(f"{folder / file}: broken gzip stream ({error}); copy the file again") from None
+
+
+def file_size(folder: Place, file: str) -> int:
+    """Bytes on disk."""
+    with (folder / file).reading() as stream:
+        return int(stream.size())  # type: ignore[attr-defined]
+
+
+def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:
+    """(start, end, size) of the pieces of a file; one that is packed by gzip cannot be entered midway, so it is one piece."""
+    size = file_size(folder, file)
+    if file.endswith(".gz") or size <= PIECE_BYTES:
+        return [(0, None, size)]
+    starts = list(range(0, size, PIECE_BYTES))
+    return [(start, min(start + PIECE_BYTES, size), min(PIECE_BYTES, size - start)) for start in starts]

@@ -1,0 +1,72 @@
+"""Lengths and question share of a collection's texts, counted as they stream by."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+QUESTION_WORDS = frozenset(
+    "what who whom whose which when where why how is are was were do does did can could should would will has have may".split()
+)
+
+
+def is_question(text: str) -> bool:
+    """Does the text end with a question mark, or begin with a question word?"""
+    stripped = text.rstrip()
+    if stripped.endswith("?"):
+        return True
+    first = stripped[:40].split(maxsplit=1)
+    return bool(first) and first[0].lower().rstrip(",'’s") in QUESTION_WORDS
+
+
+class TextStatistics:
+    """Word counts (split at white space) and questions of a stream of texts, in memory that does not grow with it."""
+
+    def __init__(self) -> None:
+        self._lengths: Counter[int] = Counter()
+        self._questions = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Counts the rows of a block by its columns `words` and `question`."""
+        self._lengths.update(table.column("words").to_pylist())
+        self._questions += sum(table.column("question").to_pylist())
+
+    def summary(self) -> dict[str, Any]:
+        """count, question_share, and words: mean, median, p90, max. Percentiles are the smallest length reached by that share."""
+        count = self._lengths.total()
+        if not count:
+            return {"count": 0, "question_share": 0.0, "words": {"mean": 0.0, "median": 0, "p90": 0, "max": 0}}
+        words = {
+            "mean": sum(length * number for length, number in self._lengths.items()) / count,
+            "median": self._percentile(50),
+            "p90": self._percentile(90),
+            "max": max(self._lengths),
+        }
+        return {"count": count, "question_share": self._questions / count, "words": words}
+
+    def _percentile(self, percent: int) -> int:
+        wanted, reached = self._lengths.total() * percent, 0
+        for length in sorted(self._lengths):
+            reached += self._lengths[length] * 100
+            if reached >= wanted:
+                return length
+        raise AssertionError("a percentile above 100")
+
+
+def statistics_table(statistics: Mapping[str, Any]) -> str:
+    """The contents of statistics.json as a table for people."""
+    lines = [f"{'':<10}{'count':>10}  {'words: mean':>11}  {'median':>6}  {'p90':>6}  {'max':>6}  {'questions':>9}"]
+    for name in ("passages", "queries"):
+        part = statistics[name]
+        words = part["words"]
+        lines.append(
+            f"{name:<10}{part['count']:>10,}  {words['mean']:>11.1f}  {words['median']:>6}  {words['p90']:>6}  "
+            f"{words['max']:>6}  {part['question_share']:>9.1%}"
+        )
+    made = "  (split made here)" if statistics["split_made_here"] else ""
+    for split, part in statistics["splits"].items():
+        lines.append(f"{split:<10}{part['queries']:>10,} queries  {part['judgements']:>10,} judgements{made}")
+    if not statistics["splits"]:
+        lines.append("no queries and no judgements: text only")
+    return "\n".join(lines)

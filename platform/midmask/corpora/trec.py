@@ -1,0 +1,150 @@
+"""A folder in the manner of TREC:
+
+- `docs/`: any number of files, each (plain or .gz) of `<DOC>` elements, or of jsonl lines, or of `id<TAB>text` lines;
+- `topics*`: one or more files of `<top>` elements (title, else desc, is the query), or of `qid<TAB>text` lines;
+- `qrels*`: `qrels.SPLIT.txt` or `qrels.SPLIT.tsv`; plain `qrels.txt` is the split test. Columns: see `qrels`.
+
+What a file holds is read off its first character: `<` elements, `{` jsonl, anything else columns.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from midmask.artifact import Place
+from midmask.corpora import beir, msmarco
+from midmask.corpora.corpus import Corpus, split_names, text_pieces
+from midmask.corpora.pieces import Lines, Record, TextPiece, opened
+from midmask.corpora.qrels import qrel_pieces
+from midmask.errors import UserError
+
+LAYOUT = "docs/* (<DOC> elements, jsonl or id<TAB>text), topics* (<top> elements or qid<TAB>text), qrels[.SPLIT].txt"
+TITLES = ("TITLE", "HEADLINE", "HL", "TTL")
+TEXTS = ("TEXT", "ABSTRACT", "BODY")
+
+
+class Elements:
+    """Reads elements such as <DOC> to </DOC>, each beginning on its own line. One that never ends is a malformed record."""
+
+    def __init__(self, tag: bytes) -> None:
+        self._open, self._close = b"<" + tag + b">", b"</" + tag + b">"
+        self.count = 0
+
+    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+        """Records whose line is that of the opening tag; anything between two elements is a record too, and malformed."""
+        lines = Lines()
+        parts: list[bytes] = []
+        start = size = 0
+        for line, data in lines(stream, end, limit):
+            opens = data is not None and data.lstrip()[: len(self._open)].upper() == self._open
+            if opens and parts:
+                yield Record(start, b"\n".join(parts))
+            if opens or not parts:
+                parts, start, size = [], line, 0
+            size += limit if data is None else len(data)
+            if size < limit:
+                parts.append(data or b"")
+            if data is not None and data.rstrip().upper().endswith(self._close):
+                yield Record(start, b"\n".join(parts) if size < limit else None)
+                parts = []
+            self.count = lines.count
+        if parts:
+            yield Record(start, b"\n".join(parts) if size < limit else None)
+        self.count = lines.count
+
+
+class Docs(Elements):
+    def __init__(self) -> None:
+        super().__init__(b"DOC")
+
+
+class Topics(Elements):
+    def __init__(self) -> None:
+        super().__init__(b"TOP")
+
+
+def parse_passage(text: str) -> tuple[str, str, str]:
+    """(doc_id, title, text) of a <DOC> element; without a text field, all that is not id or title is the text."""
+    inner = _inner(text, "DOC")
+    ids = _fields(inner, ("DOCNO",))
+    if len(ids) != 1:
+        raise ValueError("not one DOCNO")
+    title = " ".join(_fields(inner, TITLES))
+    body = "\n".join(_fields(inner, TEXTS)) or _plain(_without(inner, ("DOCNO", "DOCHDR", *TITLES)))
+    return ids[0], title, body
+
+
+def parse_query(text: str) -> tuple[str, str]:
+    """(query_id, text) of a <top> element. Its fields need no closing tags; labels such as "Number:" are cut."""
+    inner = _inner(text, "TOP")
+    fields = {}
+    for name, value in re.findall(r"<(num|title|desc|narr)>([^<]*)", inner, flags=re.IGNORECASE):
+        fields[name.lower()] = re.sub(r"^\s*(Number|Topic|Description|Narrative)\s*:", "", html.unescape(value)).strip()
+    if not fields.get("num"):
+        raise ValueError("no num")
+    return fields["num"], " ".join((fields.get("title") or fields.get("desc", "")).split())
+
+
+def _inner(text: str, tag: str) -> str:
+    match = re.fullmatch(rf"\s*<{tag}>(.*)</{tag}>\s*", text, flags=re.IGNORECASE | re.DOTALL)
+    if not match:
+        raise ValueError(f"no whole <{tag}>")
+    return match[1]
+
+
+def _fields(inner: str, tags: tuple[str, ...]) -> list[str]:
+    pattern = rf"<({'|'.join(tags)})\b[^>]*>(.*?)</\1>"
+    return [_plain(match[1]) for match in re.findall(pattern, inner, flags=re.IGNORECASE | re.DOTALL)]
+
+
+def _without(inner: str, tags: tuple[str, ...]) -> str:
+    return re.sub(rf"<({'|'.join(tags)})\b[^>]*>.*?</\1>", " ", inner, flags=re.IGNORECASE | re.DOTALL)
+
+
+def _plain(text: str) -> str:
+    return html.unescape(re.sub(r"</?[A-Za-z][^>]*>|<!--.*?-->", " ", text, flags=re.DOTALL)).strip()
+
+
+def open_trec(folder: Place, name: str, max_characters: int) -> Corpus:
+    """The corpus in a TREC folder.
+
+    Raises:
+        UserError: naming what is missing, and the layout.
+    """
+    if not folder.exists():
+        raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
+    files = [f"docs/{file}" for file in (folder / "docs").names()]
+    names = folder.names()
+    topics = [file for file in names if file.startswith("topics")]
+    qrels = split_names([file for file in names if file.startswith("qrels")], prefix="qrels")
+    for what, present in (
+        ("docs/ with at least one file", files),
+        ("topics*", topics or not qrels),
+        ("qrels*", qrels or not topics),
+    ):
+        if not present:
+            raise UserError(f"{folder}: {what} is missing; wanted layout: {LAYOUT}")
+    limits = {"max_characters": max_characters}
+    docs = _pieces("docs", folder, files, (Docs, parse_passage, beir.parse_passage, msmarco.parse_passage), limits)
+    queries = _pieces("queries", folder, topics, (Topics, parse_query, beir.parse_query, msmarco.parse_query), limits)
+    return Corpus(name, docs, queries, qrel_pieces(folder, qrels, limits))
+
+
+def _pieces(
+    rows: str, folder: Place, files: list[str], readers: tuple[Any, ...], limits: dict[str, Any]
+) -> tuple[TextPiece, ...]:
+    """Pieces of files of mixed forms, numbered through."""
+    elements, of_element, of_json, of_columns = readers
+    pieces: list[TextPiece] = []
+    for file in files:
+        first = _first_character(folder, file)
+        parse: Callable[[str], tuple[Any, ...]] = {b"<": of_element, b"{": of_json}.get(first, of_columns)
+        cut = elements if first == b"<" else Lines
+        pieces.extend(text_pieces(rows, folder, [file], parse, limits, cut=cut, first_number=len(pieces)))
+    return tuple(pieces)
+
+
+def _first_character(folder: Place, file: str) -> bytes:
+    with opened(folder, file) as stream:
+        return stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
