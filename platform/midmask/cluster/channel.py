@@ -1,4 +1,4 @@
-"""How workers speak to the driver: they push rows, the driver drains them. Only the driver writes to MLflow or a terminal."""
+"""How workers speak to the driver: they push rows, the driver drains them; it alone writes to MLflow or a terminal."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,6 @@ import ray
 Row = dict[str, Any]
 
 
-@ray.remote(num_cpus=0)
 class _Post:
     """Holds rows until they are fetched."""
 
@@ -34,7 +33,7 @@ class Channel:
 
     @staticmethod
     def open() -> "Channel":
-        return Channel(_Post.remote())
+        return Channel(ray.remote(num_cpus=0)(_Post).remote())
 
     def push(self, source: str, rows: list[Row]) -> None:
         """Sends rows of plain data and waits until they have arrived."""

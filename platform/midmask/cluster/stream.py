@@ -1,8 +1,8 @@
 """The batch plan carried out by Ray Data: steps are read ahead by tasks anywhere in the cluster, and arrive in order.
 
 A read task takes a chunk of steps, looks up their rows in the plan (a pure function, so nothing but the step numbers is
-sent) and gives one row per step. Ray Data's own shuffles and `streaming_split` promise neither an order nor a position to
-go on from; the plan has both.
+sent) and gives one row per step. Ray Data's own shuffles and `streaming_split` promise neither an order nor a position
+to go on from; the plan has both.
 """
 
 import logging

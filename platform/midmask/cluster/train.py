@@ -1,7 +1,7 @@
-"""Training on several workers with Ray Train: the same loop, restarted from its newest checkpoint when a worker dies."""
+"""Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint."""
 
 import logging
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +134,14 @@ def _node_cpus() -> list[float]:
 
 def absolute(setup: TrainingSetup) -> TrainingSetup:
     """The setup with paths that hold in any working directory: Ray's workers have their own."""
-    places = {field.name: getattr(setup, field.name) for field in fields(setup)}
-    return replace(setup, **{name: _absolute(place) for name, place in places.items() if isinstance(place, Place)})
+    return replace(
+        setup,
+        tokens=_absolute(setup.tokens),
+        start=setup.start and _absolute(setup.start),
+        resume=setup.resume and _absolute(setup.resume),
+        corpus=setup.corpus and _absolute(setup.corpus),
+        negatives=setup.negatives and _absolute(setup.negatives),
+    )
 
 
 def _absolute(place: Place) -> Place:

@@ -21,7 +21,7 @@ from midmask.errors import UserError
 from midmask.identity import fingerprint
 
 BLOCK = 2048
-"""Rows that are read together: the row groups of a tokens artifact (`tokens.ROW_GROUP`, which would import torch here)."""
+"""Rows that are read together: a row group of a tokens artifact (`tokens.ROW_GROUP`, whose module imports torch)."""
 
 POOL = 32 * BLOCK
 """Rows that are shuffled among each other: 65,536, of which a reader holds the decoded row groups."""
