@@ -1,0 +1,190 @@
+"""The house stays in shape: what stands where, who imports whom, which versions, what a file may hold."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+TOP_LEVEL = {
+    *("platform", "jobs", "search_spaces", "dashboards", "tests", "docs"),
+    *("pyproject.toml", "README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt"),
+}
+LONGEST_FILE, LONGEST_JOB, LONGEST_FUNCTION = 300, 60, 60  # lines
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def files_of_the_project() -> list[Path]:
+    """What git tracks or would track."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git checkout here")
+    return [ROOT / name for name in listed if (ROOT / name).is_file()]
+
+
+def python_files() -> list[Path]:
+    return [path for path in files_of_the_project() if path.suffix == ".py"]
+
+
+def jobs() -> list[Path]:
+    return sorted(path for path in (ROOT / "jobs").glob("*.py") if path.name != "_entry.py")
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def requirements() -> list[Requirement]:
+    extras = PROJECT["optional-dependencies"].values()
+    return [Requirement(line) for line in [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]]
+
+
+def test_platform_is_no_package() -> None:
+    """`platform/` is a source root. As a package it would hide the standard library's module from torch."""
+    assert not (ROOT / "platform" / "__init__.py").exists(), "it shadows the standard library's platform; remove it"
+
+
+def test_a_platform_package_would_break_the_standard_library(tmp_path: Path) -> None:
+    """Why the test above is there: torch asks `platform.system()` while it is imported."""
+    ask = [sys.executable, "-c", "import platform; print(platform.system())"]
+    (tmp_path / "platform").mkdir()
+    assert subprocess.run(ask, cwd=tmp_path, check=False, capture_output=True).returncode == 0
+    (tmp_path / "platform" / "__init__.py").touch()
+    broken = subprocess.run(ask, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert broken.returncode == 1 and "has no attribute 'system'" in broken.stderr
+
+
+def test_the_top_level_holds_only_what_the_design_names() -> None:
+    found = {path.relative_to(ROOT).parts[0] for path in files_of_the_project()}
+    assert {name for name in found if not name.startswith(".")} <= TOP_LEVEL
+
+
+def test_no_file_and_no_function_is_too_long() -> None:
+    long = []
+    for path in python_files():
+        text = path.read_text(encoding="utf8")
+        limit = LONGEST_JOB if path in jobs() else LONGEST_FILE
+        if (lines := len(text.splitlines())) > limit:
+            long.append(f"{path.relative_to(ROOT)}: {lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    long.append(f"{path.relative_to(ROOT)}: {node.name} has {lines} lines")
+    assert not long
+
+
+def test_nothing_is_left_to_do() -> None:
+    marks = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r"\b")
+    assert not [path for path in python_files() if marks.search(path.read_text(encoding="utf8"))]
+
+
+def test_no_package_index_is_named() -> None:
+    hosts = re.compile(r"pypi\.org|pythonhosted\.|download\.pytorch\.|anaconda\.|npmjs\.|jsdelivr\.|unpkg\.")
+    named = []
+    for path in files_of_the_project():
+        try:
+            text = path.read_text(encoding="utf8")
+        except UnicodeDecodeError:
+            continue
+        named += [f"{path.relative_to(ROOT)}: {match.group()}" for match in hosts.finditer(text)]
+    assert not named
+
+
+def test_every_named_dependency_is_pinned_within_its_range() -> None:
+    pinned = pins()
+    for requirement in requirements():
+        name = canonicalize_name(requirement.name)
+        assert name in pinned, f"constraints.txt lacks {name}"
+        assert requirement.specifier.contains(pinned[name]), f"{name}: {pinned[name]} is not {requirement.specifier}"
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    wrong = []
+    for name, pinned in pins().items():
+        try:
+            installed = metadata.version(name).split("+")[0]
+        except metadata.PackageNotFoundError:
+            continue
+        if installed != pinned:
+            wrong.append(f"{name}: {installed} is installed, constraints.txt says {pinned}")
+    assert not wrong, "run `make venv`"
+
+
+def test_every_import_is_a_named_dependency() -> None:
+    """Nothing is used that merely happens to be brought along by something else."""
+    named = {canonicalize_name(requirement.name) for requirement in requirements()} | {"midmask"}
+    homes = metadata.packages_distributions()
+    ours = {"midmask", "jobs", "_entry", "dashboards", "tests"}
+    strangers = set()
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [str(node.module)]
+            for top in {module.split(".")[0] for module in modules} - sys.stdlib_module_names - ours:
+                if not named & {canonicalize_name(home) for home in homes.get(top, [])}:
+                    strangers.add(f"{path.relative_to(ROOT)}: {top}")
+    assert not strangers
+
+
+def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
+    """The contracts of pyproject.toml, checked over the package under `source`."""
+    command = [
+        str(Path(sys.executable).with_name("lint-imports")),
+        "--no-cache",
+        "--config",
+        str(ROOT / "pyproject.toml"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    return subprocess.run(command, env=environment, cwd=source, capture_output=True, text=True, check=False)
+
+
+def test_import_contracts_hold() -> None:
+    result = lint_imports(ROOT / "platform")
+    assert result.returncode == 0, result.stdout
+
+
+def test_import_contracts_see_what_breaks_them(tmp_path: Path) -> None:
+    """Each contract, broken on purpose in a copy, is reported as broken."""
+    shutil.copytree(ROOT / "platform" / "midmask", tmp_path / "midmask", ignore=shutil.ignore_patterns("__pycache__"))
+    for place, line in [
+        ("world.py", "import midmask.train"),
+        ("steps.py", "import ray"),
+        ("recipes/__init__.py", "import mlflow"),
+        ("evaluate/__init__.py", "import faiss"),
+        ("registry.py", "import streamlit"),
+        ("artifact.py", "import torch"),
+        ("tracking/__init__.py", "import midmask.artifact"),
+    ]:
+        path = tmp_path / "midmask" / place
+        path.write_text(path.read_text(encoding="utf8") + f"\n{line}\n", encoding="utf8")
+    result = lint_imports(tmp_path)
+    assert result.returncode == 1
+    assert re.search(r"Contracts: 0 kept, \d+ broken", result.stdout), result.stdout
+
+
+@pytest.mark.parametrize("job", jobs(), ids=lambda path: path.stem)
+def test_a_job_can_be_run_by_its_path_and_has_help(job: Path) -> None:
+    assert os.access(job, os.X_OK), f"chmod +x {job}"
+    assert job.read_text().startswith("#!/usr/bin/env python3\n")
+    assert job.stem not in metadata.packages_distributions(), "run by path, it would hide an installed module"
+    result = subprocess.run([sys.executable, str(job), "--help"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    docstring = ast.get_docstring(ast.parse(job.read_text()))
+    assert docstring and docstring.splitlines()[0] in result.stdout
+    for flag in ("--corpus", "--recipe", "--set", "--storage", "--tracking-uri", "--workers", "--seed", "--dry-run"):
+        assert flag in result.stdout
