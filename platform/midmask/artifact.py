@@ -66,7 +66,7 @@ class Place:
 
     def read(self) -> bytes:
         filesystem, path = self._filesystem()
-        with filesystem.open_input_stream(path) as stream:
+        with filesystem.open_input_stream(path, compression=None) as stream:
             return bytes(stream.read())
 
     @contextlib.contextmanager

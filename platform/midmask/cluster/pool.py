@@ -61,9 +61,9 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
     fitting = sum(count // threads for count in cpus)
     if fitting < actors:
         raise UserError(
-            f"actors = {actors}, threads = {threads}: {actors} x {threads} = {actors * threads} CPUs are asked for, but the "
-            f"cluster has {' + '.join(map(str, cpus))} = {sum(cpus)}, room for {fitting} such actors; set actors = "
-            f"{max(fitting, 1)}, or start more nodes"
+            f"actors = {actors}, threads = {threads}: {actors} x {threads} = {actors * threads} CPUs are asked for, "
+            f"but the cluster has {' + '.join(map(str, cpus))} = {sum(cpus)}, room for {fitting} such actors; "
+            f"set actors = {max(fitting, 1)}, or start more nodes"
         )
     free = int(ray.available_resources().get("CPU", 0))
     if free < actors * threads:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import torch
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.pooling import is_normalised
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.dense import DenseShard, load_vectors
@@ -143,7 +145,7 @@ class ShardWorker:
         vocabulary = Vocabulary.of((self._search.tokens.place / "tokenizer").local())
         return Encoding(
             pad_id=vocabulary.pad_id,
-            normalise=normalises(self._search.model),
+            normalise=_normalises(self._search.model.local()),
             device="cuda" if torch.cuda.is_available() else "cpu",
             threads=self._search.threads,
         )
@@ -268,7 +270,6 @@ def model_folder(model: Artifact) -> Place:
     raise UserError(f"{model.place} holds no encoder: config.json is missing; name the result of finetune or pretrain")
 
 
-def normalises(model: Place) -> bool:
+def _normalises(folder: Path) -> bool:
     """Whether the folder's sentence-transformers modules make unit vectors; a plain Hugging Face folder has none."""
-    place = model / "modules.json"
-    return place.exists() and any(str(module["type"]).endswith("Normalize") for module in place.read_json())
+    return (folder / "modules.json").exists() and is_normalised(folder)

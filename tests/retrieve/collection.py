@@ -1,0 +1,89 @@
+"""A small collection of made-up words with its tokens and a random encoder, in the folders' real layout."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from midmask.artifact import Artifact, Place
+from midmask.tokens import TokensConfig, tokenise
+from transformers import BertConfig, BertModel
+
+SHARD, GROUP = 120, 40
+"""Rows of a file and of a row group: small, so that a few hundred passages make many blocks."""
+
+
+def write_corpus(place: Place, passages: int = 300, queries: int = 40) -> Artifact:
+    """Query i is made of words of passage 3i, which is relevant; 3i + 1 is a copy of it for every tenth query."""
+    draw = np.random.default_rng(7)
+    words = ["".join(draw.choice(list("abcdefghijklmnop"), draw.integers(2, 7))) for _ in range(300)]
+    texts = [" ".join(draw.choice(words, draw.integers(3, 40))) for _ in range(passages)]
+    for query in range(0, queries, 10):
+        texts[3 * query + 1] = f"  {texts[3 * query].upper()} "
+    ids = [f"d{(row * 7919) % 1000:03d}" for row in range(passages)]
+    return write_parts(
+        place,
+        docs=[(doc_id, "", text) for doc_id, text in zip(ids, texts, strict=True)],
+        queries=[(f"q{query}", " ".join(texts[3 * query].split()[:4])) for query in range(queries)],
+        qrels=[("dev" if query % 4 == 0 else "train", f"q{query}", ids[3 * query], 1) for query in range(queries)],
+    )
+
+
+def write_parts(
+    place: Place,
+    *,
+    docs: Sequence[tuple[str, str, str]],
+    queries: Sequence[tuple[str, str]],
+    qrels: Sequence[tuple[str, str, str, int]],
+) -> Artifact:
+    for number, first in enumerate(range(0, len(docs), SHARD)):
+        table = _table(docs[first : first + SHARD], ["doc_id", "title", "text"])
+        _write(place / "docs" / f"{number:05d}.parquet", table)
+    _write(place / "queries.parquet", _table(queries, ["query_id", "text"]))
+    judged = _table(qrels, ["split", "query_id", "doc_id", "grade"])
+    _write(place / "qrels.parquet", judged.set_column(3, "grade", judged["grade"].cast(pa.int32())))
+    return Artifact(place, {"fingerprint": "corpus", "result": {"passages": len(docs)}})
+
+
+def _table(rows: Sequence[tuple[object, ...]], names: list[str]) -> pa.Table:
+    return pa.table([list(column) for column in zip(*rows, strict=True)], names=names)
+
+
+def _write(place: Place, table: pa.Table) -> None:
+    with place.writing() as stream:
+        pq.write_table(table, stream, row_group_size=GROUP)
+
+
+def write_tokens(place: Place, corpus: Artifact) -> Artifact:
+    """The real tokenising step, its passages then cut into smaller row groups."""
+    result = tokenise(TokensConfig(vocabulary_size=400, max_length=32, query_length=8), {"corpus": corpus}, place)
+    for name in (place / "passages").names():
+        with (place / "passages" / name).reading() as stream:
+            table = pq.read_table(stream)
+        _write(place / "passages" / name, table)
+    return Artifact(place, {"fingerprint": "tokens", "result": result})
+
+
+def write_model(place: Place, vocabulary: int) -> Artifact:
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        initializer_range=0.3,
+    )
+    model = BertModel(config, add_pooling_layer=False)
+    folder = Path(place.uri.removeprefix("file://")) / "model"
+    model.save_pretrained(folder)
+    return Artifact(place, {"fingerprint": "encoder", "result": {}})
+
+
+def write_all(root: Place) -> dict[str, Artifact]:
+    """Inputs of a mining or evaluation step: corpus, tokens, model."""
+    corpus = write_corpus(root / "corpus")
+    tokens = write_tokens(root / "tokens", corpus)
+    return {"corpus": corpus, "tokens": tokens, "model": write_model(root / "encoder", tokens.result["vocabulary"])}

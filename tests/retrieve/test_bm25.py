@@ -1,0 +1,139 @@
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import Stemmer
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+from midmask.retrieve.bm25 import Bm25Config, Bm25Index, rank_with_bm25
+from tests.retrieve.collection import write_parts
+
+DOCS = [
+    ("z", "Ray trains", "trains running trains of rays and rays"),
+    ("b", "", "the copy of a train"),
+    ("a", "", "the copy of a train"),
+    ("y", "", "x y z"),
+    ("ü", "Größe", "Die Größe der 3 Züge, train_car 42"),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Artifact:
+    return write_parts(
+        Place(str(tmp_path / "corpus")),
+        docs=DOCS,
+        queries=[("q1", "a running train"), ("q2", "Größe; train copies"), ("q3", "nothing known"), ("q4", "train train ray")],
+        qrels=[("dev", "q1", "z", 1), ("dev", "q2", "ü", 1), ("dev", "q3", "a", 1), ("test", "q4", "z", 1)],
+    )
+
+
+def words(text: str) -> list[str]:
+    stem = Stemmer.Stemmer("english")
+    return [stem.stemWord(word) for word in re.findall(r"\w\w+", text.lower())]
+
+
+def slow_bm25(query: str, k1: float, b: float, *, titles: bool) -> list[tuple[str, float]]:
+    """Lucene's formula (Kamphuis et al. 2020, table 1, "accurate"), word by word in float64; best first, ties by id."""
+    texts = {doc_id: words(f"{title} {text}" if titles else text) for doc_id, title, text in DOCS}
+    average = sum(map(len, texts.values())) / len(texts)
+    scores = {}
+    for doc_id, text in texts.items():
+        total = 0.0
+        for word in words(query):
+            holding = sum(word in other for other in texts.values())
+            idf = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+            often = text.count(word)
+            total += idf * often / (often + k1 * (1 - b + b * len(text) / average))
+        if total > 0:
+            scores[doc_id] = total
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+@pytest.mark.parametrize(("k1", "b", "titles"), [(0.9, 0.4, True), (1.5, 0.75, False)])
+def test_scores_are_lucenes_formula_and_ties_go_by_document_id(corpus, tmp_path, k1, b, titles):
+    out = Place(str(tmp_path / "out"))
+    config = Bm25Config(splits=("dev", "test"), k1=k1, b=b, titles=titles)
+    result = rank_with_bm25(config, {"corpus": corpus}, out)
+    found = [ranked.read(out / "ranked" / f"{split}.parquet").to_pylist() for split in ("dev", "test")]
+    for query_id, text, rows in [
+        ("q1", "a running train", found[0]), ("q2", "Größe; train copies", found[0]), ("q4", "train train ray", found[1])
+    ]:  # fmt: skip
+        expected = slow_bm25(text, k1, b, titles=titles)
+        mine = [row for row in rows if row["query_id"] == query_id]
+        assert [row["doc_id"] for row in mine] == [doc_id for doc_id, _ in expected]
+        np.testing.assert_allclose([row["score"] for row in mine], [score for _, score in expected], rtol=1e-5)
+    assert result["splits"]["dev"] == {"queries": 3, "without_results": 1, "ranked": len(found[0])}
+
+
+def test_a_tie_at_the_cut_keeps_the_smaller_ids(tmp_path: Path):
+    corpus = write_parts(
+        Place(str(tmp_path / "corpus")),
+        docs=[(f"d{(row * 37) % 100:02d}", "", "same words") for row in range(100)] + [("best", "", "same")],
+        queries=[("q", "same"), ("r", "words")],
+        qrels=[("dev", "q", "best", 1), ("dev", "r", "d00", 1)],
+    )
+    out = Place(str(tmp_path / "out"))
+    rank_with_bm25(Bm25Config(depth=7), {"corpus": corpus}, out)
+    rows = ranked.read(out / "ranked" / "dev.parquet").to_pylist()
+    listed = {query: [row["doc_id"] for row in rows if row["query_id"] == query] for query in ("q", "r")}
+    assert listed == {"q": ["best", *(f"d{row:02d}" for row in range(6))], "r": [f"d{row:02d}" for row in range(7)]}
+
+
+def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tmp_path: Path):
+    out = Place(f"file://{tmp_path}/out")
+    rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
+    index = Bm25Index(out)
+    assert isinstance(index._index.scores["data"], np.memmap)
+    planted = ranked.read(out / "ranked" / "dev.parquet").slice(0, 1)
+    ranked.write(out / "ranked" / "dev.parquet", [planted])
+    result = rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
+    assert result["splits"]["dev"]["ranked"] == 1
+
+
+def test_an_unknown_split_names_the_known_ones(corpus, tmp_path: Path):
+    with pytest.raises(UserError, match=r"split 'tset'.*Known: dev, test\."):
+        rank_with_bm25(Bm25Config(splits=("tset",)), {"corpus": corpus}, Place(str(tmp_path / "out")))
+
+
+def test_a_corpus_without_words_is_refused(tmp_path: Path):
+    corpus = write_parts(
+        Place(str(tmp_path / "corpus")), docs=[("a", "", "- x")], queries=[("q", "x")], qrels=[("dev", "q", "a", 1)]
+    )
+    with pytest.raises(UserError, match="nothing to index"):
+        rank_with_bm25(Bm25Config(), {"corpus": corpus}, Place(str(tmp_path / "out")))
+
+
+def test_cranfield_is_as_good_as_its_reference(data: Path, tmp_path: Path):
+    """The README's figure, by another BM25 with another stemmer, is 0.3394; ours is 0.0118 better, and must stay there."""
+    import csv
+    import gzip
+    import json
+
+    import ir_measures
+
+    folder = data / "cranfield"
+    docs, queries = (
+        [json.loads(line) for line in gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8")]
+        for name in ("corpus", "queries")
+    )
+    judged = [
+        ("test", row["query-id"], row["corpus-id"], int(row["score"]))
+        for row in csv.DictReader(open(folder / "qrels" / "test.tsv"), delimiter="\t")
+    ]
+    corpus = write_parts(
+        Place(str(tmp_path / "corpus")),
+        docs=[(doc["_id"], doc["title"], doc["text"]) for doc in docs],
+        queries=[(query["_id"], query["text"]) for query in queries],
+        qrels=judged,
+    )
+    out = Place(str(tmp_path / "out"))
+    rank_with_bm25(Bm25Config(splits=("test",), depth=100), {"corpus": corpus}, out)
+    rows = pq.read_table((out / "ranked" / "test.parquet").uri).to_pylist()
+    run = [ir_measures.ScoredDoc(row["query_id"], row["doc_id"], -row["rank"]) for row in rows]
+    qrels = [ir_measures.Qrel(query, doc, grade) for _, query, doc, grade in judged]
+    value = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10]
+    assert value == pytest.approx(0.3512, abs=0.0005)

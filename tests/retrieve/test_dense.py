@@ -1,0 +1,135 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.retrieve.dense import DenseShard, check_faiss, load_vectors
+
+COUNT = 230
+
+
+def ids(count: int) -> pa.ChunkedArray:
+    """Ids whose order has nothing to do with the rows' order."""
+    return pa.chunked_array([[f"d{(row * 7919) % 10_007}" for row in range(count)]])
+
+
+def brute_force(queries_QD, vectors_ND, names, k):
+    """Scores and rows by plain Python over float64, ordered by (score in float32 descending, id ascending)."""
+    found = []
+    for query in queries_QD.astype(np.float64):
+        scores = [np.float32(sum((query * vector).tolist())) for vector in vectors_ND.astype(np.float64)]
+        best = sorted(range(len(names)), key=lambda row: (-scores[row], names[row]))[:k]
+        found.append([(scores[row], row) for row in best])
+    return found
+
+
+def cut_search(queries_QD, vectors_ND, k, parts, **options):
+    """The search over `parts` shards, merged by a plain sort."""
+    names = ids(len(vectors_ND)).to_pylist()
+    edges = np.linspace(0, len(vectors_ND), parts + 1).astype(int)
+    lists = [[] for _ in queries_QD]
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        blocks = [vectors_ND[at : min(at + 50, stop)] for at in range(start, stop, 50)]
+        shard = DenseShard(blocks, ids(len(vectors_ND)).slice(start, stop - start), first=start, **options)
+        for query, (scores, rows) in enumerate(zip(*shard.search(queries_QD, k), strict=True)):
+            lists[query] += list(zip(scores, rows.tolist(), strict=True))
+    return [sorted(found, key=lambda pair: (-pair[0], names[pair[1]]))[:k] for found in lists]
+
+
+@st.composite
+def collections(draw):
+    """Vectors with planted ties: copies of one another, or a few small whole numbers."""
+    seed, width = draw(st.integers(0, 10_000)), draw(st.sampled_from([1, 3, 17, 64]))
+    generator = np.random.default_rng(seed)
+    vectors_ND = generator.standard_normal((COUNT, width)).astype(np.float32)
+    queries_QD = generator.standard_normal((4, width)).astype(np.float32)
+    if draw(st.booleans()):
+        vectors_ND, queries_QD = np.round(vectors_ND), np.round(queries_QD)
+    copies = generator.integers(0, COUNT, (2, draw(st.integers(0, 200))))
+    vectors_ND[copies[0]] = vectors_ND[copies[1]]
+    return queries_QD, vectors_ND
+
+
+@settings(max_examples=20, deadline=None)
+@given(collections(), st.sampled_from([1, 7, 60, 500]))
+def test_any_number_of_shards_equals_brute_force_in_float64_ties_included(collection, k):
+    queries_QD, vectors_ND = collection
+    expected = brute_force(queries_QD, vectors_ND, ids(COUNT).to_pylist(), k)
+    for parts in (1, 2, 5):
+        assert cut_search(queries_QD, vectors_ND, k, parts) == expected
+
+
+def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly():
+    """A collapsed encoder: all vectors nearly one. faiss's own order is noise here, and only the widened search is right."""
+    generator = np.random.default_rng(0)
+    vectors_ND = np.float32(1) + np.float32(2**-22) * generator.integers(0, 3, (2000, 64)).astype(np.float32)
+    queries_QD = (generator.standard_normal((8, 64)) * 10).astype(np.float32)
+    expected = brute_force(queries_QD, vectors_ND, ids(2000).to_pylist(), 20)
+    shard = DenseShard([vectors_ND], ids(2000))
+    _, guessed = shard._index.search(queries_QD, 20 + 32)
+    lost = [row for found, near in zip(expected, guessed, strict=True) for _, row in found if row not in near]
+    assert lost, "the first proposals hold every answer, so this test shows nothing"
+    assert cut_search(queries_QD, vectors_ND, 20, 1) == expected
+    assert cut_search(queries_QD, vectors_ND, 20, 3) == expected
+
+
+def test_threads_change_nothing():
+    generator = np.random.default_rng(1)
+    queries_QD, vectors_ND = (generator.standard_normal((rows, 48)).astype(np.float32) for rows in (64, 900))
+    one = DenseShard([vectors_ND], ids(900), threads=1).search(queries_QD, 30)
+    two = DenseShard([vectors_ND[:500], vectors_ND[500:]], ids(900), threads=2).search(queries_QD, 30)
+    assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
+
+
+def test_k_beyond_the_shard_gives_every_passage_once():
+    vectors_ND = np.eye(5, dtype=np.float32)
+    scores, rows = DenseShard([vectors_ND], ids(5), first=100).search(vectors_ND[:2], 1000)
+    assert scores.shape == rows.shape == (2, 5)
+    assert sorted(rows[0].tolist()) == [100, 101, 102, 103, 104]
+
+
+@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16", "IVF4,PQ8x4"])
+def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
+    generator = np.random.default_rng(2)
+    vectors_ND = generator.standard_normal((700, 16)).astype(np.float32)
+    queries_QD = generator.standard_normal((6, 16)).astype(np.float32)
+    scores, rows = DenseShard([vectors_ND[:300], vectors_ND[300:]], ids(700), factory=factory).search(queries_QD, 200)
+    found = rows >= 0
+    expected = np.einsum("qd,nd->qn", queries_QD.astype(np.float64), vectors_ND.astype(np.float64)).astype(np.float32)
+    assert found[:, 0].all() and not found.all() or factory == "HNSW16"
+    np.testing.assert_array_equal(scores[found], np.take_along_axis(expected, np.maximum(rows, 0), 1)[found])
+    assert np.isneginf(scores[~found]).all()
+    assert (scores[:, 1:] <= scores[:, :-1]).all()
+
+
+def test_an_unknown_index_is_one_line():
+    with pytest.raises(UserError, match=r"^index = 'Falt'.*16 dimensions.*use Flat") as caught:
+        DenseShard([np.zeros((4, 16), np.float32)], ids(4), factory="Falt")
+    assert "\n" not in str(caught.value)
+
+
+def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):
+    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    mapped, read = load_vectors(Place(str(tmp_path / "a.npy"))), load_vectors(Place(f"file://{tmp_path}/a.npy"))
+    assert isinstance(mapped, np.memmap) and not isinstance(read, np.memmap)
+    assert np.array_equal(mapped, read)
+
+
+def test_two_builds_of_faiss_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    check_faiss()
+    (tmp_path / "faiss_gpu-1.12.0.dist-info").mkdir()
+    (tmp_path / "faiss_gpu-1.12.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: faiss-gpu\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserError, match="faiss-cpu and faiss-gpu are both installed.*pip uninstall"):
+        check_faiss()
+
+
+def test_no_faiss_is_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(UserError, match="not installed: pip install"):
+        check_faiss()

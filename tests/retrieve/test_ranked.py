@@ -1,0 +1,121 @@
+import gzip
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+
+SCORES = [-2.5, -0.0, 0.0, 1.0, 1.0 + 2**-23, 3.0]
+
+Rows = dict[tuple[str, str], float]
+
+runs = st.dictionaries(
+    st.tuples(st.sampled_from(["q1", "q10", "q2", "é"]), st.sampled_from(["a", "B", "d10", "d9", "ß", "𝔞", "￿"])),
+    st.sampled_from(SCORES),
+    min_size=1,
+)
+
+
+def table(rows: Rows) -> pa.Table:
+    return pa.table(
+        {
+            "query_id": [query for query, _ in rows],
+            "doc_id": [doc for _, doc in rows],
+            "score": pa.array(list(rows.values()), pa.float32()),
+        }
+    )
+
+
+def slow_order(rows: Rows) -> list[tuple[str, str, int]]:
+    listed = []
+    for query in sorted({query for query, _ in rows}):
+        docs = [(-score, doc) for (name, doc), score in rows.items() if name == query]
+        listed += [(query, doc, rank) for rank, (_, doc) in enumerate(sorted(docs), start=1)]
+    return listed
+
+
+def listed(found: pa.Table) -> list[tuple[str, str, int]]:
+    return list(zip(*(found[name].to_pylist() for name in ("query_id", "doc_id", "rank")), strict=True))
+
+
+@given(runs, st.randoms(use_true_random=False), st.integers(1, 8))
+def test_the_order_is_by_query_then_score_then_document_whatever_order_comes_in(rows, random, depth):
+    items = list(rows.items())
+    random.shuffle(items)
+    assert listed(ranked.order(table(dict(items)))) == slow_order(rows)
+    assert listed(ranked.order(table(dict(items)), depth)) == [row for row in slow_order(rows) if row[2] <= depth]
+
+
+def test_a_score_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        ranked.order(table({("q", "a"): math.nan}))
+
+
+@given(rows=runs, suffix=st.sampled_from(["trec", "trec.gz"]))
+def test_a_run_file_comes_back_in_the_same_order_and_any_tool_ranks_it_so(tmp_path_factory, rows, suffix):
+    place = Place(str(tmp_path_factory.mktemp("run") / f"run.{suffix}"))
+    found = ranked.order(table(rows))
+    ranked.write_trec(place, found, tag="x")
+    assert listed(ranked.read_trec(place)) == listed(found)
+    data = place.read()
+    lines = [line.split() for line in (gzip.decompress(data) if suffix.endswith("gz") else data).decode().splitlines()]
+    run: dict[str, dict[str, float]] = {}
+    for query, zero, doc, _, score, tag in lines:
+        assert (zero, tag) == ("Q0", "x")
+        run.setdefault(query, {})[doc] = float(score)
+    # trec_eval itself is the judge: the document we rank first must be its first, the last its last.
+    for query, doc, rank in listed(found):
+        value = pytrec_eval.RelevanceEvaluator({query: {doc: 1}}, {"recip_rank"}).evaluate(run)[query]["recip_rank"]
+        assert value == pytest.approx(1 / rank)
+
+
+def test_scores_of_a_run_file_fall_strictly_through_a_long_tie_and_into_what_follows(tmp_path: Path):
+    one = np.float32(1)
+    scores = [one] * 50 + [np.nextafter(one, np.float32(0), dtype=np.float32)] * 3 + [np.float32(0.5)]
+    rows = {("q", f"d{row:02d}"): float(score) for row, score in enumerate(scores)}
+    place = Place(str(tmp_path / "run.trec"))
+    ranked.write_trec(place, ranked.order(table(rows)), tag="x")
+    written = np.array([float(line.split()[4]) for line in place.read().decode().splitlines()], dtype=np.float32)
+    assert (np.diff(written) < 0).all()
+    assert written[0] == 1 and written[-1] == np.float32(0.5)
+
+
+def test_equal_lists_give_equal_bytes(tmp_path: Path):
+    rows = ranked.order(table({("q", "a"): 1.0, ("q", "b"): 0.5}))
+    for name in ("x.trec.gz", "y.trec.gz"):
+        ranked.write_trec(Place(str(tmp_path / name)), rows, tag="t")
+    assert (tmp_path / "x.trec.gz").read_bytes() == (tmp_path / "y.trec.gz").read_bytes()
+
+
+def test_the_rank_column_of_beir_is_not_believed(tmp_path: Path):
+    (tmp_path / "run").write_text("q Q0 b 0 0.5 beir\nq Q0 a 0 0.5 beir\n\nq Q0 c 0 7 beir\n")
+    assert listed(ranked.read_trec(Place(str(tmp_path / "run")))) == [("q", "c", 1), ("q", "a", 2), ("q", "b", 3)]
+
+
+def test_a_file_of_ms_marco_ranks_by_its_third_column(tmp_path: Path):
+    (tmp_path / "run").write_text("1\t30\t2\n1\t20\t1\n2\t5\t1\n")
+    found = listed(ranked.read_msmarco(Place(str(tmp_path / "run"))))
+    assert found == [("1", "20", 1), ("1", "30", 2), ("2", "5", 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [("q Q0 a 1 0.5", "5 columns"), ("q Q0 a 1 much x", "much"), ("q Q0 z 1 1 x", "twice"), ("q Q0 a 1 nan x", "finite")],
+)
+def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str):
+    (tmp_path / "run").write_text(f"q Q0 z 1 1.0 x\n{line}\n")
+    with pytest.raises(UserError, match=rf"run, line 2: .*{complaint}"):
+        ranked.read_trec(Place(str(tmp_path / "run")))
+
+
+def test_an_id_with_a_space_cannot_be_a_run_file(tmp_path: Path):
+    with pytest.raises(UserError, match="'a b'"):
+        ranked.write_trec(Place(str(tmp_path / "run")), ranked.order(table({("q", "a b"): 1.0})), tag="x")
+    assert not (tmp_path / "run").exists()
