@@ -24,51 +24,64 @@ def linear_cross_entropy(hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor, l
     """
     kind = hidden_RD.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden_RD.dtype
-    total: Tensor = _LinearCrossEntropy.apply(hidden_RD, weight_VD, bias_V, labels_R, dtype)  # type: ignore[no-untyped-call]
+    tensors = (hidden_RD, weight_VD, bias_V)
+    learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    total: Tensor = _LinearCrossEntropy.apply(*tensors, labels_R, dtype, learns)  # type: ignore[no-untyped-call]
     return total
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor, labels_R: Tensor, dtype: torch.dtype
+        ctx: Any,
+        hidden_RD: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor,
+        labels_R: Tensor,
+        dtype: torch.dtype,
+        learns: bool,
     ) -> Tensor:
-        wanted = ctx.needs_input_grad[:3]
+        exact = torch.promote_types(bias_V.dtype, torch.float32)
+        total = hidden_RD.new_zeros((), dtype=exact)
+        grads = [torch.zeros_like(tensor) for tensor in (hidden_RD, weight_VD, bias_V)] if learns else []
+        step = max(1, CHUNK_VALUES[hidden_RD.device.type] // len(weight_VD))
         with torch.autocast(hidden_RD.device.type, enabled=False):
-            total, grads = _loss_and_gradients(hidden_RD, weight_VD, bias_V, labels_R, dtype, any(wanted))
+            hidden, weight, bias = hidden_RD.to(dtype), weight_VD.to(dtype), bias_V.to(dtype)
+            for at in range(0, len(hidden), step):
+                rows, labels = hidden[at : at + step], labels_R[at : at + step, None]
+                logits = torch.addmm(bias, rows, weight.t()).to(exact)
+                log_p = torch.log_softmax(logits, 1, out=logits)
+                total -= log_p.gather(1, labels).sum()
+                if learns:
+                    p = log_p.exp_()
+                    p.scatter_add_(1, labels, p.new_full(labels.shape, -1.0))
+                    _add_gradients(p, rows, weight, grads[0][at : at + step], *grads[1:])
         ctx.save_for_backward(*grads)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scaled = [saved * grad.to(saved.dtype) for saved in ctx.saved_tensors]
-        return (*(g if want else None for g, want in zip(scaled, ctx.needs_input_grad, strict=False)), None, None)
+        saved = zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+        return (*(tensor * grad.to(tensor.dtype) if wanted else None for tensor, wanted in saved), None, None, None)
 
 
-def _loss_and_gradients(
-    hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor, labels_R: Tensor, dtype: torch.dtype, gradients: bool
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The loss, and its gradients by hidden, weight and bias (none if not wanted)."""
-    exact = torch.promote_types(bias_V.dtype, torch.float32)
-    total = hidden_RD.new_zeros((), dtype=exact)
-    hidden, weight = hidden_RD.to(dtype), weight_VD.to(dtype)
-    grad_hidden = torch.empty_like(hidden_RD)
-    grad_weight, grad_bias = torch.zeros_like(weight_VD), torch.zeros_like(bias_V, dtype=exact)
-    step = max(1, CHUNK_VALUES[hidden.device.type] // len(weight))
-    for at in range(0, len(hidden), step):
-        rows, labels = hidden[at : at + step], labels_R[at : at + step, None]
-        logits = torch.addmm(bias_V.to(dtype), rows, weight.t()).to(exact)
-        log_p = torch.log_softmax(logits, 1, out=logits)
-        total -= log_p.gather(1, labels).sum()
-        if gradients:
-            p = log_p.exp_()
-            p.scatter_add_(1, labels, p.new_full((), -1.0).expand_as(labels))
-            grad_bias += p.sum(0)
-            p = p.to(dtype)
-            grad_hidden[at : at + step] = p @ weight
-            grad_weight.addmm_(p.t(), rows) if dtype == grad_weight.dtype else grad_weight.add_(p.t() @ rows)
-    return total, (grad_hidden, grad_weight, grad_bias.to(bias_V.dtype)) if gradients else ()
+def _add_gradients(
+    p_CV: Tensor,
+    rows_CD: Tensor,
+    weight_VD: Tensor,
+    hidden_grad_CD: Tensor,
+    weight_grad_VD: Tensor,
+    bias_grad_V: Tensor,
+) -> None:
+    """Adds what a chunk of C rows contributes; `p_CV` is the gradient of its logits."""
+    bias_grad_V += p_CV.sum(0)
+    p_CV = p_CV.to(rows_CD.dtype)
+    hidden_grad_CD.copy_(p_CV @ weight_VD)
+    if rows_CD.dtype == weight_grad_VD.dtype:
+        weight_grad_VD.addmm_(p_CV.t(), rows_CD)
+    else:
+        weight_grad_VD += p_CV.t() @ rows_CD
 
 
 class DecoderLayer(nn.Module):

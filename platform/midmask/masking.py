@@ -160,7 +160,7 @@ def whole_word_masks(
 
 def _accept(keys: Tensor, size_BL: Tensor, rank: int, *, out: Tensor) -> None:
     """Writes which tokens of [B, K, L] the greedy walk takes, when the quota is `rank` tokens."""
-    last = keys.kthvalue(rank, dim=-1).values
+    last = _smallest(keys, rank)
     within = (keys <= last[..., None]).sum(-1)
     has_word = last < HIGHEST
     fits = has_word & (within == rank)
@@ -178,6 +178,15 @@ def _accept(keys: Tensor, size_BL: Tensor, rank: int, *, out: Tensor) -> None:
         taken |= word
         spare = torch.where(last < HIGHEST, spare - word.sum(-1), 0)
     out[example, draw] = taken
+
+
+def _smallest(keys: Tensor, rank: int) -> Tensor:
+    """The `rank`-th smallest of the last axis, counted from 1. NumPy's selection is several times faster on a CPU."""
+    if keys.device.type != "cpu":
+        return keys.kthvalue(rank, dim=-1).values
+    values = keys.numpy()
+    values = np.partition(values, rank - 1, axis=-1)[..., rank - 1]
+    return torch.from_numpy(np.ascontiguousarray(values))
 
 
 def select_words(

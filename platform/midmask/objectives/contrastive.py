@@ -60,20 +60,24 @@ class Contrastive(Objective):
         query_hash_Q = fingerprints(query.ids_BL, query.lengths_B)
         return PairRows(query, passage, batch.group, query_hash_Q, fingerprints(passage.ids_BL, passage.lengths_B))
 
+    def counts(self, drawn: PairRows) -> dict[str, Tensor]:
+        return {"contrastive": torch.tensor(len(drawn.query.lengths_B), device=drawn.query.lengths_B.device)}
+
     def forward(self, drawn: PairRows) -> Loss:
         query_QD = self._vectors(drawn.query)
         passage_ND = world.gather_rows(self._vectors(drawn.passage))
         owner_N, passage_hash_N, query_hash_N = world.gather_rows(_passage_facts(drawn)).unbind(1)
         first = (owner_N < world.rank()).sum()
         targets_Q = first + torch.arange(len(query_QD), device=query_QD.device) * drawn.group
-        scores_QN = query_QD @ passage_ND.t() / self.config.temperature
+        with torch.autocast(query_QD.device.type, enabled=False):
+            scores_QN = query_QD @ passage_ND.t() / self.config.temperature
         if self.config.drop_duplicates:
             same_text = passage_hash_N == drawn.passage_hash_N[:: drawn.group, None]
             same_query = query_hash_N == drawn.query_hash_Q[:, None]
             known = (same_text | same_query).scatter(1, targets_Q[:, None], False)
             scores_QN = scores_QN.masked_fill(known, -torch.inf)
-        total = F.cross_entropy(scores_QN.float(), targets_Q, reduction="sum")
-        return Loss({"contrastive": Part(total, torch.tensor(len(query_QD), device=total.device))})
+        total = F.cross_entropy(scores_QN, targets_Q, reduction="sum")
+        return Loss({"contrastive": Part(total, self.counts(drawn)["contrastive"])})
 
     def _vectors(self, text: TokenRows) -> Tensor:
         return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)

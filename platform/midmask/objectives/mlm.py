@@ -32,6 +32,11 @@ class MaskedRows:
     rows_R: Tensor
     labels_R: Tensor
 
+    @property
+    def count(self) -> Tensor:
+        """How many targets there are, int64, []."""
+        return torch.tensor(len(self.labels_R), device=self.labels_R.device)
+
 
 def masked_lm_sum(backbone: Backbone, hidden_BLD: Tensor, rows_R: Tensor, labels_R: Tensor) -> Tensor:
     """The summed cross-entropy of the MLM head at some places of the flattened batch; shape []."""
@@ -66,7 +71,10 @@ class MLM(Objective):
         corrupted_BL = corrupt(text.ids_BL, selected_BL, text.keys_B, vocabulary)
         return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
 
+    def counts(self, drawn: MaskedRows) -> dict[str, Tensor]:
+        return {"mlm": drawn.count}
+
     def forward(self, drawn: MaskedRows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.ids_BL, drawn.lengths_B)
         total = masked_lm_sum(self.backbone, hidden_BLD, drawn.rows_R, drawn.labels_R)
-        return Loss({"mlm": Part(total, torch.tensor(len(drawn.labels_R), device=total.device))})
+        return Loss({"mlm": Part(total, drawn.count)})

@@ -42,6 +42,13 @@ class Objective(nn.Module, ABC):
         """Masks and labels of a batch, on the device the batch is on: a frozen dataclass of tensors. No gradient."""
 
     @abstractmethod
+    def counts(self, drawn: Any) -> dict[str, Tensor]:
+        """This worker's number of targets by part, int64 [] on the device, as `forward` will give them.
+
+        Training sums them over workers and micro-batches before the model runs, to divide every part once.
+        """
+
+    @abstractmethod
     def forward(self, drawn: Any) -> Loss:
         """Sums and counts of this worker's rows, by part."""
 

@@ -124,6 +124,9 @@ class RetroMAE(Objective):
         real_BL = torch.arange(text.ids_BL.shape[1], device=ids_BL.device) < text.lengths_B[:, None]
         return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, hidden_BL)), real_BL[:, None]
 
+    def counts(self, drawn: RetroMAERows) -> dict[str, Tensor]:
+        return {"encoder_mlm": drawn.encoder.count, "decoder_mlm": drawn.decoder.count}
+
     def forward(self, drawn: RetroMAERows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         decoded_BLD = self.decode(hidden_BLD[:, :1], drawn.decoder.ids_BL, drawn.visible_BXL)
@@ -136,7 +139,7 @@ class RetroMAE(Objective):
 
     def _part(self, hidden_BLD: Tensor, rows: MaskedRows, weight: float) -> Part:
         total = masked_lm_sum(self.backbone, hidden_BLD, rows.rows_R, rows.labels_R)
-        return Part(total, torch.tensor(len(rows.labels_R), device=total.device), weight)
+        return Part(total, rows.count, weight)
 
     def decode(self, vector_B1D: Tensor, ids_BL: Tensor, visible_BXL: Tensor) -> Tensor:
         """The decoder's last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""

@@ -1,0 +1,155 @@
+"""Backbones against the Hugging Face models they wrap, folders there and back, and what a user may get wrong."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForMaskedLM, ElectraConfig, ElectraForMaskedLM
+
+from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
+from midmask.errors import UserError
+from midmask.tokens import Vocabulary
+
+IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
+LENGTHS = torch.tensor([6, 8, 3])
+SEEN = torch.arange(8) < LENGTHS[:, None]
+
+
+def loaded(folder: Path) -> Backbone:
+    return load_backbone(folder, dropout=0.0).eval()
+
+
+@torch.no_grad()
+def test_hidden_states_and_logits_equal_hugging_faces(model_folder: Path) -> None:
+    backbone = loaded(model_folder)
+    theirs = AutoModelForMaskedLM.from_pretrained(model_folder).eval()
+    output = theirs(input_ids=IDS, attention_mask=SEEN.long(), output_hidden_states=True)
+    hidden = backbone.hidden(IDS, LENGTHS)
+    torch.testing.assert_close(hidden[SEEN], output.hidden_states[-1][SEEN], rtol=1e-5, atol=1e-5)
+    logits = backbone.transform(hidden) @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    torch.testing.assert_close(logits[SEEN], output.logits[SEEN], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_embedding_parts_fit_together(model_folder: Path) -> None:
+    """The module on ids, and on word vectors as a stream, is norm(words + positions + type 0)."""
+    backbone = loaded(model_folder)
+    module = backbone.encoder.embeddings
+    words = module.word_embeddings(IDS[1:2])
+    kind = getattr(module, "token_type_embeddings", None)
+    summed = words + backbone.positions(8) + (0 if kind is None else kind.weight[0])
+    torch.testing.assert_close(module.LayerNorm(summed), backbone.embed(IDS[1:2]))
+    torch.testing.assert_close(backbone.embed_stream(words), backbone.embed(IDS[1:2]))
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(model_folder: Path) -> None:
+    backbone = loaded(model_folder)
+    together = backbone.hidden(IDS, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = backbone.hidden(IDS[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(alone[0], together[row, :length], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_saved_folder_loads_in_hugging_face_and_here(
+    model_folder: Path, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    backbone = loaded(model_folder)
+    backbone.save(tmp_path / "saved", tokenizer_folder)
+    hidden = backbone.hidden(IDS, LENGTHS)[SEEN]
+    arguments = {"input_ids": IDS, "attention_mask": SEEN.long()}
+    base = AutoModel.from_pretrained(tmp_path / "saved").eval()(**arguments).last_hidden_state
+    masked = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved").eval()
+    whole = masked(**arguments, output_hidden_states=True).hidden_states[-1]
+    again = loaded(tmp_path / "saved").hidden(IDS, LENGTHS)
+    for other in (base, whole, again):
+        torch.testing.assert_close(other[SEEN], hidden, rtol=1e-5, atol=1e-5)
+    assert Vocabulary.of(tmp_path / "saved").size == 40
+    assert sorted(p.suffix for p in (tmp_path / "saved").iterdir() if p.suffix not in (".json", ".txt")) == [
+        ".safetensors"
+    ]
+
+
+def test_dropout_is_that_of_the_config_not_of_the_folder(model_folder: Path) -> None:
+    def twice(dropout: float) -> list[Tensor]:
+        backbone = load_backbone(model_folder, dropout=dropout).train()
+        return [backbone.hidden(IDS, LENGTHS).detach() for _ in range(2)]
+
+    assert torch.equal(*twice(0.0)) and not torch.equal(*twice(0.5))
+
+
+@pytest.mark.parametrize("name", ["tiny", "mini"])
+def test_sizes_from_scratch_have_their_shape_and_tie_the_head(name: str, vocabulary: Vocabulary) -> None:
+    backbone = build_backbone(BackboneConfig(name=name), vocabulary, seed=0)
+    layers, width = SIZES[name]
+    assert (backbone.width, backbone.heads, backbone.feed_forward) == (width, width // 64, 4 * width)
+    assert len(backbone.encoder.encoder.layer) == layers and backbone.max_length == 512
+    assert backbone.output_weight_VD is backbone.encoder.embeddings.word_embeddings.weight
+    assert backbone.output_weight_VD.shape == (40, width)
+
+
+def test_fresh_weights_depend_on_the_seed_alone(vocabulary: Vocabulary) -> None:
+    def weights(seed: int) -> Tensor:
+        return build_backbone(BackboneConfig(), vocabulary, seed=seed).output_weight_VD.detach()
+
+    torch.manual_seed(1)
+    first = weights(4)
+    drawn = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(3), drawn), "building drew from the global generator"
+    assert torch.equal(weights(4), first) and not torch.equal(weights(5), first)
+
+
+def test_an_unknown_name_lists_the_sizes(vocabulary: Vocabulary) -> None:
+    with pytest.raises(
+        UserError, match=r"backbone.name 'tinny'; did you mean 'tiny'\? Known: base, mini, small, tiny"
+    ) as e:
+        build_backbone(BackboneConfig(name="tinny"), vocabulary, seed=0)
+    assert "\n" not in str(e.value)
+
+
+def test_a_folder_without_a_model_is_one_line(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no model can be read there") as e:
+        build_backbone(BackboneConfig(name=str(tmp_path)), vocabulary, seed=0)
+    assert "\n" not in str(e.value)
+
+
+def test_an_unsupported_family_lists_the_supported(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "embedding_size": 32}
+    ElectraForMaskedLM(ElectraConfig(vocab_size=40, **shape)).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"unknown backbone family 'electra'\. Known: bert, distilbert, roberta"):
+        build_backbone(BackboneConfig(name=str(tmp_path)), vocabulary, seed=0)
+
+
+def test_a_folder_that_lacks_encoder_weights_is_refused(model_folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(model_folder / "model.safetensors")
+    lost = next(name for name in weights if name.endswith("word_embeddings.weight"))
+    save_file(
+        {name: t for name, t in weights.items() if name != lost}, model_folder / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(UserError, match=r"holds no .*word_embeddings.weight"):
+        load_backbone(model_folder, dropout=0.0)
+
+
+def test_a_foreign_tokenizer_is_refused(model_folder: Path, vocabulary: Vocabulary) -> None:
+    from dataclasses import replace
+
+    config = BackboneConfig(name=str(model_folder))
+    assert build_backbone(config, vocabulary, seed=0).width == 32
+    for other in (replace(vocabulary, size=41), replace(vocabulary, pad_id=3)):
+        with pytest.raises(UserError, match="its vocabulary has 40 entries"):
+            build_backbone(config, other, seed=0)
+
+
+def test_a_row_beyond_the_position_table_is_refused(model_folder: Path) -> None:
+    backbone = loaded(model_folder)
+    longest = 33 if "roberta" in model_folder.name else 34
+    assert backbone.max_length == longest
+    ids = torch.full((1, longest), 7)
+    assert backbone.hidden(ids, torch.tensor([longest])).isfinite().all()
+    with pytest.raises(UserError, match=f"tokens.max_length: a row of {longest + 1} tokens"):
+        backbone.hidden(torch.full((1, longest + 1), 7), torch.tensor([longest + 1]))

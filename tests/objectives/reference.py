@@ -1,0 +1,136 @@
+"""BERT and its losses, slow and obvious: one vector at a time, in float64, straight from the equations.
+
+Shares no code with midmask or transformers; autograd gives its gradients. Only what it is handed decides what is
+hidden: corrupted ids, targets and visibility come from outside.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+Vectors = list[Tensor]
+EPS = 1e-12
+
+
+class Reference:
+    """An objective's parameters by name, as fresh float64 leaves, and the model they make."""
+
+    def __init__(self, module: torch.nn.Module, *, heads: int, layers: int, pad_id: int) -> None:
+        self.weights = {
+            name: parameter.detach().double().clone().requires_grad_() for name, parameter in module.named_parameters()
+        }
+        self.heads, self.layers, self.pad_id = heads, layers, pad_id
+
+    def get(self, name: str) -> Tensor:
+        return self.weights[name]
+
+    def bert(self, name: str) -> Tensor:
+        return self.weights[f"backbone.model.bert.{name}"]
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        return self.get(f"{name}.weight") @ x + self.get(f"{name}.bias")
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        centred = x - x.sum() / len(x)
+        scale = torch.sqrt((centred**2).sum() / len(x) + EPS)
+        return centred / scale * self.get(f"{name}.weight") + self.get(f"{name}.bias")
+
+    def word(self, token: int) -> Tensor:
+        """Hugging Face gives the embedding row of the padding token no gradient, wherever the token stands."""
+        row = self.bert("embeddings.word_embeddings.weight")[token]
+        return row.detach() if token == self.pad_id else row
+
+    def position(self, index: int) -> Tensor:
+        return self.bert("embeddings.position_embeddings.weight")[index]
+
+    def embed_vector(self, vector: Tensor, index: int) -> Tensor:
+        kind = self.bert("embeddings.token_type_embeddings.weight")[0]
+        return self.norm("backbone.model.bert.embeddings.LayerNorm", vector + self.position(index) + kind)
+
+    def embed(self, tokens: list[int]) -> Vectors:
+        return [self.embed_vector(self.word(token), index) for index, token in enumerate(tokens)]
+
+    def attend(self, queries: Vectors, keys: Vectors, values: Vectors, visible: list[list[bool]]) -> Vectors:
+        """softmax(q · k / sqrt(d)) over the columns that a row sees, for each head apart."""
+        size = len(queries[0]) // self.heads
+        output = []
+        for query, row in zip(queries, visible, strict=True):
+            columns = [j for j, seen in enumerate(row) if seen]
+            pieces = []
+            for head in range(self.heads):
+                part = slice(head * size, (head + 1) * size)
+                scores = torch.stack([query[part] @ keys[j][part] / math.sqrt(size) for j in columns])
+                exponentials = torch.exp(scores - scores.detach().max())
+                shares = exponentials / exponentials.sum()
+                pieces.append(sum(shares[n] * values[j][part] for n, j in enumerate(columns)))
+            output.append(torch.cat(pieces))
+        return output
+
+    def layer(self, names: dict[str, str], queries: Vectors, context: Vectors, visible: list[list[bool]]) -> Vectors:
+        """A post-norm layer; its residual is the stream of queries."""
+        attended = self.attend(
+            [self.linear(names["query"], x) for x in queries],
+            [self.linear(names["key"], x) for x in context],
+            [self.linear(names["value"], x) for x in context],
+            visible,
+        )
+        output = []
+        for x, a in zip(queries, attended, strict=True):
+            y = self.norm(names["attention_norm"], x + self.linear(names["attention_out"], a))
+            inner = gelu(self.linear(names["feed_in"], y))
+            output.append(self.norm(names["feed_norm"], y + self.linear(names["feed_out"], inner)))
+        return output
+
+    def encode(self, tokens: list[int]) -> Vectors:
+        states = self.embed(tokens)
+        everything = [[True] * len(tokens)] * len(tokens)
+        for number in range(self.layers):
+            at = f"backbone.model.bert.encoder.layer.{number}"
+            names = {
+                "query": f"{at}.attention.self.query",
+                "key": f"{at}.attention.self.key",
+                "value": f"{at}.attention.self.value",
+                "attention_out": f"{at}.attention.output.dense",
+                "attention_norm": f"{at}.attention.output.LayerNorm",
+                "feed_in": f"{at}.intermediate.dense",
+                "feed_out": f"{at}.output.dense",
+                "feed_norm": f"{at}.output.LayerNorm",
+            }
+            states = self.layer(names, states, states, everything)
+        return states
+
+    def decoder_names(self, number: int) -> dict[str, str]:
+        parts = ("query", "key", "value", "attention_out", "attention_norm", "feed_in", "feed_out", "feed_norm")
+        return {part: f"decoder.{number}.{part}" for part in parts}
+
+    def surprise(self, state: Tensor, token: int) -> Tensor:
+        """-log p(token) by the masked-LM head: E · LN(GELU(W h + b)) + b_v."""
+        transform = "backbone.model.cls.predictions.transform"
+        x = self.norm(f"{transform}.LayerNorm", gelu(self.linear(f"{transform}.dense", state)))
+        table, bias = self.bert("embeddings.word_embeddings.weight"), self.get("backbone.model.cls.predictions.bias")
+        logits = table @ x + bias
+        return log_sum_exp(logits) - logits[token]
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def log_sum_exp(x: Tensor) -> Tensor:
+    largest = x.detach().max()
+    return largest + torch.log(torch.exp(x - largest).sum())
+
+
+def assert_same_gradients(module: torch.nn.Module, reference: Reference, tolerance: float = 1e-6) -> None:
+    """Every parameter's gradient, absent meaning zero; and at least one is not zero."""
+    moved = 0
+    for name, parameter in module.named_parameters():
+        expected = reference.weights[name].grad
+        expected = torch.zeros_like(parameter) if expected is None else expected
+        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(
+            found, expected, rtol=tolerance, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
+        )
+        moved += bool(expected.any())
+    assert moved > 10

@@ -1,0 +1,69 @@
+"""MLM against the slow reference, and what its masks are made of."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from midmask import masking
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.identity import override
+from midmask.masking import Purpose
+from midmask.nouns import Batch
+from midmask.objectives.mlm import MLM
+from tests.objectives.reference import Reference, assert_same_gradients
+from tests.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
+
+
+def objective(**fields: object) -> MLM:
+    vocabulary = small_vocabulary()
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
+    return MLM(override(MLM.Config(), fields), backbone, vocabulary).double()
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_loss_and_every_gradient_equal_the_reference(whole_word: bool) -> None:
+    mlm = objective(whole_word=whole_word, mask_ratio=0.4)
+    text = token_rows([*random_texts([9, 4, 7]), [UNK, 9, UNK]])
+    drawn = mlm.draw(Batch(0, {"passage": text}))
+    part = mlm(drawn).parts["mlm"]
+    (part.total / part.count).backward()
+
+    reference = Reference(mlm, heads=2, layers=2, pad_id=0)
+    width = text.ids_BL.shape[1]
+    losses = []
+    for row, length in enumerate(text.lengths_B.tolist()):
+        states = reference.encode(drawn.ids_BL[row, :length].tolist())
+        here = [place - row * width for place in drawn.rows_R.tolist() if row * width <= place < (row + 1) * width]
+        losses += [reference.surprise(states[j], int(text.ids_BL[row, j])) for j in here]
+    assert part.count == len(losses) == len(drawn.labels_R) > 5
+    expected = sum(losses) / len(losses)
+    expected.backward()
+    torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
+    assert_same_gradients(mlm, reference)
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_targets_are_the_true_ids_at_the_selected_places(whole_word: bool) -> None:
+    mlm = objective(whole_word=whole_word, mask_ratio=0.3)
+    text = token_rows(random_texts([30, 11, 18]))
+    drawn = mlm.draw(Batch(0, {"passage": text}))
+    select = masking.select_words if whole_word else masking.select_tokens
+    arguments = (text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary())
+    selected = select(*arguments, ratio=0.3, purpose=Purpose.SELECT)
+    labels = torch.full_like(text.ids_BL, -100).flatten()
+    labels[drawn.rows_R] = drawn.labels_R
+    assert torch.equal(labels.view_as(text.ids_BL), torch.where(selected, text.ids_BL, -100))
+    assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
+
+
+def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
+    mlm = objective(mask_ratio=1e-6)
+    part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]
+    part.total.backward()
+    assert part.count == 0 and part.total.item() == 0
+    assert not any(parameter.grad is not None and parameter.grad.any() for parameter in mlm.parameters())
+
+
+def test_an_impossible_ratio_is_refused() -> None:
+    with pytest.raises(ValidationError, match="mask_ratio\n  Input should be less than 1"):
+        MLM.Config(mask_ratio=1.7)

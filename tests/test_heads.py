@@ -1,0 +1,146 @@
+"""The chunked vocabulary head against the plain one, and what it must never hold."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from midmask import heads
+from midmask.heads import DecoderLayer, linear_cross_entropy
+
+V, D, R = 50, 12, 17
+
+
+def case(dtype: torch.dtype = torch.float64, *, grad: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((R, D), (V, D), (V,))
+    hidden, weight, bias = (torch.randn(s, generator=generator, dtype=dtype).requires_grad_(grad) for s in shapes)
+    return hidden, weight, bias, torch.randint(0, V, (R,), generator=generator)
+
+
+@pytest.fixture(params=[V, 3 * V, 10**6])
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Chunks of 1 row, of 3 rows (the last one short), and all at once."""
+    monkeypatch.setitem(heads.CHUNK_VALUES, "cpu", request.param)
+    return int(request.param)
+
+
+def test_loss_and_gradients_equal_the_plain_head(chunk: int) -> None:
+    *tensors, labels = case()
+    found = torch.autograd.grad(2.5 * linear_cross_entropy(*tensors, labels), tensors)
+    plain = F.cross_entropy(tensors[0] @ tensors[1].t() + tensors[2], labels, reduction="sum")
+    for left, right in zip(found, torch.autograd.grad(2.5 * plain, tensors), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(linear_cross_entropy(*tensors, labels), plain, rtol=1e-12, atol=0)
+
+
+def test_gradients_equal_finite_differences(chunk: int) -> None:
+    *tensors, labels = case()
+    assert torch.autograd.gradcheck(lambda *t: linear_cross_entropy(*t, labels), tensors)
+
+
+def test_backward_twice_gives_the_same_gradient() -> None:
+    *tensors, labels = case()
+    loss = linear_cross_entropy(*tensors, labels)
+    first = torch.autograd.grad(3.0 * loss, tensors, retain_graph=True)
+    second = torch.autograd.grad(3.0 * loss, tensors)
+    assert all(torch.equal(left, right) for left, right in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_a_frozen_input_gets_no_gradient_and_disturbs_no_other(frozen: int) -> None:
+    *tensors, labels = case()
+    expected = torch.autograd.grad(linear_cross_entropy(*tensors, labels), tensors)
+    tensors[frozen].requires_grad_(False)
+    linear_cross_entropy(*tensors, labels).backward()
+    for index, tensor in enumerate(tensors):
+        if index == frozen:
+            assert tensor.grad is None
+        else:
+            torch.testing.assert_close(tensor.grad, expected[index])
+
+
+def test_no_rows_give_a_loss_of_zero_and_gradients_of_zero() -> None:
+    hidden, weight, bias, labels = case()
+    loss = linear_cross_entropy(hidden[:0], weight, bias, labels[:0])
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert weight.grad is not None and not weight.grad.any()
+
+
+def test_extreme_logits_stay_finite() -> None:
+    hidden, weight, bias, labels = case(torch.float32)
+    loss = linear_cross_entropy(hidden * 1e4, weight, bias, labels)
+    loss.backward()
+    plain = F.cross_entropy(hidden * 1e4 @ weight.t() + bias, labels, reduction="sum")
+    torch.testing.assert_close(loss, plain)
+    assert hidden.grad is not None and bool(hidden.grad.isfinite().all())
+
+
+def test_under_autocast_products_are_bfloat16_and_gradients_keep_their_types() -> None:
+    *tensors, labels = case(torch.float32)
+    plain = F.cross_entropy(tensors[0] @ tensors[1].t() + tensors[2], labels, reduction="sum")
+    expected = torch.autograd.grad(plain, tensors)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear_cross_entropy(*tensors, labels)
+    assert loss.dtype == torch.float32
+    assert 0 < (loss - plain).abs().detach() < 0.02 * plain.detach()
+    for tensor, gradient, right in zip(tensors, torch.autograd.grad(loss, tensors), expected, strict=True):
+        assert gradient.dtype == tensor.dtype
+        assert float((gradient - right).norm() / right.norm()) < 0.02
+
+
+class Largest(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes; views make none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and func._schema.returns[0].alias_info is None:
+            self.values = max(self.values, result.numel())
+        return result
+
+
+def test_logits_never_exist_for_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(heads.CHUNK_VALUES, "cpu", 2 * V)
+    *tensors, labels = case()
+    with Largest() as largest:
+        linear_cross_entropy(*tensors, labels).backward()
+    assert largest.values == max(V * D, 2 * V) < R * V
+
+
+def test_without_gradients_none_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(heads.CHUNK_VALUES, "cpu", 2 * V)
+    *tensors, labels = case()
+    with torch.no_grad(), Largest() as largest:
+        loss = linear_cross_entropy(*tensors, labels)
+    assert not loss.requires_grad and largest.values == 2 * V
+
+
+def test_row_i_of_the_two_stream_layer_does_not_read_context_i() -> None:
+    """Where the visibility matrix hides a column, the gradient is exactly zero; elsewhere it is not."""
+    torch.manual_seed(0)
+    layer = DecoderLayer(32, 4, 64, dropout=0.0, norm_eps=1e-12).double()
+    query, context = torch.randn(2, 1, 6, 32, dtype=torch.float64).requires_grad_()
+    visible = torch.rand(1, 6, 6) < 0.6
+    visible[0].fill_diagonal_(False)
+    visible[0, :, 5] = True
+    output = layer(query, context.requires_grad_(), visible)
+    for row in range(6):
+        (gradient,) = torch.autograd.grad(output[0, row, 0], context, retain_graph=True)
+        assert (gradient[0].abs().sum(-1) > 0).tolist() == visible[0, row].tolist()
+
+
+def test_fresh_decoder_weights_are_normal_with_deviation_002_and_zero_biases() -> None:
+    layer = DecoderLayer(128, 2, 512, dropout=0.1, norm_eps=1e-12)
+    for name, parameter in layer.named_parameters():
+        if "norm" not in name and name.endswith("weight"):
+            assert parameter.std().item() == pytest.approx(0.02, rel=0.03)
+        elif name.endswith("bias"):
+            assert not bool(parameter.any())

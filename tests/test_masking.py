@@ -1,0 +1,366 @@
+"""Masks against the published sampler written out literally, and against the numbers that follow from it.
+
+Statistical tests run on fixed seeds; the false-alarm rate stated for each is what a fresh seed would have.
+"""
+
+import math
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from midmask import masking
+from midmask.masking import Purpose
+from tests.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
+
+WORD, PIECE = FIRST, 50
+"""A token that begins a word and one that continues it, in the small vocabulary."""
+
+FALSE_ALARM = 1e-6
+
+
+def greedy_walk(words: list[list[int]], length: int, ratio: float) -> frozenset[int]:
+    """The published sampler after its shuffle: take words in order while the quota allows all of the word."""
+    quota = min(512, max(1, round(length * ratio)))
+    taken: set[int] = set()
+    for word in words:
+        if len(taken) == quota:
+            break
+        if len(taken) + len(word) <= quota:
+            taken |= set(word)
+    return frozenset(taken)
+
+
+def words_of(sizes: list[int]) -> list[list[int]]:
+    """Positions of words of these sizes, after [CLS]."""
+    ends = np.cumsum([1, *sizes])
+    return [list(range(start, start + size)) for start, size in zip(ends, sizes, strict=False)]
+
+
+def text_of(sizes: list[int]) -> list[int]:
+    return [token for size in sizes for token in [WORD] + [PIECE] * (size - 1)]
+
+
+def splitmix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+def position_hash(key: int, purpose: int, draw: int, position: int) -> int:
+    """32 bits, in Python's own integers: SplitMix64's finaliser on the key, MurmurHash3's on the position."""
+    x = (key + ((purpose << 32) + draw) * 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    h = ((x >> 32) + position * 0x9E3779B9) % 2**32
+    h = (h ^ (h >> 16)) * 0x85EBCA6B % 2**32
+    h = (h ^ (h >> 13)) * 0xC2B2AE35 % 2**32
+    return h ^ (h >> 16)
+
+
+def test_row_keys_are_splitmix_of_seed_epoch_and_row() -> None:
+    keys = masking.row_keys(3, 2, np.array([0, 5, 2**40])).tolist()
+    stream = splitmix((splitmix(3) + 2) % 2**64)
+    assert [key % 2**64 for key in keys] == [splitmix((stream + row) % 2**64) for row in (0, 5, 2**40)]
+
+
+def test_hashes_equal_their_definition_in_exact_integers() -> None:
+    keys = masking.row_keys(0, 0, np.arange(3))
+    found = masking.hashes(masking.draw_seeds(keys, Purpose.DECODER, 4)[..., None], torch.arange(6))
+    for row, key in enumerate(keys.tolist()):
+        for draw in range(4):
+            expected = [position_hash(key % 2**64, int(Purpose.DECODER), draw, position) for position in range(6)]
+            assert [int(value) % 2**32 for value in found[row, draw]] == expected
+
+
+def test_uniform_numbers_are_uniform_and_uncorrelated_between_rows_positions_and_purposes() -> None:
+    keys = masking.row_keys(1, 0, np.arange(4000))
+    numbers = masking.uniform(keys, Purpose.SELECT, 64).double()
+    other = masking.uniform(keys, Purpose.CORRUPT, 64).double()
+    counts = torch.histc(numbers, bins=256, min=0, max=1)
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+    bound = stats.norm.isf(FALSE_ALARM / 6) / math.sqrt(numbers.numel() - 64 * 4)
+    for left, right in ((numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1]), (numbers, other)):
+        pair = torch.stack([left.flatten(), right.flatten()])
+        assert abs(float(torch.corrcoef(pair)[0, 1])) < bound
+
+
+@pytest.mark.parametrize("below", [1, 3, 7, 256, 30522])
+def test_integers_stay_below_their_limit_and_are_uniform(below: int) -> None:
+    numbers = masking.integers(masking.row_keys(2, 0, np.arange(2000)), Purpose.PICK, 100, below)
+    assert int(numbers.min()) >= 0 and int(numbers.max()) < below
+    bins = min(below, 64)
+    counts = torch.bincount((numbers * bins // below).flatten(), minlength=bins).double()
+    expected = np.bincount(np.arange(below) * bins // below, minlength=bins) / below * numbers.numel()
+    assert bins == 1 or stats.chisquare(counts.numpy(), expected).pvalue > FALSE_ALARM
+
+
+def test_words_are_tokens_with_their_continuations_and_end_at_specials() -> None:
+    text = token_rows([[WORD, PIECE, PIECE, WORD, UNK, PIECE, WORD], [PIECE, PIECE, MASK, PIECE]])
+    words = masking.find_words(text.ids_BL, text.lengths_B, small_vocabulary())
+    assert words.start_BL[0, 1:8].tolist() == [1, 1, 1, 4, 5, 5, 7]
+    assert words.size_BL[0, 1:8].tolist() == [3, 3, 3, 1, 2, 2, 1]
+    assert words.start_BL[1, 1:5].tolist() == [1, 1, 3, 4]
+    assert words.candidate_BL.tolist() == [[False, *[True] * 7, False], [False, True, True, False, True, *[False] * 4]]
+
+
+def test_quota_rounds_half_to_even_and_is_bounded() -> None:
+    lengths = torch.tensor([75, 5, 1, 7, 5000])
+    assert masking.quota(lengths, 0.5).tolist() == [38, 2, 1, 4, 512]
+    for length in range(1, 1300):
+        for ratio in (0.15, 0.3, 0.45, 0.7):
+            expected = min(512, max(1, round(length * ratio)))
+            assert int(masking.quota(torch.tensor(length), ratio)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ratio"), [([1, 2, 3, 1, 2], 0.5), ([3, 3, 2], 0.4), ([1] * 5, 0.5), ([4, 2, 1, 2], 0.3)]
+)
+def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
+    """Chi-square against the exact law: the greedy walk over every order of the words. False alarm: 1e-6 per case."""
+    draws = 24_000
+    words = words_of(sizes)
+    orders = list(permutations(words))
+    law = Counter(greedy_walk(list(order), sum(sizes) + 2, ratio) for order in orders)
+    text = token_rows([text_of(sizes)] * 4)
+    found_words = masking.find_words(text.ids_BL, text.lengths_B, small_vocabulary())
+    seeds = masking.draw_seeds(text.keys_B, Purpose.DECODER, draws // 4)
+    masks = masking.whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
+    found = Counter(frozenset(torch.nonzero(row)[:, 0].tolist()) for row in masks)
+    assert set(found) <= set(law)
+    expected = [law[mask] / len(orders) * draws for mask in law]
+    assert len(law) > 1 and stats.chisquare([found[mask] for mask in law], expected).pvalue > FALSE_ALARM
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    texts=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=14), min_size=1, max_size=4),
+    ratio=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**31),
+    padding=st.integers(0, 9),
+    count_specials=st.booleans(),
+)
+def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(
+    texts: list[list[int]], ratio: float, seed: int, padding: int, count_specials: bool
+) -> None:
+    keys = masking.row_keys(seed, 0, np.arange(len(texts)))
+    longest = max(sum(sizes) for sizes in texts) + 2
+    text = token_rows([text_of(sizes) for sizes in texts], length=longest + padding, keys=keys)
+    words = masking.find_words(text.ids_BL, text.lengths_B, small_vocabulary())
+    seeds = masking.draw_seeds(keys, Purpose.DECODER, 5)
+    masks = masking.whole_word_masks(words, text.lengths_B, seeds, ratio=ratio, count_specials=count_specials)
+    for row, sizes in enumerate(texts):
+        length = sum(sizes) + 2 * count_specials
+        for draw in range(5):
+            key_of = masking.hashes(seeds[row, draw], torch.arange(longest))
+            order = sorted(words_of(sizes), key=lambda word: (int(key_of[word[0]]) >> 13, word[0]))
+            found = torch.nonzero(masks[row, draw])[:, 0].tolist()
+            assert frozenset(found) == greedy_walk(order, length, ratio)
+
+
+def test_unknown_tokens_spend_quota_but_are_not_selected() -> None:
+    texts = [[UNK, WORD, WORD, UNK, WORD, WORD]] * 300
+    text = token_rows(texts)
+    selected = masking.select_words(
+        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, purpose=Purpose.SELECT
+    )
+    assert not bool((selected & (text.ids_BL == UNK)).any())
+    # 4 of 6 candidates are taken; the number of words among them is hypergeometric, 2 to 4, mean 8/3.
+    counts = Counter(selected.sum(1).tolist())
+    law = [stats.hypergeom(6, 4, 4).pmf(k) * 300 for k in (2, 3, 4)]
+    assert stats.chisquare([counts[2], counts[3], counts[4]], law).pvalue > FALSE_ALARM
+
+
+def test_selection_token_by_token_is_bernoulli_and_spares_specials() -> None:
+    """Two-sided binomial tests of the number selected, and of neighbours selected together; false alarm 2e-6."""
+    text = token_rows(random_texts([126] * 400))
+    selected = masking.select_tokens(
+        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT
+    )
+    assert not bool(selected[:, 0].any() or selected[:, -1].any())
+    assert stats.binomtest(int(selected.sum()), 400 * 126, 0.15).pvalue > FALSE_ALARM
+    pairs = selected[:, 1:-1:2] & selected[:, 2:-1:2]
+    assert stats.binomtest(int(pairs.sum()), pairs.numel(), 0.15**2).pvalue > FALSE_ALARM
+
+
+def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
+    """Chi-square of the three kinds and of the replacements; false alarm 2e-6."""
+    vocabulary = small_vocabulary()
+    text = token_rows([[WORD] * 126] * 600)
+    selected = torch.zeros_like(text.ids_BL, dtype=torch.bool)
+    selected[:, 1:-1] = True
+    corrupted = masking.corrupt(text.ids_BL, selected, text.keys_B, vocabulary)
+    assert torch.equal(corrupted[:, [0, -1]], text.ids_BL[:, [0, -1]])
+    counts = torch.bincount(corrupted[selected], minlength=60).double()
+    total = int(selected.sum())
+    expected = torch.full((60,), 0.1 * total / 60, dtype=torch.float64)
+    expected[MASK] += 0.8 * total
+    expected[WORD] += 0.1 * total
+    assert stats.chisquare(counts.numpy(), expected.numpy()).pvalue > FALSE_ALARM
+    others = counts[[token for token in range(60) if token not in (MASK, WORD)]]
+    assert int(counts[PAD]) > 0 and stats.chisquare(others.numpy()).pvalue > FALSE_ALARM
+
+
+def test_corruption_leaves_unselected_tokens() -> None:
+    text = token_rows(random_texts([30, 12]))
+    selected = masking.select_words(
+        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT
+    )
+    corrupted = masking.corrupt(text.ids_BL, selected, text.keys_B, small_vocabulary())
+    assert torch.equal(corrupted[~selected], text.ids_BL[~selected])
+
+
+@pytest.mark.parametrize(("length", "visible", "drawn", "rows"), [(64, 31.5, 0.63, 0.89), (512, 255.5, 0.43, 0.81)])
+def test_visibility_has_the_published_numbers(length: int, visible: float, drawn: float, rows: float) -> None:
+    """Mean visible columns, distinct pool masks per row and distinct rows, as found in runs of the published code."""
+    text = token_rows([[WORD] * (length - 2)] * (40 if length < 100 else 4))
+    seen = masking.visibility(
+        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=False
+    )
+    assert float(seen.sum(-1).double().mean()) == pytest.approx(visible, abs=0.05)
+    picks = masking.integers(text.keys_B, Purpose.PICK, length, text.lengths_B.clamp(max=256)[:, None])
+    assert np.mean([len(set(row.tolist())) / length for row in picks]) == pytest.approx(drawn, abs=0.015)
+    distinct = [len({tuple(row) for row in example.tolist()}) / length for example in seen]
+    assert np.mean(distinct) == pytest.approx(rows, abs=0.015)
+
+
+def test_visible_counts_take_two_values() -> None:
+    """L - round(L/2), less one where the row's own token was not hidden already."""
+    text = token_rows([[WORD] * 148] * 20)
+    seen = masking.visibility(
+        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=False
+    )
+    counts = Counter(seen.sum(-1).flatten().tolist())
+    assert set(counts) == {74, 75} and counts[74] / 3000 == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_visibility_rules_hold_for_every_row(independent: bool) -> None:
+    lengths = [1, 3, 20, 38]
+    text = token_rows(random_texts(lengths), length=45)
+    seen = masking.visibility(
+        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=independent
+    )
+    for row, length in enumerate(n + 2 for n in lengths):
+        own = seen[row, :length]
+        assert not bool(own[:, length:].any()), "padding is seen"
+        assert not bool(own.diagonal().any()), "a token sees itself"
+        assert bool(own[1:, 0].all()) and not bool(own[0, 0]), "column 0 is for all but row 0"
+        assert bool(own[: length - 1, length - 1].all()), "[SEP] is seen by all but itself"
+        hidden = (~own[:, 1 : length - 1]).sum(1)
+        quota = min(length - 2, max(1, round(length * 0.5)))
+        assert set(hidden.tolist()) <= {*range(max(0, quota - 5), quota + 2)}
+    assert bool(seen.any(-1).all()), "a row that sees nothing makes NaN"
+
+
+def test_independent_masks_differ_from_row_to_row() -> None:
+    text = token_rows([[WORD] * 298] * 2)
+    seen = masking.visibility(text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=True)
+    assert len({tuple(row) for example in seen.tolist() for row in example}) == 600
+
+
+def test_a_row_of_one_token_sees_itself() -> None:
+    seen = masking.visibility(
+        torch.tensor([[CLS, PAD]]),
+        torch.tensor([1]),
+        torch.tensor([5]),
+        small_vocabulary(),
+        ratio=0.5,
+        independent=False,
+    )
+    assert seen.tolist() == [[[True, False], [True, False]]]
+
+
+@settings(deadline=None, max_examples=30)
+@given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=6), extra=st.integers(1, 30), seed=st.integers(0, 999))
+def test_nothing_drawn_for_a_row_depends_on_its_batch_or_its_padding(lengths: list[int], extra: int, seed: int) -> None:
+    texts = random_texts(lengths, seed=seed)
+    together = token_rows(texts)
+    vocabulary = small_vocabulary()
+    for row, text in enumerate(texts):
+        alone = token_rows([text], length=len(text) + 2 + extra, keys=together.keys_B[row : row + 1])
+        size = len(text) + 2
+        for rows, at in ((together, row), (alone, 0)):
+            selected = masking.select_words(
+                rows.ids_BL, rows.lengths_B, rows.keys_B, vocabulary, ratio=0.3, purpose=Purpose.SELECT
+            )
+            corrupted = masking.corrupt(rows.ids_BL, selected, rows.keys_B, vocabulary)
+            pooled, fresh = (
+                masking.visibility(
+                    rows.ids_BL, rows.lengths_B, rows.keys_B, vocabulary, ratio=0.5, independent=independent
+                )
+                for independent in (False, True)
+            )
+            hashed = masking.fingerprints(rows.ids_BL, rows.lengths_B)
+            found = (
+                selected[at, :size],
+                corrupted[at, :size],
+                pooled[at, :size, :size],
+                fresh[at, :size, :size],
+                hashed[at],
+            )
+            if rows is together:
+                first = found
+        assert all(torch.equal(left, right) for left, right in zip(first, found, strict=True))
+
+
+@pytest.mark.parametrize("cached", [64, 4096])
+def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(
+    cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = token_rows(random_texts([30, 7, 18, 25, 2]))
+    arguments = (text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary())
+    whole = masking.visibility(*arguments, ratio=0.4, independent=False)
+    monkeypatch.setattr(masking, "CACHED", cached)
+    assert torch.equal(whole, masking.visibility(*arguments, ratio=0.4, independent=False))
+
+
+def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
+    text = token_rows([[WORD] * 60] * 50)
+    drawn = []
+    for seed, epoch, purpose in (
+        (0, 0, Purpose.SELECT),
+        (0, 1, Purpose.SELECT),
+        (1, 0, Purpose.SELECT),
+        (0, 0, Purpose.DECODER),
+    ):
+        keys = masking.row_keys(seed, epoch, np.arange(50))
+        drawn.append(
+            masking.select_words(text.ids_BL, text.lengths_B, keys, small_vocabulary(), ratio=0.5, purpose=purpose)
+        )
+    # Two independent halves of 60 words share 31/60 of what one has; 1500 words, six pairs: false alarm about 1e-5.
+    for left, other in ((a, b) for i, a in enumerate(drawn) for b in drawn[:i]):
+        assert float((left & other).sum() / left.sum()) == pytest.approx(31 / 60, abs=0.04)
+
+
+def test_fingerprints_tell_texts_apart() -> None:
+    texts = [[WORD, 7, 8], [7, WORD, 8], [WORD, 7], [WORD, 7, 8, 8], [WORD, 7, 8]]
+    text = token_rows(texts)
+    hashed = masking.fingerprints(text.ids_BL, text.lengths_B).tolist()
+    assert hashed[0] == hashed[4] and len(set(hashed)) == 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_masks_on_a_gpu_equal_those_on_a_cpu() -> None:
+    text = token_rows(random_texts([30, 7, 300, 25, 2]))
+    vocabulary = small_vocabulary()
+    there = {name: getattr(vocabulary, name).cuda() for name in ("continues_V", "special_V")}
+    moved = type(vocabulary)(**{**vars(vocabulary), **there})
+    here = masking.visibility(text.ids_BL, text.lengths_B, text.keys_B, vocabulary, ratio=0.5, independent=False)
+    tensors = (text.ids_BL.cuda(), text.lengths_B.cuda(), text.keys_B.cuda())
+    assert torch.equal(here, masking.visibility(*tensors, moved, ratio=0.5, independent=False).cpu())
+
+
+def test_specials_are_never_selected() -> None:
+    text = token_rows(random_texts([50] * 40))
+    for select in (masking.select_words, masking.select_tokens):
+        selected = select(
+            text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT
+        )
+        assert not bool(selected[(text.ids_BL == CLS) | (text.ids_BL == SEP) | (text.ids_BL == PAD)].any())
