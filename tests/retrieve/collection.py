@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from transformers import BertConfig, BertModel
+
 from midmask.artifact import Artifact, Place
 from midmask.tokens import TokensConfig, tokenise
-from transformers import BertConfig, BertModel
 
 SHARD, GROUP = 120, 40
 """Rows of a file and of a row group: small, so that a few hundred passages make many blocks."""

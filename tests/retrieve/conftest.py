@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from midmask.artifact import Artifact, Place
 from tests.retrieve.collection import write_all
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import Stemmer
+
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
@@ -20,13 +21,15 @@ DOCS = [
     ("ü", "Größe", "Die Größe der 3 Züge, train_car 42"),
 ]
 
+QUERIES = [("q1", "a running train"), ("q2", "Größe; train copies"), ("q3", "nothing known"), ("q4", "train train ray")]
+
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Artifact:
     return write_parts(
         Place(str(tmp_path / "corpus")),
         docs=DOCS,
-        queries=[("q1", "a running train"), ("q2", "Größe; train copies"), ("q3", "nothing known"), ("q4", "train train ray")],
+        queries=QUERIES,
         qrels=[("dev", "q1", "z", 1), ("dev", "q2", "ü", 1), ("dev", "q3", "a", 1), ("test", "q4", "z", 1)],
     )
 
@@ -59,9 +62,8 @@ def test_scores_are_lucenes_formula_and_ties_go_by_document_id(corpus, tmp_path,
     config = Bm25Config(splits=("dev", "test"), k1=k1, b=b, titles=titles)
     result = rank_with_bm25(config, {"corpus": corpus}, out)
     found = [ranked.read(out / "ranked" / f"{split}.parquet").to_pylist() for split in ("dev", "test")]
-    for query_id, text, rows in [
-        ("q1", "a running train", found[0]), ("q2", "Größe; train copies", found[0]), ("q4", "train train ray", found[1])
-    ]:  # fmt: skip
+    for query_id, text in QUERIES:
+        rows = found[query_id == "q4"]
         expected = slow_bm25(text, k1, b, titles=titles)
         mine = [row for row in rows if row["query_id"] == query_id]
         assert [row["doc_id"] for row in mine] == [doc_id for doc_id, _ in expected]
@@ -108,7 +110,7 @@ def test_a_corpus_without_words_is_refused(tmp_path: Path):
 
 
 def test_cranfield_is_as_good_as_its_reference(data: Path, tmp_path: Path):
-    """The README's figure, by another BM25 with another stemmer, is 0.3394; ours is 0.0118 better, and must stay there."""
+    """The README's figure, by another BM25 with another stemmer, is 0.3394; ours is 0.3512."""
     import csv
     import gzip
     import json

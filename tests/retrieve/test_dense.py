@@ -1,4 +1,5 @@
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve.dense import DenseShard, check_faiss, load_vectors
@@ -33,7 +35,7 @@ def cut_search(queries_QD, vectors_ND, k, parts, **options):
     names = ids(len(vectors_ND)).to_pylist()
     edges = np.linspace(0, len(vectors_ND), parts + 1).astype(int)
     lists = [[] for _ in queries_QD]
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         blocks = [vectors_ND[at : min(at + 50, stop)] for at in range(start, stop, 50)]
         shard = DenseShard(blocks, ids(len(vectors_ND)).slice(start, stop - start), first=start, **options)
         for query, (scores, rows) in enumerate(zip(*shard.search(queries_QD, k), strict=True)):
@@ -65,7 +67,7 @@ def test_any_number_of_shards_equals_brute_force_in_float64_ties_included(collec
 
 
 def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly():
-    """A collapsed encoder: all vectors nearly one. faiss's own order is noise here, and only the widened search is right."""
+    """A collapsed encoder: all vectors nearly one. faiss's own order is noise, and only the widened search is right."""
     generator = np.random.default_rng(0)
     vectors_ND = np.float32(1) + np.float32(2**-22) * generator.integers(0, 3, (2000, 64)).astype(np.float32)
     queries_QD = (generator.standard_normal((8, 64)) * 10).astype(np.float32)
@@ -101,7 +103,7 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     scores, rows = DenseShard([vectors_ND[:300], vectors_ND[300:]], ids(700), factory=factory).search(queries_QD, 200)
     found = rows >= 0
     expected = np.einsum("qd,nd->qn", queries_QD.astype(np.float64), vectors_ND.astype(np.float64)).astype(np.float32)
-    assert found[:, 0].all() and not found.all() or factory == "HNSW16"
+    assert found[:, 0].all() and (factory == "HNSW16" or not found.all())
     np.testing.assert_array_equal(scores[found], np.take_along_axis(expected, np.maximum(rows, 0), 1)[found])
     assert np.isneginf(scores[~found]).all()
     assert (scores[:, 1:] <= scores[:, :-1]).all()
@@ -125,7 +127,7 @@ def test_two_builds_of_faiss_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "faiss_gpu-1.12.0.dist-info").mkdir()
     (tmp_path / "faiss_gpu-1.12.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: faiss-gpu\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(UserError, match="faiss-cpu and faiss-gpu are both installed.*pip uninstall"):
+    with pytest.raises(UserError, match=r"faiss-cpu and faiss-gpu are both installed.*pip uninstall"):
         check_faiss()
 
 

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve.encode import (

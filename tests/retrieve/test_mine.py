@@ -5,6 +5,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
+
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import fingerprint
@@ -12,8 +14,6 @@ from midmask.retrieve import ranked
 from midmask.retrieve.mine import MineConfig, mine, search_of
 from midmask.retrieve.negatives import read_jsonl
 from midmask.retrieve.search import ShardWorker, SplitSearch, fixed_sample, judged_queries, merge, search_split
-from midmask.tokens import load_tokenizer
-from pydantic import ValidationError
 from tests.retrieve.collection import write_all
 
 CONFIG = MineConfig(depth=25, per_query=6)
@@ -31,7 +31,6 @@ def test_mining_ranks_by_the_encoders_inner_product(inputs, out):
 
     result = mine(CONFIG, inputs, out)
     model = AutoModel.from_pretrained(inputs["model"].place.local() / "model").double().eval()
-    load_tokenizer(inputs["tokens"].place.local() / "tokenizer")
 
     def vector(row) -> np.ndarray:
         with torch.inference_mode():
@@ -48,8 +47,12 @@ def test_mining_ranks_by_the_encoders_inner_product(inputs, out):
     for query_id in ("q1", "q38"):
         scores = {doc_id: float(vector(queries[query_id]) @ vectors[doc_id]) for doc_id in vectors}
         listed = [row for row in found if row["query_id"] == query_id]
-        np.testing.assert_allclose([row["score"] for row in listed], sorted(scores.values(), reverse=True)[:25], rtol=1e-5)
-        np.testing.assert_allclose([row["score"] for row in listed], [scores[row["doc_id"]] for row in listed], rtol=1e-5)
+        np.testing.assert_allclose(
+            [row["score"] for row in listed], sorted(scores.values(), reverse=True)[:25], rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            [row["score"] for row in listed], [scores[row["doc_id"]] for row in listed], rtol=1e-5
+        )
     assert result["queries"] == 30 and result["source"] == "dense-encoder"
 
 
@@ -125,9 +128,15 @@ def test_shards_cover_all_blocks_once_whatever_their_number(inputs, out):
 
 def test_merging_does_not_depend_on_the_order_of_shards():
     def part(*rows: tuple[str, str, float]) -> pa.Table:
-        return ranked.order(pa.table([list(column) for column in zip(*rows, strict=True)], ["query_id", "doc_id", "score"]))
+        return ranked.order(
+            pa.table([list(column) for column in zip(*rows, strict=True)], ["query_id", "doc_id", "score"])
+        )
 
-    one, two, three = part(("q", "b", 1.0), ("r", "x", 0.0)), part(("q", "a", 1.0)), part(("q", "c", 2.0), ("q", "d", 0.5))
+    one, two, three = (
+        part(("q", "b", 1.0), ("r", "x", 0.0)),
+        part(("q", "a", 1.0)),
+        part(("q", "c", 2.0), ("q", "d", 0.5)),
+    )
     merged = merge([one, two, three], 3)
     assert merged.to_pylist() == merge([three, one, two], 3).to_pylist()
     assert [(row["query_id"], row["doc_id"], row["rank"]) for row in merged.to_pylist()] == [
@@ -167,10 +176,11 @@ def test_what_cannot_be_mined_is_one_line(inputs, out):
 
 
 def test_a_normalised_encoder_gives_the_vectors_of_sentence_transformers(inputs, out, tmp_path: Path):
+    from sentence_transformers import SentenceTransformer
+
     from midmask.encoders.backbone import BackboneConfig, build_backbone
     from midmask.encoders.pooling import save_bi_encoder
     from midmask.tokens import Vocabulary
-    from sentence_transformers import SentenceTransformer
 
     tokenizer = inputs["tokens"].place.local() / "tokenizer"
     backbone = build_backbone(BackboneConfig(name="tiny"), Vocabulary.of(tokenizer), seed=0)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
@@ -20,12 +21,16 @@ def ranking(lists: dict[str, list[str]]) -> pa.Table:
     rows = [(query, doc, -float(place)) for query, docs in lists.items() for place, doc in enumerate(docs)]
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
     return ranked.order(
-        pa.table([pa.array(columns[0], pa.string()), pa.array(columns[1], pa.string()), pa.array(columns[2], pa.float32())],
-                 names=["query_id", "doc_id", "score"])
+        pa.table(
+            [pa.array(columns[0], pa.string()), pa.array(columns[1], pa.string()), pa.array(columns[2], pa.float32())],
+            names=["query_id", "doc_id", "score"],
+        )
     )
 
 
-rankings = st.dictionaries(st.sampled_from(QUERIES), st.lists(st.sampled_from(DOCS), unique=True, max_size=30), min_size=1)
+rankings = st.dictionaries(
+    st.sampled_from(QUERIES), st.lists(st.sampled_from(DOCS), unique=True, max_size=30), min_size=1
+)
 relevant = st.dictionaries(st.sampled_from(QUERIES), st.frozensets(st.sampled_from(DOCS), max_size=6))
 copies = st.dictionaries(st.sampled_from(DOCS), st.frozensets(st.sampled_from(DOCS), max_size=3))
 
@@ -88,11 +93,15 @@ def test_queries_with_too_few_are_counted():
 
 
 def test_the_jsonl_layout_comes_back(tmp_path: Path):
-    found = choose(ranking({"q0": DOCS, "7": ["d01", "ü"]}), Known({"7": frozenset({"d01"})}, {}), Choice(3, 1, 9, 0), "s")
+    found = choose(
+        ranking({"q0": DOCS, "7": ["d01", "ü"]}), Known({"7": frozenset({"d01"})}, {}), Choice(3, 1, 9, 0), "s"
+    )
     other = choose(ranking({"7": ["d05"]}), Known({}, {}), Choice(3, 1, 9, 0), "bm25")
     both = pa.concat_tables([found, other]).sort_by([("query_id", "ascending"), ("rank", "ascending")])
     place = Place(str(tmp_path / "negatives.jsonl.gz"))
-    place.write(gzip.compress("".join(jsonl_lines(both, {"7": frozenset({"d01"}), "q0": frozenset({"z", "y"})})).encode()))
+    place.write(
+        gzip.compress("".join(jsonl_lines(both, {"7": frozenset({"d01"}), "q0": frozenset({"z", "y"})})).encode())
+    )
     first, second = read_jsonl(place)
     assert first == ("7", ["d01"], {"bm25": ["d05"], "s": ["ü"]})
     assert second[:2] == ("q0", ["y", "z"]) and len(second[2]["s"]) == 3

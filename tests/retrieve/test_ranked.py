@@ -8,6 +8,7 @@ import pytest
 import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
+
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
@@ -17,7 +18,9 @@ SCORES = [-2.5, -0.0, 0.0, 1.0, 1.0 + 2**-23, 3.0]
 Rows = dict[tuple[str, str], float]
 
 runs = st.dictionaries(
-    st.tuples(st.sampled_from(["q1", "q10", "q2", "é"]), st.sampled_from(["a", "B", "d10", "d9", "ß", "𝔞", "￿"])),
+    st.tuples(
+        st.sampled_from(["q1", "q10", "q2", "é"]), st.sampled_from(["a", "B", "d10", "d9", "ß", "\U0001d51e", "￿"])
+    ),
     st.sampled_from(SCORES),
     min_size=1,
 )
@@ -107,7 +110,12 @@ def test_a_file_of_ms_marco_ranks_by_its_third_column(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
-    [("q Q0 a 1 0.5", "5 columns"), ("q Q0 a 1 much x", "much"), ("q Q0 z 1 1 x", "twice"), ("q Q0 a 1 nan x", "finite")],
+    [
+        ("q Q0 a 1 0.5", "5 columns"),
+        ("q Q0 a 1 much x", "much"),
+        ("q Q0 z 1 1 x", "twice"),
+        ("q Q0 a 1 nan x", "finite"),
+    ],
 )
 def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str):
     (tmp_path / "run").write_text(f"q Q0 z 1 1.0 x\n{line}\n")

@@ -39,12 +39,13 @@ def parse(names: Sequence[str]) -> list[Any]:
     for name in names:
         try:
             measure = ir_measures.parse_measure(name)
+            supported = ir_measures.DefaultPipeline.supports(measure)
         except NameError:
             stem = name.split("@")[0].split("(")[0]
             raise unknown("measure", stem, ir_measures.measures.registry, hint="Write it as in nDCG@10.") from None
         except (ValueError, AssertionError, TypeError, KeyError) as error:
             raise UserError(f"measure {name!r}: {error}; write it as in nDCG@10 or R(rel=2)@100") from None
-        if not ir_measures.DefaultPipeline.supports(measure):
+        if not supported:
             raise UserError(f"measure {name!r}: nothing installed can compute it; use {', '.join(DEFAULT)} or the like")
         if str(measure) in found:
             raise UserError(f"measure {name!r} is named twice ({measure})")

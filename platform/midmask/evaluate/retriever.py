@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
 from midmask.evaluate import measures
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
@@ -85,7 +86,11 @@ def _searched(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place
 
 def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact]) -> pa.Table:
     """The split's list in a finished ranking, cut to the depth and to the sample of queries."""
-    found = ranked.read(inputs["ranked"].place / "ranked" / f"{config.split}.parquet")
+    lists = inputs["ranked"].place / "ranked"
+    if f"{config.split}.parquet" not in lists.names():
+        known = ", ".join(name.removesuffix(".parquet") for name in lists.names())
+        raise UserError(f"{lists}: no ranking of split {config.split!r}. Known: {known}.")
+    found = ranked.read(lists / f"{config.split}.parquet")
     judged = pc.unique(_judged_sample(config, inputs["corpus"])["query_id"])
     return found.filter(
         pc.and_(pc.less_equal(found["rank"], config.depth), pc.is_in(found["query_id"], value_set=judged))
