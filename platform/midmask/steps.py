@@ -4,6 +4,7 @@ They are what a sweep's trial runs, and the oracle that the distributed twins in
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator
@@ -11,6 +12,7 @@ from pydantic import Field, SerializeAsAny, field_validator
 from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
+from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
 from midmask.identity import Config
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
@@ -48,6 +50,25 @@ class FinetuneConfig(Config):
     per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
     query_length: int = Field(32, ge=4, description="tokens of a query")
     passage_length: int = Field(128, ge=8, description="tokens of a passage")
+
+
+class AdoptConfig(Config):
+    """A model folder from elsewhere, to be evaluated or mined with as if it had been trained here."""
+
+    folder: str = Field(description="Hugging Face or sentence-transformers folder")
+
+
+def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """Copies the folder's files to `model/`.
+
+    Raises:
+        UserError: if it holds no model.
+    """
+    folder = Path(config.folder)
+    if not (folder / "config.json").is_file():
+        raise UserError(f"--model {config.folder}: no config.json in it; name a Hugging Face model folder")
+    (out / "model").upload(folder)
+    return {"folder": str(folder)}
 
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
@@ -109,6 +130,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "tokenise": _quiet(tokens.tokenise),
     "pretrain": pretrain,
     "finetune": finetune,
+    "adopt": _quiet(adopt),
     "mine": _quiet(mine),
     "bm25": _quiet(rank_with_bm25),
     "evaluate": _quiet(evaluate_retriever),

@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from midmask.recipes.space import Distribution, Space, grid
@@ -51,7 +52,7 @@ def sampler(space: Space, seed: int) -> BaseSampler:
 
 def open_study(storage: optuna.storages.BaseStorage, name: str, space: Space) -> optuna.Study:
     """The study of that name; made if there is none."""
-    direction = "maximize" if space.mode == "max" else "minimize"
+    direction = StudyDirection.MAXIMIZE if space.mode == "max" else StudyDirection.MINIMIZE
     return optuna.create_study(storage=storage, study_name=name, direction=direction, load_if_exists=True)
 
 

@@ -1,117 +1,258 @@
-"""A sweep: every point of a space as a Ray Tune trial, the winner held against its baselines, ending in a sentence."""
+"""A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence."""
 
 import logging
-import time
+from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import optuna
-from ray import tune
-from ray.tune.schedulers import AsyncHyperBandScheduler
-from ray.tune.search.optuna import OptunaSearch
+import ray
 
-from midmask.artifact import Place
-from midmask.cluster.study import Outcome, distributions, open_study, outcomes, remaining, sampler
-from midmask.cluster.trial import Context, run_trial
+from midmask.artifact import RECORD, Artifact, Place, load, produce
+from midmask.cluster import report
+from midmask.cluster.board import Board
+from midmask.cluster.channel import Channel
+from midmask.cluster.comparison import Entrant, Scored, compare, seeded
+from midmask.cluster.connection import connect
+from midmask.cluster.driver import changed
+from midmask.cluster.job import Options
+from midmask.cluster.makers import cluster_makers
+from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation
+from midmask.cluster.progress import SweepProgress
+from midmask.cluster.search import Resources, best, resources, search
+from midmask.cluster.study import Outcome, open_study, outcomes, remaining
+from midmask.cluster.trial import Context, dev_evaluation, trial_name
 from midmask.errors import UserError
-from midmask.recipes.space import Space
+from midmask.evaluate.significance import Comparison
+from midmask.identity import fingerprint, flatten, override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import bm25_evaluation, plan
+from midmask.recipes.run import Runner
+from midmask.recipes.schema import Recipe
+from midmask.recipes.space import Space, check, grid, load_space
+from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
 
+SPLITS = ("dev", "test")
+
 
 @dataclass(frozen=True)
-class Resources:
-    """What one trial may use, and how many run side by side."""
+class Sweep:
+    """A space on a recipe, with the flags of a command line applied to both."""
 
-    cpus: float
-    gpus: float
-    trials: int
+    space: Space
+    recipe: Recipe
+    baselines: tuple[Recipe, ...]
+    options: Options
+
+    @property
+    def fingerprint(self) -> str:
+        """What the result depends on. The budget does not count for a grid, which always runs whole."""
+        steps = [plan(recipe).evaluation(recipe.evaluation).fingerprint for recipe in (self.recipe, *self.baselines)]
+        return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
+
+    @property
+    def place(self) -> Place:
+        return Place(self.options.storage) / "sweep" / self.fingerprint
+
+    @property
+    def study(self) -> str:
+        return f"{self.space.name}-{self.fingerprint}"
+
+    def study_storage(self) -> optuna.storages.RDBStorage:
+        """A SQLite file of its own: beside the artifacts if they lie on a disk, else in the project's folder."""
+        storage = Place(self.options.storage)
+        folder = Path(storage.uri) if storage.is_path else self.options.home
+        folder.mkdir(parents=True, exist_ok=True)
+        return optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
+
+    def at(self, outcome: Outcome) -> Recipe:
+        return override(self.recipe, outcome.parameters)
 
 
-def resources(cluster: dict[str, float], asked: int | None) -> Resources:
-    """One trial per GPU, or per CPU core where there is none.
+def add_sweep_flags(parser: ArgumentParser) -> None:
+    """The flags that all sweeps share."""
+    parser.add_argument(
+        "--search", choices=("grid", "random", "tpe"), help="how trials are chosen; default: the space's"
+    )
+    parser.add_argument("--trials", type=int, metavar="N", help="budget of random and tpe; default: the space's")
+
+
+def sweep(options: Options, flags: Namespace, path: Path) -> None:
+    """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
+    space = load_space(path)
+    given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
+    one = sweep_for(options, override(space, given))
+    if options.dry_run:
+        print(describe(one))
+        return
+    print(run_sweep(one))
+    print(f"\n{options.where_to_look()}")
+
+
+def sweep_for(options: Options, space: Space) -> Sweep:
+    """The sweep a command line asks for, checked before anything starts.
 
     Raises:
-        UserError: if more trials are asked for than could ever be scheduled together, with the sum.
+        UserError: for a path or value that the recipe refuses.
     """
-    gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
-    room = gpus or cpus
-    trials = asked or room
-    if trials > room:
-        kind = "GPU" if gpus else "CPU"
+
+    def recipe(name: str) -> Recipe:
+        return changed(override(RECIPES[name](), dict(space.settings)), options)
+
+    base = recipe(options.recipe or space.recipe)
+    check(space, base)
+    names = base.evaluation.measures
+    if names and space.measure not in names:
         raise UserError(
-            f"--workers {trials}: {trials} trials need {trials} {kind}s together, the cluster has {room}. "
-            f"Type --workers {room} or fewer."
+            f"measure = {space.measure!r} is not among evaluation.measures ({', '.join(names)}); add it there"
         )
-    return Resources(cpus=1 if not gpus else max(1, cpus // (gpus + 1)), gpus=1 if gpus else 0, trials=trials)
+    return Sweep(space, base, tuple(recipe(name) for name in space.baselines), options)
 
 
-def search(
-    context: Context, storage: optuna.storages.BaseStorage, name: str, use: Resources, seed: int
-) -> list[Outcome]:
-    """Runs what is still to run of the study `name`, and returns all its finished trials.
-
-    A trial that fails is reported and left out; the sweep goes on. Nothing is restored from Ray Tune's own files.
-    """
-    space = context.space
-    study = open_study(storage, name, space)
-    points, count = remaining(study, space)
-    if count:
-        searcher = OptunaSearch(
-            distributions(space),
-            metric="measure",
-            mode=space.mode,
-            points_to_evaluate=points,
-            sampler=sampler(space, seed),
-            study_name=name,
-            storage=storage,
-        )
-        _tuner(context, searcher, count, use, name).fit()
-    return outcomes(study, space)
+def describe(sweep: Sweep) -> str:
+    """What --dry-run prints: the space, its points, and what is done already."""
+    storage = Place(sweep.options.storage)
+    known = storage.is_path and (Path(storage.uri) / "optuna.db").exists()
+    done = len(outcomes(open_study(sweep.study_storage(), sweep.study, sweep.space), sweep.space)) if known else 0
+    count = len(grid(sweep.space)) if sweep.space.search == "grid" else sweep.space.trials
+    lines = ["configuration:", *(f"  {path} = {value}" for path, value in flatten(sweep.recipe).items())]
+    lines += ["", f"sweep {sweep.study}: {sweep.space.search} search of {count} trials, {done} of them done"]
+    lines += [
+        f"  {path}: {distribution.model_dump(exclude_defaults=True)}"
+        for path, distribution in sweep.space.parameters.items()
+    ]
+    finished = (sweep.place / RECORD).exists()
+    lines += [f"  baselines: bm25, {', '.join(sweep.space.baselines)}; seeds {list(sweep.space.seeds)}"]
+    lines += ["  finished: the result would be printed again" if finished else "  to do"]
+    return "\n".join(lines)
 
 
-def _tuner(context: Context, searcher: OptunaSearch, count: int, use: Resources, name: str) -> tune.Tuner:
-    rungs = context.space.rungs
-    scheduler = AsyncHyperBandScheduler(
-        time_attr="rung",
-        metric="measure",
-        mode=context.space.mode,
-        max_t=len(rungs.shares) + 1,
-        grace_period=1,
-        reduction_factor=rungs.reduction,
-    )
-
-    def trainable(parameters: dict[str, Any]) -> None:
-        run_trial(parameters, context, tune.report)
-
-    return tune.Tuner(
-        tune.with_resources(trainable, {"cpu": use.cpus, "gpu": use.gpus}),
-        tune_config=tune.TuneConfig(
-            search_alg=searcher,
-            scheduler=scheduler,
-            num_samples=count,
-            max_concurrent_trials=use.trials,
-            reuse_actors=True,
-        ),
-        run_config=tune.RunConfig(
-            name=f"{name}-{int(time.time())}", storage_path=_tune_folder(context.storage), verbose=0
-        ),
-    )
+def run_sweep(sweep: Sweep) -> str:
+    """Runs what is missing of a sweep and returns its report."""
+    options, recipe = sweep.options, sweep.recipe
+    tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
+    name = f"{options.job}-{sweep.fingerprint[:6]}"
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        finished = tracker.find(sweep.fingerprint, step="sweep").finished
+        if finished and (sweep.place / RECORD).exists():
+            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
+            log.info("nothing to compute: this sweep was done before, in the tracked run %s", finished)
+            return str(load(sweep.place).result["report"])
+        connect()
+        use = resources(ray.cluster_resources(), options.workers)
+        params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
+        with tracker.run(name, tags=tags, params=params) as parent:
+            record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
+            artifact = produce(sweep.place, record, lambda out: _run(sweep, tracker, parent, use))
+            parent.log_text(str(artifact.result["report"]), "report.md")
+            parent.log(
+                {"sweep/best": artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0
+            )
+            return str(artifact.result["report"])
 
 
-def _tune_folder(storage: Place) -> str:
-    """Tune wants a folder of its own; it holds nothing that is needed again."""
-    return str(storage / "tune")
+def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> dict[str, Any]:
+    storage = Place(sweep.options.storage)
+    observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe)
+    runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
+    runner.run(plan(sweep.recipe).tokens)
+    bm25 = {split: runner.run(bm25_evaluation(sweep.recipe, split)) for split in SPLITS}
+    channel = Channel.open()
+    context = Context(sweep.recipe.model_dump(mode="json"), sweep.space, storage, channel)
+    study = open_study(sweep.study_storage(), sweep.study, sweep.space)
+    done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)[1]
+    progress = SweepProgress(done + left, done, use.trials, lambda line: log.info("%s", line))
+    board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
+    with channel.forwarding(board):
+        found = search(context, sweep.study_storage(), sweep.study, use, sweep.recipe.pretrain.seed)
+        winner = best(found, sweep.space)
+        log.info("best on dev: %s; comparing it with its baselines", trial_name(winner.parameters))
+        entrants = [Entrant(_label(sweep, winner), sweep.at(winner))]
+        entrants += [Entrant(recipe.name, recipe) for recipe in sweep.baselines]
+        scored = compare(entrants, sweep.space.seeds, SPLITS, storage, channel, cpus=use.cpus, gpus=use.gpus)
+    board.close()
+    _track(sweep, tracker, parent, scored)
+    text = _report(sweep, storage, found, winner, scored, bm25, board.rung_share())
+    return {"report": text, "best": winner.last, "parameters": winner.parameters, "rung_share": board.rung_share()}
 
 
-def best(found: list[Outcome], space: Space) -> Outcome:
-    """The best of the trials that ran to the end.
+def _label(sweep: Sweep, winner: Outcome) -> str:
+    return f"{sweep.recipe.name} {' / '.join(f'{value:.3g}' for value in winner.parameters.values())}"
 
-    Raises:
-        UserError: if none did.
-    """
-    complete = [outcome for outcome in found if outcome.complete]
-    if not complete:
-        raise UserError(f"sweep {space.name}: no trial ran to the end; the log above says why each one failed")
-    sign = 1 if space.mode == "max" else -1
-    return max(complete, key=lambda outcome: sign * outcome.last)
+
+def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scored]) -> None:
+    """A leaderboard row for every system and seed; a system that an earlier sweep has tracked is linked."""
+    for one in scored:
+        recipe = seeded(one.entrant.recipe, one.seed)
+        identity = fingerprint({split: artifact.fingerprint for split, artifact in one.evaluations.items()})
+        tags = {**base_tags(sweep.options.job, recipe), "midmask.step": "evaluate", "midmask.fingerprint": identity}
+        name = f"{one.entrant.label}, seed {one.seed}"
+        finished = tracker.find(identity, step="evaluate").finished
+        if finished:
+            tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent.id)
+            continue
+        with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
+            for artifact in one.evaluations.values():
+                log_evaluation(run, artifact)
+
+
+def _report(
+    sweep: Sweep,
+    storage: Place,
+    found: list[Outcome],
+    winner: Outcome,
+    scored: list[Scored],
+    bm25: dict[str, Artifact],
+    rung_share: float,
+) -> str:
+    measure, shares = sweep.space.measure, sweep.space.rungs.shares
+    corpus = sweep.recipe.corpus.short_name
+    systems = [_system(label, rows, storage) for label, rows in _by_label(scored).items()]
+    floor = next((system for system in systems if system.label == "none"), systems[-1])
+    systems.append(report.System("bm25", {split: [artifact] for split, artifact in bm25.items()}))
+    others = [name for name in bm25["test"].result["measures"] if name != measure]
+    note = "; split made here" if bm25["dev"].result["split_made_here"] else ""
+    parts = [
+        f"Trials on {corpus} dev ({len(found)}; rungs took {rung_share:.0%} of their time):",
+        report.trials_table(found, shares, measure),
+        f"Comparison on {corpus} (test reported once, for the winner alone{note}):",
+        report.comparison_table(systems, floor.label, measure, others),
+        report.sentence(systems[0], floor, _runner_up(sweep, storage, found, winner), measure),
+    ]
+    return "\n\n".join(parts)
+
+
+def _by_label(scored: list[Scored]) -> dict[str, list[Scored]]:
+    groups: dict[str, list[Scored]] = {}
+    for one in scored:
+        groups.setdefault(one.entrant.label, []).append(one)
+    return groups
+
+
+def _system(label: str, rows: list[Scored], storage: Place) -> report.System:
+    """A system's row, with the seconds that its trainings took when they were computed."""
+    steps = plan(seeded(rows[0].entrant.recipe, rows[0].seed))
+    pretrain = load(steps.pretrained.place(storage)).result["seconds"] if steps.pretrained else None
+    finetune = sum(load(stage.place(storage)).result["seconds"] for stage in steps.stages)
+    evaluations = {split: [one.evaluations[split] for one in rows] for split in SPLITS}
+    return report.System(label, evaluations, pretrain, finetune)
+
+
+def _runner_up(sweep: Sweep, storage: Place, found: list[Outcome], winner: Outcome) -> tuple[str, Comparison] | None:
+    """The second-best complete trial against the best, on the dev queries of their own evaluations."""
+    rest = [outcome for outcome in found if outcome.complete and outcome.parameters != winner.parameters]
+    if not rest:
+        return None
+    second = best(rest, sweep.space)
+
+    def system(label: str, outcome: Outcome) -> report.System:
+        recipe = sweep.at(outcome)
+        step = plan(recipe).evaluation(dev_evaluation(recipe))
+        return report.System(label, {"dev": [load(step.place(storage))]})
+
+    name = trial_name(second.parameters)
+    pair = [system("winner", winner), system(name, second)]
+    return name, report.against(pair, "winner", "dev", sweep.space.measure)[name]

@@ -45,7 +45,7 @@ class ChannelObserver:
         self._channel.push(self._source, [{"event": "begin", "step": step.name}])
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        row = {"event": "log", "step": step.name, "at": at, "of": step.config.train.steps, "values": values}
+        row = {"event": "log", "step": step.name, "at": at, "of": step.optimiser_steps, "values": values}
         self._channel.push(self._source, [row])
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
@@ -75,9 +75,11 @@ def run_trial(parameters: dict[str, Any], context: Context, report: Callable[[di
         trained = time.perf_counter()
         last = number == len(shares)
         step = rung.evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, context.space)
-        measure = float(runner.run(step).result["measures"][context.space.measure])
+        result = runner.run(step).result
+        measure = float(result["measures"][context.space.measure])
         seconds = {"pretrain": trained - started, "measure": time.perf_counter() - trained}
         row = {"event": "rung", "number": number, "share": share, "measure": measure, "seconds": seconds}
+        row |= {"measures": result["measures"], "corpus": result["corpus"]}
         context.channel.push(source, [row])
         report({"rung": number, "measure": measure})
 

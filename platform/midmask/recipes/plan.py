@@ -16,7 +16,12 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config, file_fingerprint, fingerprint, identity_of, library_versions
 from midmask.recipes.schema import Recipe, StageConfig
-from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.mine import MineConfig
+from midmask.steps import AdoptConfig, FinetuneConfig, PretrainConfig
+
+NAMED_BY_CONTENT = ("prepare", "adopt")
+"""Steps whose config names a place: what lies there is their identity, not the name."""
 
 FORMAT = 1
 """Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
@@ -41,7 +46,7 @@ class Step:
         return {
             "step": self.name,
             "format": FORMAT,
-            "config": {} if self.name == "prepare" else identity_of(self.config),
+            "config": {} if self.name in NAMED_BY_CONTENT else identity_of(self.config),
             "content": dict(self.content),
             "inputs": {name: step.fingerprint for name, step in self.inputs.items()},
             "libraries": library_versions(),
@@ -50,6 +55,13 @@ class Step:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.identity)
+
+    @property
+    def optimiser_steps(self) -> int:
+        """How many steps a training takes; 0 for every other step."""
+        if isinstance(self.config, PretrainConfig):
+            return self.config.stop_after or self.config.train.steps
+        return self.config.train.steps if isinstance(self.config, FinetuneConfig) else 0
 
     def place(self, storage: Place) -> Place:
         return storage / self.name / self.fingerprint
@@ -78,10 +90,21 @@ class Plan:
     pretrained: Step | None
     stages: tuple[Step, ...]
 
-    def evaluation(self, config: EvaluateConfig) -> Step:
-        """The evaluation of the last stage's encoder."""
-        inputs = {"model": self.stages[-1], "tokens": self.tokens, "corpus": self.corpus}
-        return Step("evaluate", config, inputs)
+    def evaluation(self, config: EvaluateConfig, *, model: Step | None = None) -> Step:
+        """The evaluation of an encoder: the last stage's, unless another is given."""
+        return Step("evaluate", config, self._searched(model))
+
+    def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
+        """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
+        return Step("mine", config, self._searched(model))
+
+    def _searched(self, model: Step | None) -> dict[str, Step]:
+        return {"model": model or self.stages[-1], "tokens": self.tokens, "corpus": self.corpus}
+
+
+def adopted(folder: str) -> Step:
+    """A model folder from elsewhere as a step; its identity is its files' contents."""
+    return Step("adopt", AdoptConfig(folder=folder), content=_folder_content(folder))
 
 
 def plan(recipe: Recipe, *, share: float = 1.0, resume: Step | None = None) -> Plan:
@@ -108,10 +131,13 @@ def rungs(recipe: Recipe, shares: tuple[float, ...]) -> list[Plan]:
     return plans
 
 
-def bm25_plan(recipe: Recipe, config: Config) -> Step:
-    """BM25 on the recipe's corpus: a row of its own beside the trained systems."""
+def bm25_evaluation(recipe: Recipe, split: str) -> Step:
+    """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems."""
     corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
-    return Step("bm25", config, {"corpus": corpus})
+    config = Bm25Config(splits=(split,), depth=recipe.evaluation.depth, titles=recipe.tokens.titles)
+    ranked = Step("bm25", config, {"corpus": corpus})
+    evaluation = recipe.evaluation.model_copy(update={"split": split})
+    return Step("evaluate", evaluation, {"ranked": ranked, "corpus": corpus})
 
 
 def _pretrained(recipe: Recipe, tokens: Step, share: float, resume: Step | None) -> Step | None:

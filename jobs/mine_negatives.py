@@ -1,0 +1,35 @@
+#!/usr/bin/env python
+"""Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from the ranking.
+
+Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the ranked
+list, and the negatives as Parquet and in the msmarco-hard-negatives layout (jsonl).
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from _entry import run
+
+from midmask.cluster.driver import recipe_for, run_steps, searched_with
+from midmask.cluster.job import Options
+from midmask.cluster.report import markdown
+from midmask.recipes.plan import plan
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="FOLDER", help="model folder; default: the recipe's first stage")
+
+
+def work(options: Options, flags: Namespace) -> None:
+    recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)
+    steps = plan(recipe)
+    mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
+    done = run_steps(options, recipe, {"negatives": mined})
+    if done:
+        result = done["negatives"].result
+        rows = [(name, str(value)) for name, value in result.items()]
+        print(markdown(["mining", "value"], rows))
+        print(f"\nnegatives: {done['negatives'].place}/negatives.jsonl.gz\n{options.where_to_look()}")
+
+
+if __name__ == "__main__":
+    run(work, __doc__, add_flags)

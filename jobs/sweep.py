@@ -1,0 +1,23 @@
+#!/usr/bin/env python
+"""Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from _entry import run
+
+from midmask.cluster.job import Options
+from midmask.cluster.sweep import add_sweep_flags, sweep
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--space", type=Path, required=True, metavar="FILE", help="YAML file of the search space")
+    add_sweep_flags(parser)
+
+
+def work(options: Options, flags: Namespace) -> None:
+    sweep(options, flags, flags.space)
+
+
+if __name__ == "__main__":
+    run(work, __doc__, add_flags)

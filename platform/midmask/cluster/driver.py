@@ -1,0 +1,114 @@
+"""What a job's driver does: lay out the plan, join the cluster, run the steps that are missing, and track all of it."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from midmask.artifact import Artifact, Place, load
+from midmask.cluster.connection import connect
+from midmask.cluster.job import Options
+from midmask.cluster.makers import cluster_makers
+from midmask.cluster.observe import TrackingObserver, base_tags
+from midmask.errors import UserError
+from midmask.identity import fingerprint, flatten, override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import Step, adopted
+from midmask.recipes.run import Runner
+from midmask.recipes.schema import Recipe
+from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.tracking import Tracker
+
+log = logging.getLogger(__name__)
+
+
+def recipe_for(options: Options, default: str) -> Recipe:
+    """The recipe a command line asks for: `--recipe`, then `--corpus`, `--seed`, and every `--set`.
+
+    Raises:
+        UserError: for an unknown recipe or field, or an impossible value.
+    """
+    return changed(RECIPES[options.recipe or default](), options)
+
+
+def changed(recipe: Recipe, options: Options) -> Recipe:
+    """The recipe with the shared flags applied; `--set` is last, so it wins."""
+    changes: dict[str, object] = {"corpus.name": options.corpus}
+    if options.seed is not None:
+        changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
+        changes["pretrain.seed"] = options.seed
+    return override(override(recipe, changes), dict(options.changes))
+
+
+def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
+    """The resolved configuration, then every step in order: cached or to do, and its size where it is known."""
+    lines = ["configuration:"]
+    lines += [f"  {path} = {value}" for path, value in flatten(recipe).items()]
+    lines += ["", "steps:"]
+    runner = Runner(storage, {}, _Silent())
+    seen: set[str] = set()
+    for target in targets.values():
+        for step in target.upstream():
+            if step.fingerprint not in seen:
+                seen.add(step.fingerprint)
+                state = "cached" if runner.is_finished(step) else "to do "
+                lines.append(f"  {state}  {step.name:<9} {step.fingerprint}  {_work(step)}".rstrip())
+    return "\n".join(lines)
+
+
+def _work(step: Step) -> str:
+    """What a training step costs, in rows."""
+    if not isinstance(step.config, PretrainConfig | FinetuneConfig):
+        return ""
+    count, rows = step.optimiser_steps, step.config.train.batch_size
+    return f"{count} steps x {rows} rows = {count * rows:,} rows"
+
+
+class _Silent:
+    """Observes nothing."""
+
+    def begin(self, step: Step) -> None: ...
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
+
+
+def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
+    """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
+
+    Empty after --dry-run, which prints the plan instead.
+    """
+    storage = Place(options.storage)
+    if options.dry_run:
+        print(dry_run(recipe, targets, storage))
+        return {}
+    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
+    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
+    name = f"{options.job}-{recipe.name}-{identity[:6]}"
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        finished = tracker.find(identity, step="job").finished
+        runner = Runner(storage, {}, _Silent())
+        if finished and all(runner.is_finished(step) for step in targets.values()):
+            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
+            log.info("nothing to compute: this was done before, in the tracked run %s", finished)
+            return {key: load(step.place(storage)) for key, step in targets.items()}
+        connect()
+        with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
+            observer = TrackingObserver(tracker, parent, options.job, recipe)
+            runner = Runner(storage, cluster_makers(options.workers), observer)
+            return {key: runner.run(step) for key, step in targets.items()}
+
+
+def need(step: Step | None, recipe: Recipe, what: str) -> Step:
+    """The step, or the error for a recipe that does not have it."""
+    if step is None:
+        raise UserError(f"recipe {recipe.name!r} has no {what}; choose another with --recipe, such as retromae")
+    return step
+
+
+def searched_with(recipe: Recipe, folder: str | None) -> tuple[Recipe, Step | None]:
+    """For --model: the recipe with that folder's tokenizer, and the folder as a step; without it, the recipe alone."""
+    if folder is None:
+        return recipe, None
+    place = str(Path(folder).absolute())
+    return override(recipe, {"tokens.tokenizer": place}), adopted(place)

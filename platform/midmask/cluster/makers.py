@@ -1,0 +1,62 @@
+"""Where each step runs on a cluster: the distributed twin if it has one, else its one-process form as a Ray task."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+
+from midmask import steps
+from midmask.artifact import Artifact, Place
+from midmask.cluster import pool, tokens
+from midmask.cluster.train import train_on_ray
+from midmask.recipes.run import Log, Maker
+from midmask.train.run import TrainingSetup
+
+
+def cluster_makers(workers: int | None) -> dict[str, Maker]:
+    """Step name -> who computes it on this cluster.
+
+    Args:
+        workers: training workers and mining actors; none: one per GPU, or one worker where there is none.
+    """
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    count = workers or max(1, gpus)
+    return {
+        "prepare": _as_task("prepare", gpus=0),
+        "tokenise": _silent(tokens.tokenise),
+        "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
+        "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),
+        "mine": _silent(lambda config, inputs, out: pool.mine(config, inputs, out, actors=count)),
+        "adopt": _silent(steps.adopt),
+        "bm25": _as_task("bm25", gpus=0),
+        "evaluate": _as_task("evaluate", gpus=min(1, gpus)),
+    }
+
+
+def _silent(make: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]) -> Maker:
+    def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+        return make(config, inputs, out)
+
+    return run
+
+
+def _trained(setup_of: Callable[[Any, Mapping[str, Artifact]], TrainingSetup], workers: int, *, use_gpu: bool) -> Maker:
+    def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+        return train_on_ray(setup_of(config, inputs), out, workers=workers, use_gpu=use_gpu, log=log)
+
+    return run
+
+
+def _as_task(name: str, *, gpus: int) -> Maker:
+    """The one-process step on some node of the cluster; its inputs travel as places, not as data."""
+
+    def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+        task = ray.remote(num_cpus=1, num_gpus=gpus)(_step)
+        result: dict[str, Any] = ray.get(task.remote(name, config, dict(inputs), out))
+        return result
+
+    return run
+
+
+def _step(name: str, config: Any, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    return steps.LOCAL[name](config, inputs, out, log=lambda at, values: None)

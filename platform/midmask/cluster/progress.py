@@ -1,0 +1,90 @@
+"""Progress that a person can read in a job's log: one line now and then, with rate and time left."""
+
+import time
+from collections.abc import Callable
+
+EVERY = 5.0
+"""Seconds between two lines of one source."""
+
+
+def clock(seconds: float) -> str:
+    """`1h02m`, `3m07s`, `12s`."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+
+
+class StepProgress:
+    """Lines for one running step; silent in between."""
+
+    def __init__(self, name: str, show: Callable[[str], None]) -> None:
+        self._name = name
+        self._show = show
+        self._first: tuple[float, int] | None = None
+        self._shown = 0.0
+
+    def update(self, at: int, of: int, loss: float | None) -> None:
+        """`at` of `of` optimiser steps are done."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, at)
+        began, start = self._first
+        if now - self._shown < EVERY and at < of:
+            return
+        self._shown = now
+        rate = (at - start) / (now - began) if now > began else 0.0
+        left = f" · {rate:.1f} steps/s · {clock((of - at) / rate)} left" if rate > 0 else ""
+        value = f" · loss {loss:.4f}" if loss is not None else ""
+        self._show(f"{self._name}: step {at} of {of}{left}{value}")
+
+
+class SweepProgress:
+    """Lines for a whole sweep: which trial, how far it is, how long the rest will take, the best so far."""
+
+    def __init__(self, total: int, done: int, side_by_side: int, show: Callable[[str], None]) -> None:
+        self._total = total
+        self._done = done
+        self._side_by_side = side_by_side
+        self._show = show
+        self._began = time.monotonic()
+        self._ended = 0
+        self._best: tuple[float, str] | None = None
+        self._numbers: dict[str, int] = {}
+        self._steps: dict[tuple[str, str], StepProgress] = {}
+
+    def started(self, source: str, name: str) -> None:
+        if source not in self._numbers:
+            self._numbers[source] = self._done + len(self._numbers) + 1
+        self._show(f"{self._prefix(source)}: {name}")
+
+    def step(self, source: str, step: str, at: int, of: int, loss: float | None) -> None:
+        key = (source, step)
+        if key not in self._steps:
+            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
+        self._steps[key].update(at, of, loss)
+
+    def measured(self, source: str, text: str) -> None:
+        self._show(f"{self._prefix(source)} {text}")
+
+    def ended(self, value: float | None, name: str, *, better: bool) -> None:
+        """A trial is over. `better`: its final value beats all before it."""
+        self._ended += 1
+        if better and value is not None:
+            self._best = (value, name)
+        self._show_with_tail(f"{self._done + self._ended} of {self._total} trials over")
+
+    def _show_with_tail(self, line: str) -> None:
+        self._show(
+            line + self._left() + (f" · best so far {self._best[0]:.4f} ({self._best[1]})" if self._best else "")
+        )
+
+    def _left(self) -> str:
+        waiting = self._total - self._done - self._ended
+        if not self._ended or not waiting:
+            return ""
+        each = (time.monotonic() - self._began) / self._ended
+        return f" · sweep: about {clock(each * waiting)} left"
+
+    def _prefix(self, source: str) -> str:
+        return f"trial {self._numbers.get(source, '?')} of {self._total}"

@@ -1,0 +1,117 @@
+"""The trials of a sweep: Ray Tune runs them, Optuna chooses them, a scheduler ends the poor ones at rungs."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from ray import tune
+from ray.tune.schedulers import AsyncHyperBandScheduler
+from ray.tune.search.optuna import OptunaSearch
+
+from midmask.artifact import Place
+from midmask.cluster.study import Outcome, distributions, open_study, outcomes, remaining, sampler
+from midmask.cluster.trial import Context, run_trial
+from midmask.errors import UserError
+from midmask.recipes.space import Space
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial may use, and how many run side by side."""
+
+    cpus: float
+    gpus: float
+    trials: int
+
+
+def resources(cluster: dict[str, float], asked: int | None) -> Resources:
+    """One trial per GPU, or per CPU core where there is none.
+
+    Raises:
+        UserError: if more trials are asked for than could ever be scheduled together, with the sum.
+    """
+    gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
+    room = gpus or cpus
+    trials = asked or room
+    if trials > room:
+        kind = "GPU" if gpus else "CPU"
+        raise UserError(
+            f"--workers {trials}: {trials} trials need {trials} {kind}s together, the cluster has {room}. "
+            f"Type --workers {room} or fewer."
+        )
+    return Resources(cpus=1 if not gpus else max(1, cpus // (gpus + 1)), gpus=1 if gpus else 0, trials=trials)
+
+
+def search(
+    context: Context, storage: optuna.storages.BaseStorage, name: str, use: Resources, seed: int
+) -> list[Outcome]:
+    """Runs what is still to run of the study `name`, and returns all its finished trials.
+
+    A trial that fails is reported and left out; the sweep goes on. Nothing is restored from Ray Tune's own files.
+    """
+    space = context.space
+    study = open_study(storage, name, space)
+    points, count = remaining(study, space)
+    if count:
+        searcher = OptunaSearch(
+            distributions(space),
+            metric="measure",
+            mode=space.mode,
+            points_to_evaluate=points,
+            sampler=sampler(space, seed),
+            study_name=name,
+            storage=storage,
+        )
+        _tuner(context, searcher, count, use, name).fit()
+    return outcomes(study, space)
+
+
+def _tuner(context: Context, searcher: OptunaSearch, count: int, use: Resources, name: str) -> tune.Tuner:
+    rungs = context.space.rungs
+    scheduler = AsyncHyperBandScheduler(
+        time_attr="rung",
+        metric="measure",
+        mode=context.space.mode,
+        max_t=len(rungs.shares) + 1,
+        grace_period=1,
+        reduction_factor=rungs.reduction,
+    )
+
+    def trainable(parameters: dict[str, Any]) -> None:
+        run_trial(parameters, context, tune.report)
+
+    return tune.Tuner(
+        tune.with_resources(trainable, {"cpu": use.cpus, "gpu": use.gpus}),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=scheduler,
+            num_samples=count,
+            max_concurrent_trials=use.trials,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name=f"{name}-{int(time.time())}", storage_path=_tune_folder(context.storage), verbose=0
+        ),
+    )
+
+
+def _tune_folder(storage: Place) -> str:
+    """Tune wants a folder of its own; it holds nothing that is needed again."""
+    return str(storage / "tune")
+
+
+def best(found: list[Outcome], space: Space) -> Outcome:
+    """The best of the trials that ran to the end.
+
+    Raises:
+        UserError: if none did.
+    """
+    complete = [outcome for outcome in found if outcome.complete]
+    if not complete:
+        raise UserError(f"sweep {space.name}: no trial ran to the end; the log above says why each one failed")
+    sign = 1 if space.mode == "max" else -1
+    return max(complete, key=lambda outcome: sign * outcome.last)
