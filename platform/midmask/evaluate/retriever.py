@@ -42,10 +42,10 @@ class EvaluateConfig(Config):
 def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step. Inputs: corpus, and model and tokens, or `ranked` (an artifact with `ranked/SPLIT.parquet`, as BM25's).
 
-    Writes `per_query.parquet` (query_id, measure, value), `run.trec.gz` and `ranked.parquet`.
+    Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value), `runs/CORPUS.SPLIT.trec.gz`, `ranked.parquet`.
 
     Returns:
-        measures (name -> mean), queries, without_results, unjudged, seconds.
+        corpus, split, split_made_here, measures (name -> mean), queries, without_results, unjudged, seconds.
 
     Raises:
         UserError: for an unknown split or measure.
@@ -58,12 +58,21 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     covered = measures.coverage(found, qrels, config.split)
     if covered["without_results"]:
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
+    corpus = inputs["corpus"].result
+    name = f"{corpus['name']}.{config.split}"
     ranked.write(out / "ranked.parquet", [found])
-    ranked.write_trec(out / "run.trec.gz", found, tag="midmask")
-    with (out / "per_query.parquet").writing() as stream:
+    ranked.write_trec(out / "runs" / f"{name}.trec.gz", found, tag="midmask")
+    with (out / "per_query" / f"{name}.parquet").writing() as stream:
         pq.write_table(per_query, stream, compression="zstd")
     (out / "partial").delete()
-    return {"measures": measures.aggregate(per_query), **covered, "seconds": round(time.perf_counter() - started, 3)}
+    return {
+        "corpus": corpus["name"],
+        "split": config.split,
+        "split_made_here": bool(corpus.get("split_made_here")),
+        "measures": measures.aggregate(per_query),
+        **covered,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
 
 
 def _searched(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> pa.Table:
