@@ -1,0 +1,33 @@
+"""Tracked runs: the only home of MLflow.
+
+    names     measure <-> metric key; credentials never leave
+    store     which store, created once; what an error of it means
+    journal   a run's values on disk until they have arrived
+    sender    the thread that carries them
+    runs      Tracker and TrackedRun: what a job's driver writes
+    reading   rows for the leaderboard
+
+Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
+pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
+"""
+
+from midmask.tracking.names import is_measure, measure_of, metric_key, redacted
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.runs import Found, TrackedRun, Tracker
+from midmask.tracking.store import Patience, resolve_tracking_uri, ui_address, ui_command
+
+__all__ = [
+    "Found",
+    "Patience",
+    "TrackedRow",
+    "TrackedRun",
+    "Tracker",
+    "is_measure",
+    "measure_of",
+    "metric_key",
+    "read_runs",
+    "redacted",
+    "resolve_tracking_uri",
+    "ui_address",
+    "ui_command",
+]

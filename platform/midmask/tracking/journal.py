@@ -1,0 +1,116 @@
+"""A run's values on disk until the store has them: `<home>/mlflow-pending/<store>-<run>.jsonl`.
+
+Each value is appended here before it is sent, with its own time stamp, so that sending it a second time is the same
+metric to MLflow and lands once. A killed job loses nothing: the next one on the same store sends what it finds. The
+owner of a journal holds a lock on it, which the kernel drops when the process dies; nobody else sends, or resumes, a run
+that is alive.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from midmask.tracking.names import redacted
+
+log = logging.getLogger(__name__)
+
+
+class Entry(NamedTuple):
+    """One thing to send. kind and value:
+
+    metrics  [[key, value, time in ms, step], …]
+    params   {name: text}
+    tags     {name: text}
+    file     [path, folder in the run's artifacts]
+    text     [text, name in the run's artifacts]
+    end      [MLflow status, time in ms]
+    """
+
+    kind: str
+    value: Any
+
+
+class Journal:
+    """An append-only file that this process alone owns."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def claim(cls, path: Path) -> "Journal | None":
+        """The journal at `path`, made if it is not there; None if a living process owns it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            with contextlib.suppress(FileNotFoundError):
+                if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+                    break
+            os.close(descriptor)  # the owner before us removed the file between our open and our lock
+        journal = cls(path, descriptor)
+        journal._end_torn_line()
+        return journal
+
+    def _end_torn_line(self) -> None:
+        """A process killed while writing leaves half a line; what follows must begin on its own."""
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            os.write(self._descriptor, b"\n")
+
+    def append(self, entry: Entry) -> None:
+        os.write(self._descriptor, json.dumps(entry).encode() + b"\n")
+
+    def entries(self) -> Iterator[Entry]:
+        """What was appended, in order, without a torn line."""
+        for line in self.path.read_bytes().splitlines():
+            try:
+                kind, value = json.loads(line)
+            except ValueError:
+                if line:
+                    log.warning("%s: a half-written line is left out", self.path)
+            else:
+                yield Entry(kind, value)
+
+    def clear(self) -> None:
+        """Everything appended so far has arrived."""
+        os.ftruncate(self._descriptor, 0)
+
+    def refuse(self, entries: list[Entry]) -> Path:
+        """Keeps beside the journal what the store will never take; the path it lies at."""
+        path = self.path.with_suffix(".refused")
+        with open(path, "a") as stream:
+            stream.writelines(json.dumps(entry) + "\n" for entry in entries)
+        return path
+
+    def close(self, *, remove: bool) -> None:
+        """Gives up the lock; with `remove`, the file too."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def journal_path(home: Path, uri: str, run_id: str) -> Path:
+    return home / "mlflow-pending" / f"{_store(uri)}-{run_id}.jsonl"
+
+
+def left_behind(home: Path, uri: str) -> list[tuple[str, Path]]:
+    """(run id, path) of every journal of this store, alive or not."""
+    prefix = _store(uri) + "-"
+    found = sorted((home / "mlflow-pending").glob(f"{prefix}*.jsonl"))
+    return [(path.stem.removeprefix(prefix), path) for path in found]
+
+
+def _store(uri: str) -> str:
+    """A short name for a store that does not give its credentials away."""
+    return hashlib.sha256(redacted(uri).encode()).hexdigest()[:8]

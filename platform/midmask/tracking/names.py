@@ -1,0 +1,142 @@
+"""How a measure is called in MLflow, and what must never be written there.
+
+MLflow refuses `@`, `(`, `)`, `=` and `,` in metric names. A measure is translated in the grammar of ir-measures,
+NAME(key=value,…)@CUTOFF, so that the common ones stay readable:
+
+    nDCG@10       <->  nDCG_at_10
+    R(rel=2)@100  <->  R_rel.2_at_100
+
+`_` and the first `.` of a parameter are the only signs of structure; in the parts themselves every sign that MLflow or
+this grammar could stumble over becomes `:` and two hexadecimal digits per UTF-8 byte. Decoding undoes encoding, hence no
+two names collide.
+"""
+
+import posixpath
+import re
+
+from midmask.errors import UserError
+
+LONGEST_KEY = 250
+LONGEST_PARAM = 6000
+LONGEST_TAG = 5000
+
+_MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
+_PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
+_KEY = re.compile(r"[\w/.\- :]+")
+_USERINFO = re.compile(r"(?<=://)[^/\s'\"]*@")
+_SECRET = re.compile(r"(?<=[?&])([\w-]*(?:password|passwd|token|secret|api_?key|signature)=)[^&\s'\"]+", re.IGNORECASE)
+
+
+def metric_key(corpus: str, split: str, measure: str) -> str:
+    """CORPUS/SPLIT/MEASURE as MLflow accepts it. Three segments mean a measure: other metrics have fewer or more.
+
+    Args:
+        measure: as ir-measures prints it, for example `R(rel=2)@100`.
+
+    Raises:
+        ValueError: for an empty part.
+        UserError: if the key is longer than MLflow's 250 characters.
+    """
+    if not (corpus and split and measure):
+        raise ValueError(f"corpus {corpus!r}, split {split!r} and measure {measure!r} must not be empty")
+    key = f"{_segment(corpus)}/{_segment(split)}/{_encoded(measure)}"
+    if len(key) > LONGEST_KEY:
+        raise UserError(
+            f"metric key {key[:60]}… has {len(key)} characters, MLflow takes {LONGEST_KEY}; rename the corpus folder"
+        )
+    return key
+
+
+def measure_of(key: str) -> tuple[str, str, str]:
+    """(corpus, split, measure as ir-measures prints it): the inverse of `metric_key`.
+
+    Raises:
+        ValueError: if the key does not have three segments.
+    """
+    corpus, split, measure = key.split("/")
+    return _unescaped(corpus), _unescaped(split), _decoded(measure)
+
+
+def is_measure(key: str) -> bool:
+    """Whether a metric's key names a measure: exactly three segments."""
+    return key.count("/") == 2
+
+
+def _encoded(measure: str) -> str:
+    """The grammar's parts joined by `_`; what is outside the grammar is escaped as one long name."""
+    name, params, cutoff = _parsed(measure) or (measure, [], None)
+    parts = [_escaped(name, "-")]
+    parts += [f"{_escaped(key, '-')}.{_escaped(value, '-.')}" for key, value in params]
+    return "_".join(parts) + (f"_at_{_escaped(cutoff, '-')}" if cutoff is not None else "")
+
+
+def _decoded(text: str) -> str:
+    name, *rest = text.split("_")
+    params, cutoff = [], ""
+    for index, part in enumerate(rest):
+        key, dot, value = part.partition(".")
+        if dot:
+            params.append(f"{_unescaped(key)}={_unescaped(value)}")
+        elif part == "at":
+            cutoff = "@" + _unescaped(rest[index + 1])
+            break
+    return _unescaped(name) + (f"({','.join(params)})" if params else "") + cutoff
+
+
+def _parsed(measure: str) -> tuple[str, list[tuple[str, str]], str | None] | None:
+    """(name, parameters, cutoff), or None for a text outside the grammar."""
+    match = _MEASURE.fullmatch(measure)
+    if not match:
+        return None
+    params = []
+    for part in match["params"].split(",") if match["params"] is not None else []:
+        param = _PARAM.fullmatch(part)
+        if not param:
+            return None
+        params.append((param["key"], param["value"]))
+    return match["name"], params, match["cutoff"]
+
+
+def _segment(text: str) -> str:
+    """A corpus or split: `_`, `.` and `-` bear no structure there and stay, but a lone `.` or `..` would be a path."""
+    escaped = _escaped(text, "_.-")
+    return escaped.replace(".", ":2e") if not escaped.strip(".") else escaped
+
+
+def _escaped(text: str, kept: str) -> str:
+    return "".join(
+        sign
+        if sign.isascii() and (sign.isalnum() or sign in kept)
+        else "".join(f":{byte:02x}" for byte in sign.encode())
+        for sign in text
+    )
+
+
+def _unescaped(text: str) -> str:
+    head, *codes = text.split(":")
+    data = head.encode() + b"".join(bytes([int(code[:2], 16)]) + code[2:].encode() for code in codes)
+    return data.decode()
+
+
+def checked_key(key: str) -> str:
+    """The name of a metric, param or tag, if MLflow takes it: one bad name would make it refuse the whole batch.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    if not _KEY.fullmatch(key) or len(key) > LONGEST_KEY or posixpath.normpath(key) != key or key[0] in "/.":
+        raise ValueError(f"MLflow takes no metric, param or tag named {key!r}; write measures with metric_key()")
+    return key
+
+
+def redacted(text: str) -> str:
+    """The text without the credentials of any URI in it (`scheme://user:password@host`, `?token=…`)."""
+    return _SECRET.sub(r"\1***", _USERINFO.sub("***@", text))
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, cut with a marker that tells how much is missing if it is longer than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    marker = f"… [cut, {len(text)} characters]"
+    return text[: longest - len(marker)] + marker

@@ -1,0 +1,238 @@
+"""One background thread that carries values from the journals to the store, in batches and in order.
+
+    log() in any thread -> journal on disk -> queue -> this thread -> store -> journal cleared
+
+A store that is away costs one warning per outage: values wait in the queue and on disk, and attempts go on with growing
+pauses. What the store refuses for good (a run that a person deleted, artifacts whose folder cannot be written) is put
+aside with a warning, and the rest goes on.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+
+from midmask.tracking.journal import Entry, Journal
+from midmask.tracking.names import redacted
+from midmask.tracking.store import EXPERIMENT, FAILURES, Patience, is_refusal, reason
+
+log = logging.getLogger(__name__)
+
+LIMITS = {"metrics": 1000, "params": 100, "tags": 100}
+"""What MLflow takes in one batch; MAX_METRICS_PER_BATCH and MAX_PARAMS_TAGS_PER_BATCH of its validation."""
+
+
+ARTIFACTS = ("file", "text")
+
+
+class Outbox:
+    """A run's journal and how many of its entries are still to be sent. Guarded by the sender's lock."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        self.run_id = run_id
+        self.journal = journal
+        self.waiting = 0
+        self.closing = False
+        self.closed = False
+
+
+class Sender:
+    """The queue and its thread. Every method may be called from any thread."""
+
+    def __init__(self, client: MlflowClient, uri: str, patience: Patience) -> None:
+        self._client = client
+        self._shown = redacted(uri)
+        self._patience = patience
+        self._queue: deque[tuple[Outbox, Entry]] = deque()
+        self._open: set[Outbox] = set()
+        self._changed = threading.Condition()
+        self._hurry = False
+        self._give_up = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="midmask-tracking", daemon=True)
+        self._thread.start()
+
+    def open(self, run_id: str, journal: Journal) -> Outbox:
+        """An outbox for a run whose journal this process owns; what lies in the journal is sent first."""
+        outbox = Outbox(run_id, journal)
+        with self._changed:
+            self._open.add(outbox)
+            for entry in journal.entries():
+                self._enqueue(outbox, entry)
+        return outbox
+
+    def put(self, outbox: Outbox, entry: Entry) -> None:
+        """Queues an entry that a kill cannot lose any more.
+
+        Raises:
+            RuntimeError: if the run was finished.
+        """
+        with self._changed:
+            if outbox.closing:
+                raise RuntimeError(f"run {outbox.run_id} is finished; {entry.kind} came too late")
+            outbox.journal.append(entry)
+            self._enqueue(outbox, entry)
+
+    def _enqueue(self, outbox: Outbox, entry: Entry) -> None:
+        self._queue.append((outbox, entry))
+        outbox.waiting += 1
+        self._changed.notify_all()
+
+    def finish(self, outbox: Outbox) -> None:
+        """Takes nothing more for this run; its journal goes away when all has arrived."""
+        with self._changed:
+            outbox.closing = True
+            self._settle(outbox, 0)
+
+    def _settle(self, outbox: Outbox, arrived: int) -> None:
+        outbox.waiting -= arrived
+        if outbox.waiting == 0 and not outbox.closed:
+            if outbox.closing:
+                self._release(outbox, remove=True)
+            elif arrived:
+                outbox.journal.clear()
+        self._changed.notify_all()
+
+    def _release(self, outbox: Outbox, *, remove: bool) -> None:
+        outbox.journal.close(remove=remove)
+        outbox.closed = True
+        self._open.discard(outbox)
+
+    def drain(self, seconds: float) -> bool:
+        """Waits until everything has arrived; False if that takes longer than `seconds`."""
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._give_up.is_set() or not self._waiting(), seconds)
+            self._hurry = False
+            return not self._waiting()
+
+    def _waiting(self) -> bool:
+        return any(outbox.waiting for outbox in self._open)
+
+    def close(self) -> list[Path]:
+        """Waits for `patience.close` seconds at most, ends the thread; the journals that still hold something."""
+        self.drain(self._patience.close)
+        self._stop()
+        self._thread.join(self._patience.retry)
+        with self._changed:
+            kept = sorted(outbox.journal.path for outbox in self._open if outbox.waiting)
+            for outbox in list(self._open):
+                outbox.closing = True
+                self._release(outbox, remove=not outbox.waiting)
+        return kept
+
+    def _stop(self) -> None:
+        self._give_up.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while not self._give_up.is_set():
+                if not all(self._deliver(outbox, batch) for outbox, batch in self._take()):
+                    return
+        finally:
+            self._stop()
+
+    def _take(self) -> Iterator[tuple[Outbox, list[Entry]]]:
+        """What has gathered in the queue, as batches, each run's in their order."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._give_up.is_set())
+            self._changed.wait_for(lambda: self._hurry or self._give_up.is_set(), self._patience.flush)
+            taken = list(self._queue)
+            self._queue.clear()
+        for outbox in dict.fromkeys(outbox for outbox, _ in taken):
+            for batch in batches([entry for owner, entry in taken if owner is outbox]):
+                yield outbox, batch
+
+    def _deliver(self, outbox: Outbox, batch: list[Entry]) -> bool:
+        """Sends one batch, for as long as it takes; False if the tracker was closed first."""
+        since, pause, strikes = time.monotonic(), self._patience.retry, 0
+        while (error := self._attempt(outbox, batch)) is not None:
+            strikes += batch[0].kind in ARTIFACTS and self._answers()
+            if is_refusal(error) or strikes == 3:
+                self._put_aside(outbox, batch, error)
+                break
+            if pause == self._patience.retry:
+                self._warn(outbox, error)
+            if self._give_up.wait(pause):
+                return False
+            pause = min(2 * pause, self._patience.longest_retry)
+        if error is None and pause > self._patience.retry:
+            log.info("the tracking store %s is back after %.0f s", self._shown, time.monotonic() - since)
+        with self._changed:
+            self._settle(outbox, len(batch))
+        return True
+
+    def _attempt(self, outbox: Outbox, batch: list[Entry]) -> Exception | None:
+        try:
+            send(self._client, outbox.run_id, batch)
+        except FAILURES as error:
+            return error
+        return None
+
+    def _answers(self) -> bool:
+        """Whether the store itself is there, so that a failed artifact is the fault of where artifacts go."""
+        try:
+            self._client.get_experiment_by_name(EXPERIMENT)
+        except FAILURES:
+            return False
+        return True
+
+    def _warn(self, outbox: Outbox, error: Exception) -> None:
+        folder = outbox.journal.path.parent
+        log.warning(
+            "the tracking store %s does not answer (%s); the run goes on, its values are kept in %s and sent later",
+            self._shown, reason(error), folder,
+        )  # fmt: skip
+
+    def _put_aside(self, outbox: Outbox, batch: list[Entry], error: Exception) -> None:
+        kind, run_id = batch[0].kind, outbox.run_id
+        path = outbox.journal.refuse(batch)
+        log.warning("the tracking store refuses %s of run %s (%s); kept in %s", kind, run_id, reason(error), path)
+
+
+def batches(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """Neighbours of one kind together, as many as MLflow takes at once; an entry by itself never exceeds that."""
+    for kind, group in groupby(entries, key=lambda entry: entry.kind):
+        batch: list[Entry] = []
+        size = 0
+        for entry in group:
+            if batch and size + len(entry.value) > LIMITS.get(kind, 0):
+                yield batch
+                batch, size = [], 0
+            batch.append(entry)
+            size += len(entry.value)
+        yield batch
+
+
+def send(client: MlflowClient, run_id: str, batch: list[Entry]) -> None:
+    """One request for one batch of one kind."""
+    kind, values = batch[0].kind, [entry.value for entry in batch]
+    if kind == "metrics":
+        client.log_batch(run_id, metrics=[Metric(*metric) for value in values for metric in value], synchronous=True)
+    elif kind == "params":
+        client.log_batch(run_id, params=[Param(*item) for value in values for item in value.items()], synchronous=True)
+    elif kind == "tags":
+        client.log_batch(run_id, tags=[RunTag(*item) for value in values for item in value.items()], synchronous=True)
+    elif kind == "end":
+        client.set_terminated(run_id, *values[0])
+    else:
+        send_file(client, run_id, kind, values[0])
+
+
+def send_file(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
+    """A file or a text to the run's artifacts; a file that has gone meanwhile is a warning."""
+    if kind == "text":
+        client.log_text(run_id, *value)
+    elif Path(value[0]).exists():
+        client.log_artifact(run_id, *value)
+    else:
+        log.warning("%s has gone before it could be copied to run %s", value[0], run_id)
