@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Evaluates a retriever: searches the whole corpus for a split's queries and prints the measures, beside BM25's.
 
 Evaluates the encoder that the recipe's last stage gives, or the model folder of --model.

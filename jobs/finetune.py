@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Fine-tunes a dense bi-encoder on the train queries of a corpus, in the stages of a recipe.
 
 The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`

@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from the ranking.
 
 Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the ranked

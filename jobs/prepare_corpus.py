@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Reads a collection, checks and counts every row, and prints its statistics.
 
 Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Middle training: trains an encoder on the passages of a corpus with one of the objectives.
 
 The result is a Hugging Face folder that transformers.AutoModel loads, and beside it the heads that fine-tuning throws

@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside BM25."""
 
 from argparse import Namespace

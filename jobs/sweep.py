@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own."""
 
 from argparse import ArgumentParser, Namespace

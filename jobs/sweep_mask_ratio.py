@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Sweeps RetroMAE's encoder and decoder mask ratios, and holds the winner against BM25, no middle training, and MLM.
 
 Every trial is pre-trained, fine-tuned and evaluated under the same protocol; trials are chosen and pruned by retrieval
