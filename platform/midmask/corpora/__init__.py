@@ -1,4 +1,4 @@
-"""Collections: one file per format, each composed of passages, queries and judgements; and the step that prepares them."""
+"""Collections: one file per format, composed of passages, queries and judgements; and the step that prepares them."""
 
 from midmask.corpora.assemble import prepare
 from midmask.corpora.config import CorpusConfig

@@ -1,7 +1,7 @@
 """The step "prepare": a corpus's files, or the installed packages, become one artifact.
 
-Pieces are read and checked (here, or by workers: `stream`), put together in source order, and written: passages as they come,
-then queries and judgements. The bytes written are a function of config and source alone.
+Pieces are read and checked (here, or by workers: `stream`), put together in source order, and written: passages as they
+come, then queries and judgements. The bytes written are a function of config and source alone.
 """
 
 import logging
@@ -18,7 +18,7 @@ from midmask.corpora.formats import open_corpus
 from midmask.corpora.ledger import Ledger, sorted_out
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.pieces import Piece
-from midmask.corpora.splits import OFFICIAL
+from midmask.corpora.splits import BY_CLUSTER, OFFICIAL
 from midmask.corpora.statistics import TextStatistics
 from midmask.corpora.writer import ALIASES, QRELS, QUERIES, write_shards, write_table
 from midmask.errors import UserError
@@ -78,7 +78,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Ledger) -> d
         ledger.check("docs")
         write_shards(_counted(iter([paired.docs]), passages), out / "docs")
         write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
-        queries, qrels, rule, rules = paired.queries, paired.qrels, OFFICIAL, paired.rules
+        queries, qrels, rule, rules = paired.queries, paired.qrels, BY_CLUSTER, paired.rules
     else:
         collection = Collection(corpus, config, stream, ledger)
         if not write_shards(_counted(collection.passages(), passages), out / "docs"):
@@ -112,7 +112,7 @@ def _reported(
     facts = {
         "name": config.short_name,
         "splits": _split_sizes(qrels),
-        "split_made_here": bool(rule) and rule != OFFICIAL,
+        "split_made_here": rule not in ("", OFFICIAL, BY_CLUSTER),
         "split_rule": rule,
         **ledger.result(),
         "rules": rules,

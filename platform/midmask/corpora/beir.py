@@ -1,7 +1,7 @@
 """The BEIR layout (Thakur et al. 2021): `corpus.jsonl`, `queries.jsonl` (plain or .gz) and `qrels/SPLIT.tsv`.
 
-Passages are `{"_id", "title", "text"}`; Pyserini's `{"id", "contents"}` is taken too. A folder that has neither queries nor
-judgements is a collection of text only, good for pre-training.
+Passages are `{"_id", "title", "text"}`; Pyserini's `{"id", "contents"}` is taken too. A folder that has neither queries
+nor judgements is a collection of text only, good for pre-training.
 """
 
 import json

@@ -41,8 +41,8 @@ class CorpusConfig(Config):
     max_passages: int | None = Field(
         None,
         ge=1,
-        description="at most so many passages, chosen by a hash of the passage id (pydocs: of the near-duplicate cluster); a "
-        "judgement of a passage that is left out goes too, and a query without a relevant passage left; none = all",
+        description="at most so many passages, chosen by a hash of the id (pydocs: of the near-duplicate cluster); "
+        "judgements of the others are left out, and queries that have no relevant passage left; none = all",
     )
     max_characters: int = Field(
         50_000, ge=1, description="a longer passage (title not counted) is an oversized passage"

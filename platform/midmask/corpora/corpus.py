@@ -11,7 +11,7 @@ from midmask.errors import UserError
 
 @dataclass(frozen=True)
 class Corpus:
-    """Independent, picklable pieces to read, each kind in source order. Empty queries and qrels: a collection of text only."""
+    """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only."""
 
     name: str
     docs: tuple[Piece, ...]
@@ -44,7 +44,8 @@ def found(folder: Place, names: list[str], layout: str, *, optional: bool = Fals
 
 
 def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
-    """split -> judgement file, by file name: `qrels/test.tsv`, `qrels.train.tsv.gz`, `qrels.dev.small.tsv` (dev), `qrels.txt` (test).
+    """split -> judgement file, by file name: `qrels/test.tsv`, `qrels.train.tsv.gz`, `qrels.dev.small.tsv` (dev),
+    `qrels.txt` (test).
 
     Raises:
         UserError: if two files claim one split.

@@ -1,4 +1,4 @@
-"""Python source, read as text, to pairs of a summary and the body it was written for. Nothing is ever imported or run."""
+"""Python source, read as text, to pairs of a summary and the body it was written for; never imported or run."""
 
 import ast
 import inspect
@@ -19,8 +19,8 @@ SIGNATURE = re.compile(r"[\w.]+\s*\(.*\)(\s*(->|-->|=>)\s*.*)?", re.DOTALL)
 ENTRY = re.compile(r"[`*]{0,2}[\w.]+[`*]{0,2}\s*(\([^)]*\))?\s*:|[.:@>-]|\.\.\s")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(*:\[])")
 HEADINGS = frozenset(
-    "args arguments parameters params returns return yields yield raises raise example examples note notes attributes references "
-    "see usage warning warnings todo keyword other methods".split()
+    "args arguments parameters params returns return yields yield raises raise example examples note notes attributes "
+    "references see usage warning warnings todo keyword other methods".split()
 )
 
 

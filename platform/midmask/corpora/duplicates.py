@@ -11,8 +11,9 @@ from midmask.corpora.ids import hash64
 SHINGLE = 5
 BANDS, ROWS = 32, 3
 SIMILAR = 0.5
-"""Estimated Jaccard similarity from which two texts are near-duplicates. With 96 hashes the estimate's deviation at a true 0.7
-is 0.047, and 32 bands of 3 overlook such a pair once in 700,000, so pairs above 0.7 end in one cluster all but surely."""
+"""Estimated Jaccard similarity from which two texts are near-duplicates. With 96 hashes the estimate's deviation at a
+true 0.7 is 0.047, and 32 bands of 3 overlook such a pair once in 700,000, so pairs above 0.7 end in one cluster all but
+surely."""
 GROUP_HEAD = 16
 
 Signatures = NDArray[np.uint32]
@@ -52,8 +53,8 @@ def _rolled(words: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
 def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
     """Pairs of rows that meet in a band and agree in half of all hashes; int64 [P, 2].
 
-    In a band, a row is compared with the one before it and with the first 16 of its group: joined up, that finds a cluster
-    without comparing all its members with each other.
+    In a band, a row is compared with the one before it and with the first 16 of its group: joined up, that finds a
+    cluster without comparing all its members with each other.
     """
     found = []
     for band in range(BANDS):

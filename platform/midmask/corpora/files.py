@@ -65,7 +65,7 @@ class Collection:
         return table if kept.all() else table.filter(pa.array(kept))
 
     def judged(self) -> tuple[pa.Table, pa.Table, str]:
-        """Queries (with words and question), judgements (split, query_id, doc_id, grade), and the rule of the splits."""
+        """Queries (with words and question), judgements (split, query_id, doc_id, grade), and the rule of splitting."""
         known = IdTable()
         queries = self._queries(known)
         qrels, rule = self._judgements(known)

@@ -58,4 +58,4 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
 
 def _file_fingerprint(place: Place) -> str:
     with place.reading() as stream:
-        return hashlib.file_digest(io.BufferedReader(stream), "sha256").hexdigest()[:16]  # type: ignore[arg-type, type-var]
+        return hashlib.file_digest(io.BufferedReader(stream), "sha256").hexdigest()[:16]  # type: ignore[type-var]

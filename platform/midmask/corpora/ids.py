@@ -25,8 +25,8 @@ def uniform(texts: Sequence[str], salt: str) -> NDArray[np.float64]:
 class IdTable:
     """Ids in order of arrival, row 0 first; about 25 bytes an id of 10 characters.
 
-    Sorted runs of (hash, row) are searched and merged as they grow, as in a log-structured merge tree. A hash that is found
-    is compared with the id itself, so that two ids with one hash stay two ids.
+    Sorted runs of (hash, row) are searched and merged as they grow, as in a log-structured merge tree. A hash that is
+    found is compared with the id itself, so that two ids with one hash stay two ids.
     """
 
     def __init__(self, hash_bits: int = 64) -> None:
@@ -52,7 +52,7 @@ class IdTable:
         for run_hashes, run_rows in self._runs:
             first = np.searchsorted(run_hashes, hashes)
             last = np.searchsorted(run_hashes, hashes, side="right")
-            for index in np.flatnonzero(last > first):
+            for index in np.flatnonzero(last > first).tolist():
                 for row in run_rows[first[index] : last[index]]:
                     if self[int(row)] == ids[index]:
                         found[index] = row
@@ -63,10 +63,10 @@ class IdTable:
         hashes = hash64(ids) & self._mask
         new = self._rows(ids, hashes) < 0
         seen: set[str] = set()
-        for index in np.flatnonzero(new):
+        for index in np.flatnonzero(new).tolist():
             new[index] = ids[index] not in seen
             seen.add(ids[index])
-        fresh = [ids[index] for index in np.flatnonzero(new)]
+        fresh = [ids[index] for index in np.flatnonzero(new).tolist()]
         if fresh:
             order = np.argsort(hashes[new], kind="stable")
             self._starts.append(self._count)

@@ -4,7 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,14 @@ log = logging.getLogger(__name__)
 
 QUOTED = 5
 HOPELESS = 10_000
-"""Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format."""
+"""Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
+"""
 
 
 class Ledger:
-    """Counts the rows of one corpus and writes the bad ones to quarantine.jsonl, one object a line: kind, file, line, text."""
+    """Counts the rows of one corpus and writes the bad ones to quarantine.jsonl, one object a line: kind, file, line,
+    text.
+    """
 
     def __init__(self, quarantine: BinaryIO, threshold: float, source: str) -> None:
         self._quarantine, self._threshold, self._source = quarantine, threshold, source
@@ -52,12 +55,13 @@ class Ledger:
         if bad > self._threshold * read:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
             raise UserError(
-                f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, bad_rows_threshold = "
-                f"{self._threshold:g}): {kinds}; first: {'; '.join(self._quotes[:3])}. Mend the files, or raise bad_rows_threshold"
+                f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
+                f"bad_rows_threshold = {self._threshold:g}): {kinds}; first: {'; '.join(self._quotes[:3])}. "
+                "Mend the files, or raise bad_rows_threshold"
             )
 
-    def result(self) -> dict[str, object]:
-        """rows_read = rows_kept + the sum of rows_quarantined + the sum of rows_left_out (nothing unless a sample was asked for)."""
+    def result(self) -> dict[str, Any]:
+        """rows_read = rows_kept + sum of rows_quarantined + sum of rows_left_out (empty without max_passages)."""
         quarantined = sum(self.bad.values(), Counter())
         kept, left_out = self.kept.total(), self.left_out.total()
         return {
@@ -81,17 +85,18 @@ class Ledger:
         kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in sorted(bad.items()))})" if bad else ""
         rest = f" + {self.left_out.total():,} left out by max_passages" if self.left_out.total() else ""
         total = self.kept.total() + bad.total() + self.left_out.total()
-        return f"{self._source}: {total:,} rows read = {self.kept.total():,} kept + {bad.total():,} quarantined{kinds}{rest}"
+        kept = f"{self.kept.total():,} kept"
+        return f"{self._source}: {total:,} rows read = {kept} + {bad.total():,} quarantined{kinds}{rest}"
 
 
 def sorted_out(tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Ledger) -> Iterator[pa.Table]:
-    """The good rows of blocks that come in source order; `line` now counts from the start of the file, markers are gone."""
+    """The good rows of blocks that come in source order; `line` now counts from the file's start, markers are gone."""
     offsets = np.zeros(len(pieces) + 1, np.int64)
     for table in tables:
         piece = table.column("piece").to_numpy()
         line = table.column("line").to_numpy()
         fault = table.column("fault")
-        for index in np.flatnonzero(fault.is_valid().to_numpy()):
+        for index in np.flatnonzero(fault.is_valid().to_numpy()).tolist():
             number = int(piece[index])
             here = pieces[number]
             if (kind := fault[index].as_py()) != END:
@@ -110,8 +115,8 @@ def reject_rows(
     table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, ledger: Ledger
 ) -> pa.Table:
     """Quarantines the rows where `bad` is True, quoted by their own columns; gives the others."""
-    for index in np.flatnonzero(bad):
-        row = table.slice(int(index), 1).to_pylist()[0]
+    for index in np.flatnonzero(bad).tolist():
+        row = table.slice(index, 1).to_pylist()[0]
         values = [str(row[name])[:200] for name in ("query_id", "doc_id", "grade", "text") if row.get(name) is not None]
         ledger.reject(rows, kind, pieces[row["piece"]].file, row["line"], "\t".join(values))
     return table.filter(pa.array(~bad)) if bad.any() else table

@@ -1,7 +1,7 @@
 """The official MS MARCO passage layout: `collection.tsv`, `queries.SPLIT.tsv`, `qrels.SPLIT.tsv`, each plain or .gz.
 
-Collection and queries have two columns, id and text, divided by a tab. `qrels.dev.small.tsv` and `queries.dev.small.tsv` are
-the split dev; a folder that holds the full dev too must name which one it means.
+Collection and queries have two columns, id and text, divided by a tab. `qrels.dev.small.tsv` and
+`queries.dev.small.tsv` are the split dev; a folder that holds the full dev too must name which one it means.
 """
 
 from midmask.artifact import Place

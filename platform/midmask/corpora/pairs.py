@@ -23,7 +23,7 @@ GENERIC = 10
 
 @dataclass(frozen=True)
 class Paired:
-    """The tables of a corpus artifact. rules: how many docstrings (or files) each rule left out, and how many there were."""
+    """The tables of a corpus artifact. rules: how many docstrings there were, and how many each rule left out."""
 
     docs: pa.Table
     queries: pa.Table
@@ -35,10 +35,10 @@ class Paired:
 def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> Paired:
     """All docstrings, held in memory (some ten MB), to the collection.
 
-    Bodies that are equal become one passage, with the other docstrings' names as aliases; summaries that are equal but for case
-    and punctuation become one query with several relevant passages. Near-duplicate passages, and passages that share a query,
-    form a cluster, which goes to one split by the hash of its first member's module: 80/10/10. A sample (max_passages)
-    takes whole clusters in the order of a hash.
+    Bodies that are equal become one passage, with the other docstrings' names as aliases; summaries that are equal but
+    for case and punctuation become one query with several relevant passages. Near-duplicate passages, and passages that
+    share a query, form a cluster, which goes to one split by the hash of its first member's module: 80/10/10. A sample
+    (max_passages) takes whole clusters in the order of a hash.
 
     Raises:
         UserError: if no docstring is left.
@@ -66,10 +66,10 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> Paired:
     ]
     kept = _sample(home, config)[bodies]
     rules["max_passages"] = int((~kept).sum())
-    tables = _tables(
-        [{**row, "split": split[body]} for row, body in zip(rows, bodies, strict=True)], bodies, questions, kept
-    )
-    return Paired(*tables, rules={rule: number for rule, number in sorted(rules.items()) if number})
+    rows = [{**row, "split": split[body]} for row, body in zip(rows, bodies, strict=True)]
+    docs, queries, qrels, aliases = _tables(rows, bodies, questions, kept)
+    counts = {rule: number for rule, number in sorted(rules.items()) if number}
+    return Paired(docs, queries, qrels, aliases, rules=counts)
 
 
 def _key(row: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """Files cut into pieces that are read apart from each other, in this process or in workers.
 
-A piece is a whole file or a byte range of one. Reading it gives tables ("blocks") of at most 2,048 rows in the order of the
-source: the row's own columns, and beside them where it came from (`piece`, `line` within the piece) and what is wrong with it
-(`fault`, with the text as `raw`; both null for a good row). Its last row is a marker, fault END, whose `line` is the number of
-lines in the piece: whoever puts the pieces together adds these up and knows each row's line in its file, although no reader
-of a byte range can.
+A piece is a whole file or a byte range of one. Reading it gives tables ("blocks") of at most 2,048 rows in the order of
+the source: the row's own columns, and beside them where it came from (`piece`, `line` within the piece) and what is
+wrong with it (`fault`, with the text as `raw`; both null for a good row). Its last row is a marker, fault END, whose
+`line` is the number of lines in the piece: whoever puts the pieces together adds these up and knows each row's line in
+its file, although no reader of a byte range can.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Fault(ValueError):
 
 
 class Record(NamedTuple):
-    """One line, or one element that spans lines. `line` counts from 1 in the piece; `data` is None if it was too long."""
+    """A line, or an element that spans lines. `line` counts from 1 in the piece; `data` is None if it was too long."""
 
     line: int
     data: bytes | None
@@ -90,8 +90,9 @@ def _skip_line(stream: BinaryIO, limit: int) -> None:
 class TextPiece:
     """The records that begin at bytes [start, end) of a file of one kind of rows ("docs", "queries", "qrels").
 
-    parse: one record's text -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError for a
-    malformed record. cut: makes the reader of records, lines unless said otherwise. skip: header lines at the file's start.
+    parse: one record's text -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError
+    for a malformed record. cut: makes the reader of records, lines unless said otherwise. skip: header lines at the
+    file's start.
     """
 
     number: int
@@ -211,7 +212,7 @@ def opened(folder: Place, file: str) -> Iterator[BinaryIO]:
     """
     try:
         with (folder / file).reading() as raw:
-            stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[arg-type]
+            stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
             yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
     except FileNotFoundError:
         raise UserError(
@@ -228,7 +229,7 @@ def file_size(folder: Place, file: str) -> int:
 
 
 def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:
-    """(start, end, size) of the pieces of a file; one that is packed by gzip cannot be entered midway, so it is one piece."""
+    """(start, end, size) of the pieces of a file; nobody can enter a gzip stream midway, so it is one piece."""
     size = file_size(folder, file)
     if file.endswith(".gz") or size <= PIECE_BYTES:
         return [(0, None, size)]

@@ -1,13 +1,15 @@
 """The embedded corpus: docstring bodies of installed packages, their summary lines as queries.
 
-Sources are found without importing them, and read as text. A passage is a docstring without its first sentence; its title is
-the module's dotted name (not the object's, which would give the answer away); whether titles are used is decided downstream.
+Sources are found without importing them, and read as text. A passage is a docstring without its first sentence; its
+title is the module's dotted name (not the object's, which would give the answer away); whether titles are used is
+decided downstream.
 """
 
 import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -132,6 +134,7 @@ def package_folder(package: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
+@cache
 def package_version(package: str) -> str:
     """The version of the distribution that holds an importable package; a build suffix such as `+cpu` is cut."""
     names = packages_distributions().get(package)

@@ -1,7 +1,7 @@
 """Judgement files: the layout is read off the file, and said, never guessed row by row.
 
-Known layouts, divided by tabs or else by white space: 4 columns `query 0 doc grade` (TREC); 3 columns `query doc grade` (BEIR,
-with or without a header); 2 columns `query doc`, which means grade 1. A header names its columns, in any order.
+Known layouts, divided by tabs or else by white space: 4 columns `query 0 doc grade` (TREC); 3 columns `query doc grade`
+(BEIR, with or without a header); 2 columns `query doc`, which means grade 1. A header names its columns, in any order.
 """
 
 import logging
@@ -26,7 +26,7 @@ SNIFFED_LINES = 20
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of query, document and grade (None: all are 1) among `width` columns; `header` lines before the first row."""
+    """Positions of query, document and grade (None: all are 1) among `width` columns; `header`: lines before row 1."""
 
     width: int
     query: int
@@ -40,7 +40,7 @@ def columns(text: str) -> list[str]:
 
 
 def parse_judgement(layout: Layout, text: str) -> tuple[str, str, int]:
-    """(query_id, doc_id, grade); ValueError if the columns are not those of the layout or the grade is no whole number."""
+    """(query_id, doc_id, grade); ValueError if the columns are not the layout's or the grade is no whole number."""
     cells = columns(text)
     if len(cells) != layout.width:
         raise ValueError(f"{len(cells)} columns instead of {layout.width}")
@@ -56,7 +56,7 @@ def _whole(text: str) -> int:
 
 
 def sniff(folder: Place, file: str) -> Layout:
-    """The layout of a judgement file, by its header if it has one, else by the number of columns most of its first lines have.
+    """The layout of a judgement file, by its header, else by the number of columns that most of its first lines have.
 
     Raises:
         UserError: if neither tells; the error names the accepted layouts.
@@ -71,8 +71,8 @@ def sniff(folder: Place, file: str) -> Layout:
         width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
         if width not in BY_WIDTH:
             raise UserError(
-                f"{folder / file}: its rows have {width} columns; wanted are 4 (query 0 doc grade), 3 (query doc grade, with or "
-                "without the header query-id corpus-id score) or 2 (query doc), divided by tabs"
+                f"{folder / file}: its rows have {width} columns; wanted are 4 (query 0 doc grade), 3 (query doc "
+                "grade, with or without the header query-id corpus-id score) or 2 (query doc), divided by tabs"
             )
         layout = Layout(width, *BY_WIDTH[width], header=0)
     log.info("%s: %d columns, %s", file, layout.width, "with a header" if layout.header else "no header")

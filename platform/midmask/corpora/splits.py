@@ -7,6 +7,8 @@ import numpy as np
 from midmask.corpora.ids import uniform
 
 OFFICIAL = "the corpus's own splits"
+BY_CLUSTER = "80/10/10 by module and near-duplicate cluster"
+"""How pydocs is divided; that is part of the collection, as official splits are of others."""
 
 
 def assign_splits(
@@ -16,7 +18,8 @@ def assign_splits(
 
     - train, dev and test are there: they stay as they are.
     - only dev is missing: a tenth of the queries of train, by the hash of the query id, becomes dev.
-    - only test is missing: dev is halved by that hash into dev and test, for what selection has seen must not be reported.
+    - only test is missing: dev is halved by that hash into dev and test, for what selection has seen must not be
+      reported.
     - train is missing, or there is train only: all judgements together are divided by that hash, 60/20/20.
     Other splits stay as they are, unless all are divided.
 

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 QUESTION_WORDS = frozenset(
-    "what who whom whose which when where why how is are was were do does did can could should would will has have may".split()
+    "what who whom whose which when where why how is are was were do does did can could should would will has have may "
+    "what's who's how's where's".split()
 )
 
 
@@ -17,7 +18,7 @@ def is_question(text: str) -> bool:
     if stripped.endswith("?"):
         return True
     first = stripped[:40].split(maxsplit=1)
-    return bool(first) and first[0].lower().rstrip(",'’s") in QUESTION_WORDS
+    return bool(first) and first[0].lower().rstrip(",") in QUESTION_WORDS
 
 
 class TextStatistics:
@@ -33,7 +34,7 @@ class TextStatistics:
         self._questions += sum(table.column("question").to_pylist())
 
     def summary(self) -> dict[str, Any]:
-        """count, question_share, and words: mean, median, p90, max. Percentiles are the smallest length reached by that share."""
+        """count, question_share, and words: mean, median, p90, max (median and p90 by nearest rank)."""
         count = self._lengths.total()
         if not count:
             return {"count": 0, "question_share": 0.0, "words": {"mean": 0.0, "median": 0, "p90": 0, "max": 0}}

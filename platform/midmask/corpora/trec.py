@@ -25,14 +25,14 @@ TEXTS = ("TEXT", "ABSTRACT", "BODY")
 
 
 class Elements:
-    """Reads elements such as <DOC> to </DOC>, each beginning on its own line. One that never ends is a malformed record."""
+    """Reads elements such as <DOC> to </DOC>, each beginning on its own line; one that never ends is malformed."""
 
     def __init__(self, tag: bytes) -> None:
         self._open, self._close = b"<" + tag + b">", b"</" + tag + b">"
         self.count = 0
 
     def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
-        """Records whose line is that of the opening tag; anything between two elements is a record too, and malformed."""
+        """Records whose line is that of the opening tag; text between two elements is a record too, and malformed."""
         lines = Lines()
         parts: list[bytes] = []
         start = size = 0

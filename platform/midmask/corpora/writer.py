@@ -1,4 +1,4 @@
-"""The files of a corpus artifact. Their bytes depend on the rows alone, not on how these were cut into blocks on the way."""
+"""The files of a corpus artifact. Their bytes depend on the rows alone, not on how these were cut into blocks."""
 
 from collections.abc import Iterator
 from itertools import chain, count, islice
