@@ -4,10 +4,12 @@ A float32 matrix product gives the same pair different last bits in matrices of 
 would depend on the number of shards. Here faiss only proposes candidates. Their final score is the inner product in
 float64, computed pair by pair and rounded to float32, the same wherever the pair is met. For a flat index the result is
 proven exact: if the error bound of the float32 scores leaves room for a passage that was not proposed, more are asked
-for.
+for. A flat index holds the vectors less their mean: that moves all scores of a query by one constant, and makes the
+bound small where it matters, since the vectors of a young encoder are nearly one vector.
 """
 
 import importlib.metadata
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,7 +29,7 @@ PAIRS = 1 << 22
 """Proposed pairs held at once: bounds the memory of a search whose scores lie so close that many must be proposed."""
 
 GATHERED = 4096
-"""Vectors copied at once for exact scoring."""
+"""Vectors copied at once for exact scoring; few enough to stay in the cache."""
 
 TRAINING_ROWS = 262_144
 """Passages of a shard that a trained index (IVF, PQ) learns from, from the first."""
@@ -101,19 +103,25 @@ class DenseShard:
         self._threads = threads
         self._first = first
         self.doc_ids = doc_ids
-        self._index = _build(faiss, vectors, factory)
-        self.exact = isinstance(self._index, faiss.IndexFlat)
-        self.rows, width = self._index.ntotal, self._index.d
-        if self.exact:
-            # The index's own storage; a second copy of the shard is not kept.
-            vectors = [faiss.rev_swig_ptr(self._index.get_xb(), self.rows * width).reshape(self.rows, width)]
         self._vectors = list(vectors)
         self._starts = np.cumsum([0, *(len(block) for block in vectors)])
+        self.rows, width = int(self._starts[-1]), vectors[0].shape[1]
+        self._index = _empty(faiss, width, factory)
+        self._exact = isinstance(self._index, faiss.IndexFlat)
+        self._mean_D = _mean(vectors) if self._exact else np.zeros(width, dtype=np.float32)
+        if not self._index.is_trained:
+            self._index.train(_first_rows(vectors, TRAINING_ROWS))
+        longest = 0.0
+        for block in vectors:
+            centred_ND = np.ascontiguousarray(block - self._mean_D)
+            longest = max(longest, float(np.linalg.norm(centred_ND.astype(np.float64), axis=-1).max()))
+            self._index.add(centred_ND)
         self._place_of_id = np.empty(self.rows, dtype=np.int64)
         self._place_of_id[pc.sort_indices(doc_ids).to_numpy()] = np.arange(self.rows)
-        longest = max((float(np.square(block, dtype=np.float64).sum(-1).max()) for block in self._vectors), default=0.0)
-        # Higham 2002, (3.5): |fl(x·y) - x·y| <= D u / (1 - D u) · |x|·|y| for any order of summation; u = 2^-24.
-        self._error = np.sqrt(longest) * width * 2.0**-24 / (1 - width * 2.0**-24)
+        # Higham 2002, (3.5): |fl(x·y) - x·y| <= D u / (1 - D u) · |x|·|y| for any order of summation, u = 2^-24; one
+        # more u for rounding the centred vector, and a little for the sums in float64.
+        unit = (width + 1) * 2.0**-24
+        self._error = longest * unit / (1 - unit) + 2.0**-40 * float(np.linalg.norm(self._mean_D))
 
     def search(self, queries_QD: Floats, k: int) -> tuple[Floats, Ints]:
         """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
@@ -143,59 +151,62 @@ class DenseShard:
         at_QN = np.lexsort((self._place_of_id[local_QN], -exact_QN), axis=-1)[:, :k]
         scores_QK = np.take_along_axis(exact_QN, at_QN, axis=-1)
         rows_QK = np.where(np.isneginf(scores_QK), -1, np.take_along_axis(local_QN, at_QN, axis=-1))
-        if proposals >= self.rows or not self.exact:
+        if proposals >= self.rows or not self._exact:
             return scores_QK, rows_QK, np.ones(len(queries_QD), dtype=np.bool_)
-        # What was not proposed scores at most the lowest guess plus the error of a guess.
-        error_Q = self._error * np.linalg.norm(queries_QD.astype(np.float64), axis=-1)
-        unseen_Q = (guesses_QN[:, -1].astype(np.float64) + error_Q).astype(np.float32)
+        # What was not proposed scores at most the lowest guess, plus the mean's share, plus the error of a guess.
+        wide_QD = queries_QD.astype(np.float64)
+        moved_Q = guesses_QN[:, -1] + wide_QD @ self._mean_D.astype(np.float64)
+        unseen_Q = (moved_Q + self._error * np.linalg.norm(wide_QD, axis=-1)).astype(np.float32)
         return scores_QK, rows_QK, unseen_Q < scores_QK[:, -1]
 
     def _exact_scores(self, queries_QD: Floats, local_QN: Ints) -> Floats:
         """Inner products in float64, rounded to float32; -inf where a row is -1."""
         scores_QN = np.empty(local_QN.shape, dtype=np.float32)
+        wide_QD = queries_QD.astype(np.float64)
+        few, some = max(1, GATHERED // local_QN.shape[1]), min(GATHERED, local_QN.shape[1])
 
-        def score(query: int) -> None:
-            query_D = queries_QD[query].astype(np.float64)
-            for at in range(0, local_QN.shape[1], GATHERED):
-                rows_N = local_QN[query, at : at + GATHERED]
-                # vecdot is one dot product of length D a row, so a pair's value knows nothing of its neighbours.
-                pairs_N = np.vecdot(self._gather(np.maximum(rows_N, 0)), query_D)
-                scores_QN[query, at : at + GATHERED] = np.where(rows_N < 0, -np.inf, pairs_N)
+        def score(corner: tuple[int, int]) -> None:
+            part = np.s_[corner[0] : corner[0] + few, corner[1] : corner[1] + some]
+            rows_QN = local_QN[part]
+            # vecdot is one dot product of length D a pair, so a pair's value knows nothing of its neighbours.
+            pairs_QN = np.vecdot(self._gather(np.maximum(rows_QN, 0)), wide_QD[part[0], None])
+            scores_QN[part] = np.where(rows_QN < 0, -np.inf, pairs_QN)
 
+        corners = itertools.product(range(0, local_QN.shape[0], few), range(0, local_QN.shape[1], some))
         if self._threads == 1:
-            for query in range(len(local_QN)):
-                score(query)
+            for corner in corners:
+                score(corner)
         else:
             with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(score, range(len(local_QN)), chunksize=32))
+                list(pool.map(score, corners))
         return scores_QN
 
-    def _gather(self, rows_N: Ints) -> NDArray[np.float64]:
+    def _gather(self, rows_QN: Ints) -> NDArray[np.float64]:
+        """Vectors of some rows of the shard, [Q, N, D]."""
         if len(self._vectors) == 1:
-            return self._vectors[0].take(rows_N, axis=0).astype(np.float64)
-        vectors_ND = np.empty((len(rows_N), self._vectors[0].shape[1]), dtype=np.float64)
-        block_N = np.searchsorted(self._starts, rows_N, side="right") - 1
-        for block in np.unique(block_N):
-            mine = block_N == block
-            vectors_ND[mine] = self._vectors[block][rows_N[mine] - self._starts[block]]
-        return vectors_ND
+            return self._vectors[0].take(rows_QN, axis=0).astype(np.float64)
+        vectors_QND = np.empty((*rows_QN.shape, self._vectors[0].shape[1]), dtype=np.float64)
+        block_QN = np.searchsorted(self._starts, rows_QN, side="right") - 1
+        for block in np.unique(block_QN):
+            mine_QN = block_QN == block
+            vectors_QND[mine_QN] = self._vectors[block][rows_QN[mine_QN] - self._starts[block]]
+        return vectors_QND
 
 
-def _build(faiss: Any, vectors: Sequence[Floats], factory: str) -> Any:
-    width = vectors[0].shape[1]
+def _empty(faiss: Any, width: int, factory: str) -> Any:
     try:
-        index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
+        return faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise UserError(
             f"index = {factory!r}: faiss knows no such index for {width} dimensions ({reason}); "
             "use Flat, IVF256,Flat or HNSW32"
         ) from None
-    if not index.is_trained:
-        index.train(_first_rows(vectors, TRAINING_ROWS))
-    for block in vectors:
-        index.add(np.ascontiguousarray(block))
-    return index
+
+
+def _mean(vectors: Sequence[Floats]) -> Floats:
+    total_D = sum(block.sum(axis=0, dtype=np.float64) for block in vectors)
+    return np.asarray(total_D / sum(map(len, vectors)), dtype=np.float32)
 
 
 def _first_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
