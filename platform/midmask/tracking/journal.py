@@ -2,8 +2,8 @@
 
 Each value is appended here before it is sent, with its own time stamp, so that sending it a second time is the same
 metric to MLflow and lands once. A killed job loses nothing: the next one on the same store sends what it finds. The
-owner of a journal holds a lock on it, which the kernel drops when the process dies; nobody else sends, or resumes, a run
-that is alive.
+owner of a journal holds a lock on it, which the kernel drops when the process dies; nobody else sends, or resumes, a
+run that is alive.
 """
 
 import contextlib

@@ -7,8 +7,8 @@ NAME(key=value,…)@CUTOFF, so that the common ones stay readable:
     R(rel=2)@100  <->  R_rel.2_at_100
 
 `_` and the first `.` of a parameter are the only signs of structure; in the parts themselves every sign that MLflow or
-this grammar could stumble over becomes `:` and two hexadecimal digits per UTF-8 byte. Decoding undoes encoding, hence no
-two names collide.
+this grammar could stumble over becomes `:` and two hexadecimal digits per UTF-8 byte. Decoding undoes encoding, hence
+no two names collide.
 """
 
 import posixpath
