@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from midmask.artifact import Artifact, Place
 from midmask.tokens import TokensConfig, tokenise
 
