@@ -2,6 +2,8 @@
 
 A cluster runs a job with the `python3` that was on the PATH of `ray start`, which need not be the project's. This file
 therefore keeps to syntax that old Pythons read, and looks for midmask and what it needs without importing either.
+
+Jobs import what is heavy inside `work`, so that --help and a mistyped flag are answered at once.
 """
 
 import os

@@ -9,10 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
-from midmask.cluster.driver import recipe_for, run_steps, searched_with
 from midmask.cluster.job import Options
-from midmask.cluster.report import markdown
-from midmask.recipes.plan import plan
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -20,6 +17,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.cluster.driver import recipe_for, run_steps, searched_with
+    from midmask.cluster.report import markdown
+    from midmask.recipes.plan import plan
+
     recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)
     steps = plan(recipe)
     mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])

@@ -8,13 +8,14 @@ from argparse import Namespace
 
 from _entry import run
 
-from midmask.cluster.driver import recipe_for, run_steps
 from midmask.cluster.job import Options
-from midmask.corpora import statistics_table
-from midmask.recipes.plan import plan
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.cluster.driver import recipe_for, run_steps
+    from midmask.corpora import statistics_table
+    from midmask.recipes.plan import plan
+
     recipe = recipe_for(options, default="none")
     done = run_steps(options, recipe, {"corpus": plan(recipe).corpus})
     if done:

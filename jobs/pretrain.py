@@ -9,13 +9,14 @@ from argparse import Namespace
 
 from _entry import run
 
-from midmask.cluster.driver import need, recipe_for, run_steps
 from midmask.cluster.job import Options
-from midmask.cluster.report import markdown
-from midmask.recipes.plan import plan
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.cluster.driver import need, recipe_for, run_steps
+    from midmask.cluster.report import markdown
+    from midmask.recipes.plan import plan
+
     recipe = recipe_for(options, default="retromae")
     step = need(plan(recipe).pretrained, recipe, "middle training")
     done = run_steps(options, recipe, {"pretrained": step})

@@ -5,13 +5,14 @@ from argparse import Namespace
 
 from _entry import run
 
-from midmask.cluster.driver import recipe_for, run_steps
 from midmask.cluster.job import Options
-from midmask.cluster.report import markdown
-from midmask.recipes.plan import bm25_evaluation, plan
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.cluster.driver import recipe_for, run_steps
+    from midmask.cluster.report import markdown
+    from midmask.recipes.plan import bm25_evaluation, plan
+
     recipe = recipe_for(options, default="retromae")
     steps = {}
     for split in ("dev", "test"):

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from _entry import run
 
+from midmask.cluster.flags import add_sweep_flags
 from midmask.cluster.job import Options
-from midmask.cluster.sweep import add_sweep_flags, sweep
 
 SPACE = Path(__file__).resolve().parents[1] / "search_spaces" / "mask_ratio.yaml"
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.cluster.sweep import sweep
+
     sweep(options, flags, SPACE)
 
 

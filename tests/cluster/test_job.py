@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from midmask.cluster.job import home, mistake_in, parse, resolve
+from midmask.cluster.flags import parse
+from midmask.cluster.job import home, mistake_in, resolve
 from midmask.errors import UserError
 
 
@@ -58,6 +59,11 @@ def test_a_wrong_flag_is_one_line_that_names_it_and_the_choices(arguments: list[
         parse(arguments, "A job.", own)
     for part in parts:
         assert part in words(str(error.value))
+
+
+def test_a_mistyped_required_flag_is_named_rather_than_called_missing() -> None:
+    with pytest.raises(UserError, match="unknown flag '--spcae'; did you mean '--space'"):
+        parse(["--spcae", "x.yaml"], "A job.", lambda parser: parser.add_argument("--space", required=True))
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]+(\.[a-z0-9]+)*", fullmatch=True), st.text(), max_size=4))

@@ -9,24 +9,17 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
-from midmask.errors import UserError, unknown
+from midmask.cluster.flags import AddFlags, parse
+from midmask.errors import UserError
 
 CORPORA_BY_PATH = ("beir", "msmarco", "trec")
 """Formats whose place is a folder of this machine; other places (a dataset's id) are passed on as they are."""
-
-ENVIRONMENT = """environment variables:
-  MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
-  MIDMASK_STORAGE       as --storage
-  MLFLOW_TRACKING_URI   as --tracking-uri
-  RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
-
-Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/NAME.py --corpus beir:/data/squad"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,6 @@ class Options:
 
 
 Work = Callable[[Options, argparse.Namespace], None]
-AddFlags = Callable[[argparse.ArgumentParser], None]
 
 
 def run(work: Work, description: str | None, add_flags: AddFlags | None = None) -> NoReturn:
@@ -91,77 +83,6 @@ def set_up_logging() -> None:
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )
     logging.getLogger("midmask").setLevel(logging.INFO)
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are user errors: one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}. See --help.")
-
-
-def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags | None = None) -> argparse.Namespace:
-    """The shared and the job's own flags.
-
-    Raises:
-        UserError: for an unknown flag, naming the nearest one, or an impossible value.
-    """
-    parser = Parser(
-        description=description,
-        epilog=ENVIRONMENT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_shared_flags(parser)
-    if add_flags is not None:
-        add_flags(parser)
-    flags, rest = parser.parse_known_args(arguments)
-    if rest:
-        known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-        raise unknown("flag", rest[0].split("=")[0], known)
-    return flags
-
-
-def add_shared_flags(parser: argparse.ArgumentParser) -> None:
-    shared = parser.add_argument_group("flags that all jobs share")
-    formats = "FORMAT:PLACE with FORMAT beir, msmarco, trec (a folder), ir_datasets or hf (an id)"
-    shared.add_argument(
-        "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
-    )
-    shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
-    shared.add_argument(
-        "--set",
-        dest="changes",
-        action="append",
-        default=[],
-        type=_change,
-        metavar="PATH=VALUE",
-        help="replace a field of the configuration, e.g. objective.encoder_mask_ratio=0.15; may be given again",
-    )
-    shared.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
-    shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
-    shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
-    shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
-    shared.add_argument("--dry-run", action="store_true", help="print configuration, steps and work to do, and stop")
-
-
-def _change(text: str) -> tuple[str, str]:
-    path, equals, value = text.partition("=")
-    if not path or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form PATH=VALUE")
-    return path, value
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-def _natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
 
 
 def home(job_file: Path | None = None) -> Path:

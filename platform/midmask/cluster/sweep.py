@@ -1,7 +1,7 @@
 """A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence."""
 
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,14 +70,6 @@ class Sweep:
 
     def at(self, outcome: Outcome) -> Recipe:
         return override(self.recipe, outcome.parameters)
-
-
-def add_sweep_flags(parser: ArgumentParser) -> None:
-    """The flags that all sweeps share."""
-    parser.add_argument(
-        "--search", choices=("grid", "random", "tpe"), help="how trials are chosen; default: the space's"
-    )
-    parser.add_argument("--trials", type=int, metavar="N", help="budget of random and tpe; default: the space's")
 
 
 def sweep(options: Options, flags: Namespace, path: Path) -> None:

@@ -1,0 +1,99 @@
+"""The flags that jobs share, and what is said of a wrong one. Imports nothing heavy, so --help answers at once."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from midmask.errors import UserError, unknown
+
+AddFlags = Callable[[argparse.ArgumentParser], None]
+
+ENVIRONMENT = """environment variables:
+  MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
+  MIDMASK_STORAGE       as --storage
+  MLFLOW_TRACKING_URI   as --tracking-uri
+  RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
+
+Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/NAME.py --corpus beir:/data/squad"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are user errors: one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}. See --help.")
+
+
+def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags | None = None) -> argparse.Namespace:
+    """The shared and the job's own flags.
+
+    Raises:
+        UserError: for an unknown flag, naming the nearest one, or an impossible value.
+    """
+    parser = Parser(
+        description=description,
+        epilog=ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_shared_flags(parser)
+    if add_flags is not None:
+        add_flags(parser)
+    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    for name in (argument.split("=")[0] for argument in arguments if argument.startswith("--")):
+        if name not in known:  # argparse would first complain of required flags, of which this may be one, mistyped
+            raise unknown("flag", name, known)
+    flags, rest = parser.parse_known_args(arguments)
+    if rest:
+        raise unknown("argument", rest[0], known)
+    return flags
+
+
+def add_shared_flags(parser: argparse.ArgumentParser) -> None:
+    shared = parser.add_argument_group("flags that all jobs share")
+    formats = "FORMAT:PLACE with FORMAT beir, msmarco, trec (a folder), ir_datasets or hf (an id)"
+    shared.add_argument(
+        "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
+    )
+    shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
+    shared.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        default=[],
+        type=_change,
+        metavar="PATH=VALUE",
+        help="replace a field of the configuration, e.g. objective.encoder_mask_ratio=0.15; may be given again",
+    )
+    shared.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
+    shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+    shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
+    shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
+    shared.add_argument("--dry-run", action="store_true", help="print configuration, steps and work to do, and stop")
+
+
+def add_sweep_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that all sweeps share."""
+    parser.add_argument(
+        "--search", choices=("grid", "random", "tpe"), help="how trials are chosen; default: the space's"
+    )
+    parser.add_argument("--trials", type=_positive, metavar="N", help="budget of random and tpe; default: the space's")
+
+
+def _change(text: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    if not path or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form PATH=VALUE")
+    return path, value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
