@@ -26,7 +26,7 @@ EMPTY_PASSAGE, EMPTY_QUERY = "empty passage", "empty query"
 
 BLOCK_ROWS = 2_048
 BLOCK_BYTES = 4 << 20
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 2 << 20
 RAW_CHARACTERS = 1_000
 
 ORIGIN = [("piece", pa.int32()), ("line", pa.int64()), ("fault", pa.string()), ("raw", pa.string())]
