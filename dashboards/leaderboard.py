@@ -27,6 +27,7 @@ from midmask.leaderboard import (
 from midmask.tracking import TrackedRow, read_runs, redacted, resolve_tracking_uri, ui_command
 
 ALL = "all"
+NONE = "—"
 
 STYLE = """<style>
 .mm-scroll {overflow-x: auto; border: 1px solid rgba(128,128,128,.25); border-radius: .5rem;}
@@ -86,11 +87,11 @@ def board(shown: list[Row], uri: str, ui: str | None) -> str:
     for row in shown:
         note = '<span class="mm-note">split made here</span>' if row.split_made_here else ""
         line = [(escape(row.recipe or row.name), ""), (escape(row.objective), ""), (escape(row.corpus) + note, "")]
-        line += [(escape(row.split), ""), (escape(row.seed) or "–", "quiet")]
+        line += [(escape(row.split), ""), (escape(row.seed) or NONE, "quiet")]
         for name in names:
             value = row.measures.get(name)
             top = value is not None and value == highest[row.corpus, row.split, name]
-            line.append(("–", "num quiet") if value is None else (f"{value:.4f}", "num best" if top else "num"))
+            line.append((NONE, "num quiet") if value is None else (f"{value:.4f}", "num best" if top else "num"))
         line += [(f"{row.started:%Y-%m-%d %H:%M}", "quiet"), (link(run_link(uri, row, ui), row.run_id[:8]), "")]
         lines.append(line)
     return table(heads, lines, "systems")

@@ -1,7 +1,7 @@
 """Tracked runs -> rows: what a leaderboard shows, as plain data. Pages, tables and tests share it; nothing is drawn.
 
-A run that carries measures is a system that was evaluated: one row per run, corpus and split. Cached runs repeat another
-run and make no row. Runs that have not finished are listed apart, never ranked.
+A run that carries measures is a system that was evaluated: one row per run, corpus and split. Cached runs repeat
+another run and make no row. Runs that have not finished are listed apart, never ranked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,8 @@ DECODER_RATIO = "objective.decoder_mask_ratio"
 class Row:
     """One evaluated system on one split.
 
-    `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts. `trial` tells a sweep's trial from a system that was evaluated for itself.
+    `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts.
+    `trial` tells a sweep's trial from a system that was evaluated for itself.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Streamlit pages in a real headless Chromium, shared by the browser tests; no page may ask another host for anything."""
+"""Streamlit pages in a real headless Chromium, shared by the browser tests; no page may ask another host."""
 
 import contextlib
 import json

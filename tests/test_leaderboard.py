@@ -1,0 +1,93 @@
+"""Rows from a real store, written the way jobs write."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.leaderboard import best, measure_names, rows, run_link, sweep_surface, sweeps, unfinished
+from midmask.tracking import TrackedRow, Tracker, read_runs
+from tests.dashboards import tracked
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def uri(home: Path) -> str:
+    return f"sqlite:///{home}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def sweep(uri: str, home: Path) -> str:
+    return tracked.everything(uri, home)
+
+
+@pytest.fixture
+def runs(uri: str, sweep: str) -> list[TrackedRow]:
+    return read_runs(uri)
+
+
+def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep: str) -> None:
+    found = [row for row in rows(runs) if not row.trial]
+    values = {(row.recipe, row.corpus, row.split): row.measures["nDCG@10"] for row in found}
+    expected = {}
+    for (recipe, _), (dev, test) in tracked.SYSTEMS.items():
+        expected |= {(recipe, "pydocs", "dev"): dev, (recipe, "pydocs", "test"): test}
+    assert values == expected | {("BM25", "cranfield", "dev"): 0.3812}
+    assert len(found) == len(values), "a cached run makes no second row, a failed one none"
+    (mlm,) = [row for row in found if (row.objective, row.split) == ("mlm", "test")]
+    assert (mlm.seed, mlm.fingerprint, mlm.parent_id, mlm.split_made_here) == ("3", "e-mlm", sweep, False)
+    assert mlm.measures == pytest.approx({"nDCG@10": 0.5990, "RR@10": 0.5490, "R(rel=2)@100": 0.7990})
+    assert {row.corpus for row in found if row.split_made_here} == {"cranfield"}
+
+
+def test_measures_in_the_fields_order_and_the_best_of_each_question_set(runs: list[TrackedRow]) -> None:
+    found = [row for row in rows(runs) if not row.trial]
+    assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"]
+    highest = best(found)
+    assert highest["pydocs", "dev", "nDCG@10"] == 0.6412
+    assert highest["pydocs", "test", "nDCG@10"] == 0.6455
+    assert highest["cranfield", "dev", "nDCG@10"] == 0.3812
+
+
+def test_what_has_not_finished_is_apart(runs: list[TrackedRow]) -> None:
+    assert {run.name: run.status for run in unfinished(runs)} == {
+        "pretrain broken": "failed",
+        "pretrain alive": "running",
+    }
+
+
+def test_surface_of_a_sweep(runs: list[TrackedRow], sweep: str) -> None:
+    assert [run.run_id for run in sweeps(runs)] == [sweep]
+    points = sweep_surface(runs, sweep, "pydocs", "dev", "nDCG@10")
+    got = {(point.encoder_ratio, point.decoder_ratio): point.value for point in points}
+    assert got == {ratios: tracked.DEV[ratios] for ratios in tracked.RATIOS[1:]}, "the pruned trial has no measure"
+    assert sweep_surface(runs, sweep, "pydocs", "test", "nDCG@10") == []
+
+
+def test_a_second_sweep_shares_the_trials_it_did_not_compute(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with Tracker(uri, tmp_path, tracked.QUICK) as tracker:
+        first = tracked.sweep(tracker)
+        second = tracker.run("again", tags=tracked.tags("sweep", "retromae", "5eed2"), params={})
+        for number in (1, 2):
+            done = tracker.find(f"7{number}", step="trial").finished
+            assert done
+            tracker.link_cached(done, "trial", tags=tracked.tags("trial", "retromae", f"7{number}"), parent=second.id)
+        second.finish()
+    runs = read_runs(uri)
+    assert {run.run_id for run in sweeps(runs)} == {first, second.id}
+    assert len(sweep_surface(runs, first, "pydocs", "dev", "nDCG@10")) == 8
+    points = sweep_surface(runs, second.id, "pydocs", "dev", "nDCG@10")
+    assert [(point.encoder_ratio, point.decoder_ratio) for point in points] == tracked.RATIOS[1:3]
+    assert len(rows(runs)) == 8
+
+
+def test_links_into_mlflow(runs: list[TrackedRow]) -> None:
+    row = rows(runs)[0]
+    tail = f"/#/experiments/{row.experiment_id}/runs/{row.run_id}"
+    assert run_link("https://me:pw@host/ml", row) == f"https://host/ml{tail}"
+    assert run_link("sqlite:////x/mlflow.db", row) == f"http://127.0.0.1:5000{tail}"
+    assert run_link("sqlite:////x/mlflow.db", row, "http://127.0.0.1:7000/") == f"http://127.0.0.1:7000{tail}"
