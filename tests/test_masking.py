@@ -5,6 +5,7 @@ Statistical tests run on fixed seeds; the false-alarm rate stated for each is wh
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_integers_stay_below_their_limit_and_are_uniform(below: int) -> None:
 
 def test_words_are_tokens_with_their_continuations_and_end_at_specials() -> None:
     text = token_rows([[WORD, PIECE, PIECE, WORD, UNK, PIECE, WORD], [PIECE, PIECE, MASK, PIECE]])
-    words = masking.find_words(text.ids_BL, text.lengths_B, small_vocabulary())
+    words = masking.find_words(text, small_vocabulary())
     assert words.start_BL[0, 1:8].tolist() == [1, 1, 1, 4, 5, 5, 7]
     assert words.size_BL[0, 1:8].tolist() == [3, 3, 3, 1, 2, 2, 1]
     assert words.start_BL[1, 1:5].tolist() == [1, 1, 3, 4]
@@ -129,7 +130,7 @@ def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
     orders = list(permutations(words))
     law = Counter(greedy_walk(list(order), sum(sizes) + 2, ratio) for order in orders)
     text = token_rows([text_of(sizes)] * 4)
-    found_words = masking.find_words(text.ids_BL, text.lengths_B, small_vocabulary())
+    found_words = masking.find_words(text, small_vocabulary())
     seeds = masking.draw_seeds(text.keys_B, Purpose.DECODER, draws // 4)
     masks = masking.whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
     found = Counter(frozenset(torch.nonzero(row)[:, 0].tolist()) for row in masks)
@@ -152,7 +153,7 @@ def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(
     keys = masking.row_keys(seed, 0, np.arange(len(texts)))
     longest = max(sum(sizes) for sizes in texts) + 2
     text = token_rows([text_of(sizes) for sizes in texts], length=longest + padding, keys=keys)
-    words = masking.find_words(text.ids_BL, text.lengths_B, small_vocabulary())
+    words = masking.find_words(text, small_vocabulary())
     seeds = masking.draw_seeds(keys, Purpose.DECODER, 5)
     masks = masking.whole_word_masks(words, text.lengths_B, seeds, ratio=ratio, count_specials=count_specials)
     for row, sizes in enumerate(texts):
@@ -167,9 +168,7 @@ def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(
 def test_unknown_tokens_spend_quota_but_are_not_selected() -> None:
     texts = [[UNK, WORD, WORD, UNK, WORD, WORD]] * 300
     text = token_rows(texts)
-    selected = masking.select_words(
-        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, purpose=Purpose.SELECT
-    )
+    selected = masking.select_words(text, small_vocabulary(), ratio=0.5, purpose=Purpose.SELECT)
     assert not bool((selected & (text.ids_BL == UNK)).any())
     # 4 of 6 candidates are taken; the number of words among them is hypergeometric, 2 to 4, mean 8/3.
     counts = Counter(selected.sum(1).tolist())
@@ -180,9 +179,7 @@ def test_unknown_tokens_spend_quota_but_are_not_selected() -> None:
 def test_selection_token_by_token_is_bernoulli_and_spares_specials() -> None:
     """Two-sided binomial tests of the number selected, and of neighbours selected together; false alarm 2e-6."""
     text = token_rows(random_texts([126] * 400))
-    selected = masking.select_tokens(
-        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT
-    )
+    selected = masking.select_tokens(text, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT)
     assert not bool(selected[:, 0].any() or selected[:, -1].any())
     assert stats.binomtest(int(selected.sum()), 400 * 126, 0.15).pvalue > FALSE_ALARM
     pairs = selected[:, 1:-1:2] & selected[:, 2:-1:2]
@@ -195,7 +192,7 @@ def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
     text = token_rows([[WORD] * 126] * 600)
     selected = torch.zeros_like(text.ids_BL, dtype=torch.bool)
     selected[:, 1:-1] = True
-    corrupted = masking.corrupt(text.ids_BL, selected, text.keys_B, vocabulary)
+    corrupted = masking.corrupt(text, selected, vocabulary)
     assert torch.equal(corrupted[:, [0, -1]], text.ids_BL[:, [0, -1]])
     counts = torch.bincount(corrupted[selected], minlength=60).double()
     total = int(selected.sum())
@@ -209,131 +206,18 @@ def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
 
 def test_corruption_leaves_unselected_tokens() -> None:
     text = token_rows(random_texts([30, 12]))
-    selected = masking.select_words(
-        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT
-    )
-    corrupted = masking.corrupt(text.ids_BL, selected, text.keys_B, small_vocabulary())
+    selected = masking.select_words(text, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT)
+    corrupted = masking.corrupt(text, selected, small_vocabulary())
     assert torch.equal(corrupted[~selected], text.ids_BL[~selected])
-
-
-@pytest.mark.parametrize(("length", "visible", "drawn", "rows"), [(64, 31.5, 0.63, 0.89), (512, 255.5, 0.43, 0.81)])
-def test_visibility_has_the_published_numbers(length: int, visible: float, drawn: float, rows: float) -> None:
-    """Mean visible columns, distinct pool masks per row and distinct rows, as found in runs of the published code."""
-    text = token_rows([[WORD] * (length - 2)] * (40 if length < 100 else 4))
-    seen = masking.visibility(
-        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=False
-    )
-    assert float(seen.sum(-1).double().mean()) == pytest.approx(visible, abs=0.05)
-    picks = masking.integers(text.keys_B, Purpose.PICK, length, text.lengths_B.clamp(max=256)[:, None])
-    assert np.mean([len(set(row.tolist())) / length for row in picks]) == pytest.approx(drawn, abs=0.015)
-    distinct = [len({tuple(row) for row in example.tolist()}) / length for example in seen]
-    assert np.mean(distinct) == pytest.approx(rows, abs=0.015)
-
-
-def test_visible_counts_take_two_values() -> None:
-    """L - round(L/2), less one where the row's own token was not hidden already."""
-    text = token_rows([[WORD] * 148] * 20)
-    seen = masking.visibility(
-        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=False
-    )
-    counts = Counter(seen.sum(-1).flatten().tolist())
-    assert set(counts) == {74, 75} and counts[74] / 3000 == pytest.approx(0.5, abs=0.05)
-
-
-@pytest.mark.parametrize("independent", [False, True])
-def test_visibility_rules_hold_for_every_row(independent: bool) -> None:
-    lengths = [1, 3, 20, 38]
-    text = token_rows(random_texts(lengths), length=45)
-    seen = masking.visibility(
-        text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=independent
-    )
-    for row, length in enumerate(n + 2 for n in lengths):
-        own = seen[row, :length]
-        assert not bool(own[:, length:].any()), "padding is seen"
-        assert not bool(own.diagonal().any()), "a token sees itself"
-        assert bool(own[1:, 0].all()) and not bool(own[0, 0]), "column 0 is for all but row 0"
-        assert bool(own[: length - 1, length - 1].all()), "[SEP] is seen by all but itself"
-        hidden = (~own[:, 1 : length - 1]).sum(1)
-        quota = min(length - 2, max(1, round(length * 0.5)))
-        assert set(hidden.tolist()) <= {*range(max(0, quota - 5), quota + 2)}
-    assert bool(seen.any(-1).all()), "a row that sees nothing makes NaN"
-
-
-def test_independent_masks_differ_from_row_to_row() -> None:
-    text = token_rows([[WORD] * 298] * 2)
-    seen = masking.visibility(text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.5, independent=True)
-    assert len({tuple(row) for example in seen.tolist() for row in example}) == 600
-
-
-def test_a_row_of_one_token_sees_itself() -> None:
-    seen = masking.visibility(
-        torch.tensor([[CLS, PAD]]),
-        torch.tensor([1]),
-        torch.tensor([5]),
-        small_vocabulary(),
-        ratio=0.5,
-        independent=False,
-    )
-    assert seen.tolist() == [[[True, False], [True, False]]]
-
-
-@settings(deadline=None, max_examples=30)
-@given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=6), extra=st.integers(1, 30), seed=st.integers(0, 999))
-def test_nothing_drawn_for_a_row_depends_on_its_batch_or_its_padding(lengths: list[int], extra: int, seed: int) -> None:
-    texts = random_texts(lengths, seed=seed)
-    together = token_rows(texts)
-    vocabulary = small_vocabulary()
-    for row, text in enumerate(texts):
-        alone = token_rows([text], length=len(text) + 2 + extra, keys=together.keys_B[row : row + 1])
-        size = len(text) + 2
-        for rows, at in ((together, row), (alone, 0)):
-            selected = masking.select_words(
-                rows.ids_BL, rows.lengths_B, rows.keys_B, vocabulary, ratio=0.3, purpose=Purpose.SELECT
-            )
-            corrupted = masking.corrupt(rows.ids_BL, selected, rows.keys_B, vocabulary)
-            pooled, fresh = (
-                masking.visibility(
-                    rows.ids_BL, rows.lengths_B, rows.keys_B, vocabulary, ratio=0.5, independent=independent
-                )
-                for independent in (False, True)
-            )
-            hashed = masking.fingerprints(rows.ids_BL, rows.lengths_B)
-            found = (
-                selected[at, :size],
-                corrupted[at, :size],
-                pooled[at, :size, :size],
-                fresh[at, :size, :size],
-                hashed[at],
-            )
-            if rows is together:
-                first = found
-        assert all(torch.equal(left, right) for left, right in zip(first, found, strict=True))
-
-
-@pytest.mark.parametrize("cached", [64, 4096])
-def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(
-    cached: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = token_rows(random_texts([30, 7, 18, 25, 2]))
-    arguments = (text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary())
-    whole = masking.visibility(*arguments, ratio=0.4, independent=False)
-    monkeypatch.setattr(masking, "CACHED", cached)
-    assert torch.equal(whole, masking.visibility(*arguments, ratio=0.4, independent=False))
 
 
 def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
     text = token_rows([[WORD] * 60] * 50)
+    sources = [(0, 0, Purpose.SELECT), (0, 1, Purpose.SELECT), (1, 0, Purpose.SELECT), (0, 0, Purpose.DECODER)]
     drawn = []
-    for seed, epoch, purpose in (
-        (0, 0, Purpose.SELECT),
-        (0, 1, Purpose.SELECT),
-        (1, 0, Purpose.SELECT),
-        (0, 0, Purpose.DECODER),
-    ):
-        keys = masking.row_keys(seed, epoch, np.arange(50))
-        drawn.append(
-            masking.select_words(text.ids_BL, text.lengths_B, keys, small_vocabulary(), ratio=0.5, purpose=purpose)
-        )
+    for seed, epoch, purpose in sources:
+        keyed = replace(text, keys_B=masking.row_keys(seed, epoch, np.arange(50)))
+        drawn.append(masking.select_words(keyed, small_vocabulary(), ratio=0.5, purpose=purpose))
     # Two independent halves of 60 words share 31/60 of what one has; 1500 words, six pairs: false alarm about 1e-5.
     for left, other in ((a, b) for i, a in enumerate(drawn) for b in drawn[:i]):
         assert float((left & other).sum() / left.sum()) == pytest.approx(31 / 60, abs=0.04)
@@ -342,25 +226,12 @@ def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
 def test_fingerprints_tell_texts_apart() -> None:
     texts = [[WORD, 7, 8], [7, WORD, 8], [WORD, 7], [WORD, 7, 8, 8], [WORD, 7, 8]]
     text = token_rows(texts)
-    hashed = masking.fingerprints(text.ids_BL, text.lengths_B).tolist()
+    hashed = masking.fingerprints(text).tolist()
     assert hashed[0] == hashed[4] and len(set(hashed)) == 4
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_masks_on_a_gpu_equal_those_on_a_cpu() -> None:
-    text = token_rows(random_texts([30, 7, 300, 25, 2]))
-    vocabulary = small_vocabulary()
-    there = {name: getattr(vocabulary, name).cuda() for name in ("continues_V", "special_V")}
-    moved = type(vocabulary)(**{**vars(vocabulary), **there})
-    here = masking.visibility(text.ids_BL, text.lengths_B, text.keys_B, vocabulary, ratio=0.5, independent=False)
-    tensors = (text.ids_BL.cuda(), text.lengths_B.cuda(), text.keys_B.cuda())
-    assert torch.equal(here, masking.visibility(*tensors, moved, ratio=0.5, independent=False).cpu())
 
 
 def test_specials_are_never_selected() -> None:
     text = token_rows(random_texts([50] * 40))
     for select in (masking.select_words, masking.select_tokens):
-        selected = select(
-            text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT
-        )
+        selected = select(text, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT)
         assert not bool(selected[(text.ids_BL == CLS) | (text.ids_BL == SEP) | (text.ids_BL == PAD)].any())

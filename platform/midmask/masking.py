@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from midmask.nouns import TokenRows
 from midmask.tokens import Vocabulary
 
 QUOTA_LIMIT = 512
@@ -43,6 +44,7 @@ class Purpose(IntEnum):
     REPLACE = 3
     DECODER = 4
     PICK = 5
+    FINGERPRINT = 6
 
 
 def row_keys(seed: int, epoch: int, rows: npt.NDArray[np.int64]) -> Tensor:
@@ -107,11 +109,11 @@ class Words:
     candidate_BL: Tensor
 
 
-def find_words(ids_BL: Tensor, lengths_B: Tensor, vocabulary: Vocabulary) -> Words:
+def find_words(text: TokenRows, vocabulary: Vocabulary) -> Words:
     """Words are a token and the continuations right after it; a special token ends a word."""
-    positions_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
-    candidate = (positions_L < lengths_B[:, None]) & ~vocabulary.special_V[ids_BL]
-    joined = candidate & vocabulary.continues_V[ids_BL]
+    positions_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+    candidate = (positions_L < text.lengths_B[:, None]) & ~vocabulary.special_V[text.ids_BL]
+    joined = candidate & vocabulary.continues_V[text.ids_BL]
     joined[:, 0] = False
     joined[:, 1:] &= candidate[:, :-1]
     start = torch.where(joined, 0, positions_L).cummax(1).values
@@ -189,36 +191,29 @@ def _smallest(keys: Tensor, rank: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values))
 
 
-def select_words(
-    ids_BL: Tensor, lengths_B: Tensor, keys_B: Tensor, vocabulary: Vocabulary, *, ratio: float, purpose: Purpose
-) -> Tensor:
+def select_words(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, purpose: Purpose) -> Tensor:
     """One whole-word mask per row, bool [B, L]. [UNK] spends quota but is not selected, as in RetroMAE's code."""
-    words = find_words(ids_BL, lengths_B, vocabulary)
-    selected = whole_word_masks(words, lengths_B, draw_seeds(keys_B, purpose), ratio=ratio)[:, 0]
-    return selected if vocabulary.unk_id is None else selected & (ids_BL != vocabulary.unk_id)
+    words = find_words(text, vocabulary)
+    selected = whole_word_masks(words, text.lengths_B, draw_seeds(text.keys_B, purpose), ratio=ratio)[:, 0]
+    return selected if vocabulary.unk_id is None else selected & (text.ids_BL != vocabulary.unk_id)
 
 
-def select_tokens(
-    ids_BL: Tensor, lengths_B: Tensor, keys_B: Tensor, vocabulary: Vocabulary, *, ratio: float, purpose: Purpose
-) -> Tensor:
+def select_tokens(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, purpose: Purpose) -> Tensor:
     """Each token but the specials with probability `ratio`, independently (BERT, run_mlm); bool, [B, L]."""
-    candidate = find_words(ids_BL, lengths_B, vocabulary).candidate_BL
-    return candidate & (uniform(keys_B, purpose, ids_BL.shape[1]) < ratio)
+    chance = uniform(text.keys_B, purpose, text.ids_BL.shape[1])
+    return find_words(text, vocabulary).candidate_BL & (chance < ratio)
 
 
-def corrupt(ids_BL: Tensor, selected_BL: Tensor, keys_B: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """BERT's corruption of the selected tokens: 80% [MASK], 10% a token of the whole vocabulary, 10% left; int64, [B,
-    L]."""
-    length = ids_BL.shape[1]
-    kind = uniform(keys_B, Purpose.CORRUPT, length)
-    random_ids = integers(keys_B, Purpose.REPLACE, length, vocabulary.size)
-    replaced = torch.where(kind < 0.8, vocabulary.mask_id, torch.where(kind < 0.9, random_ids, ids_BL))
-    return torch.where(selected_BL, replaced, ids_BL)
+def corrupt(text: TokenRows, selected_BL: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """The ids with BERT's corruption of the selected: 80% [MASK], 10% any token of the vocabulary, 10% left; [B, L]."""
+    length = text.ids_BL.shape[1]
+    kind = uniform(text.keys_B, Purpose.CORRUPT, length)
+    random_ids = integers(text.keys_B, Purpose.REPLACE, length, vocabulary.size)
+    replaced = torch.where(kind < 0.8, vocabulary.mask_id, torch.where(kind < 0.9, random_ids, text.ids_BL))
+    return torch.where(selected_BL, replaced, text.ids_BL)
 
 
-def visibility(
-    ids_BL: Tensor, lengths_B: Tensor, keys_B: Tensor, vocabulary: Vocabulary, *, ratio: float, independent: bool
-) -> Tensor:
+def visibility(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, independent: bool) -> Tensor:
     """Which context columns j each decoder row i may see (RetroMAE, Xiao et al. 2022, eq. 5); bool, [B, L, L].
 
     A row sees what its whole-word mask leaves, never itself. Column 0 (the sentence vector) is seen by every row but
@@ -228,28 +223,28 @@ def visibility(
     No row is blind, so no softmax is over nothing: rows of padding see what a real row would see (they are never read),
     and row 0 of a text of one token sees itself.
     """
-    rows, length = ids_BL.shape
-    words = find_words(ids_BL, lengths_B, vocabulary)
+    rows, length = text.ids_BL.shape
+    words = find_words(text, vocabulary)
     draws = length if independent else min(length, POOL)
-    pool = whole_word_masks(words, lengths_B, draw_seeds(keys_B, Purpose.DECODER, draws), ratio=ratio)
-    real = torch.arange(length, device=ids_BL.device) < lengths_B[:, None]
+    pool = whole_word_masks(words, text.lengths_B, draw_seeds(text.keys_B, Purpose.DECODER, draws), ratio=ratio)
+    real = torch.arange(length, device=pool.device) < text.lengths_B[:, None]
     visible = pool.logical_not_().logical_and_(real[:, None, :])
     if not independent:
-        pick = integers(keys_B, Purpose.PICK, length, lengths_B.clamp(max=POOL)[:, None])
-        first = torch.arange(rows, device=ids_BL.device)[:, None] * draws
+        pick = integers(text.keys_B, Purpose.PICK, length, text.lengths_B.clamp(max=POOL)[:, None])
+        first = torch.arange(rows, device=pool.device)[:, None] * draws
         visible = visible.view(rows * draws, length).index_select(0, (first + pick).flatten())
         visible = visible.view(rows, length, length)
     visible.diagonal(dim1=1, dim2=2).fill_(False)
     visible[:, 1:, 0] = True
-    visible[:, 0, 0] = lengths_B <= 1
+    visible[:, 0, 0] = text.lengths_B <= 1
     return visible
 
 
-def fingerprints(ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+def fingerprints(text: TokenRows) -> Tensor:
     """A 64-bit hash of each row's tokens, whatever its padding; equal rows have equal hashes; int64, [B]."""
-    positions = torch.arange(ids_BL.shape[1], device=ids_BL.device)
-    mixed = draw_seeds(ids_BL.flatten(), Purpose.SELECT, 2).view(*ids_BL.shape, 2)
-    bits = hashes(mixed, positions[None, :, None]).to(torch.int64)
-    real = positions < lengths_B[:, None]
+    positions = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+    seeds = draw_seeds(text.ids_BL.flatten(), Purpose.FINGERPRINT, 2).view(*text.ids_BL.shape, 2)
+    bits = hashes(seeds, positions[None, :, None]).to(torch.int64)
+    real = positions < text.lengths_B[:, None]
     low, high = (bits * real[..., None]).sum(1).unbind(-1)
     return (high << 32) ^ low

@@ -105,7 +105,7 @@ def main() -> None:
     passes, update = training_step(words, options.step_rows)
 
     def vectorised() -> torch.Tensor:
-        return visibility(text.ids_BL, text.lengths_B, text.keys_B, words, ratio=RATIO, independent=False)
+        return visibility(text, words, ratio=RATIO, independent=False)
 
     taken: dict[str, list[float]] = {"published": [], "vectorised": [], "passes": [], "update": []}
     works = {

@@ -47,8 +47,8 @@ def hugging_face_step(backbone: str, words: Vocabulary, text: TokenRows) -> Call
     model = build_backbone(BackboneConfig(name=backbone), words, seed=0).model.train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
     options = {"ratio": 0.15, "purpose": Purpose.SELECT}
-    selected = select_words(text.ids_BL, text.lengths_B, text.keys_B, words, **options)
-    ids, seen = corrupt(text.ids_BL, selected, text.keys_B, words), torch.ones_like(text.ids_BL)
+    selected = select_words(text, words, **options)
+    ids, seen = corrupt(text, selected, words), torch.ones_like(text.ids_BL)
     labels = torch.where(selected, text.ids_BL, -100)
 
     def step() -> None:

@@ -49,12 +49,13 @@ def reference_loss(reference: Reference, config: Contrastive.Config, excluded: s
 @pytest.mark.parametrize("fields", [{}, {"normalise": True, "temperature": 0.05}])
 def test_loss_and_every_gradient_equal_the_reference(fields: dict[str, object]) -> None:
     contrastive = objective(**fields)
-    part = contrastive(contrastive.draw(batch())).parts["contrastive"]
+    drawn = contrastive.draw(batch())
+    part = contrastive(drawn).parts["contrastive"]
     (part.total / part.count).backward()
     reference = Reference(contrastive, heads=2, layers=2, pad_id=0)
     expected = reference_loss(reference, contrastive.config, set())
     expected.backward()
-    assert part.count == len(QUERIES)
+    assert contrastive.counts(drawn)["contrastive"] == part.count == len(QUERIES)
     torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
     assert_same_gradients(contrastive, reference)
 

@@ -35,7 +35,7 @@ def test_loss_and_every_gradient_equal_the_reference(whole_word: bool) -> None:
         states = reference.encode(drawn.ids_BL[row, :length].tolist())
         here = [place - row * width for place in drawn.rows_R.tolist() if row * width <= place < (row + 1) * width]
         losses += [reference.surprise(states[j], int(text.ids_BL[row, j])) for j in here]
-    assert part.count == len(losses) == len(drawn.labels_R) > 5
+    assert mlm.counts(drawn)["mlm"] == part.count == len(losses) > 5
     expected = sum(losses) / len(losses)
     expected.backward()
     torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
@@ -48,7 +48,7 @@ def test_targets_are_the_true_ids_at_the_selected_places(whole_word: bool) -> No
     text = token_rows(random_texts([30, 11, 18]))
     drawn = mlm.draw(Batch(0, {"passage": text}))
     select = masking.select_words if whole_word else masking.select_tokens
-    arguments = (text.ids_BL, text.lengths_B, text.keys_B, small_vocabulary())
+    arguments = (text, small_vocabulary())
     selected = select(*arguments, ratio=0.3, purpose=Purpose.SELECT)
     labels = torch.full_like(text.ids_BL, -100).flatten()
     labels[drawn.rows_R] = drawn.labels_R

@@ -57,8 +57,7 @@ class Contrastive(Objective):
     @torch.no_grad()
     def draw(self, batch: Batch) -> PairRows:
         query, passage = batch.texts["query"], batch.texts["passage"]
-        query_hash_Q = fingerprints(query.ids_BL, query.lengths_B)
-        return PairRows(query, passage, batch.group, query_hash_Q, fingerprints(passage.ids_BL, passage.lengths_B))
+        return PairRows(query, passage, batch.group, fingerprints(query), fingerprints(passage))
 
     def counts(self, drawn: PairRows) -> dict[str, Tensor]:
         return {"contrastive": torch.tensor(len(drawn.query.lengths_B), device=drawn.query.lengths_B.device)}

@@ -17,15 +17,14 @@ from torch import Tensor
 from midmask.encoders.backbone import Backbone
 from midmask.heads import linear_cross_entropy
 from midmask.masking import Purpose, corrupt, select_tokens, select_words
-from midmask.nouns import Batch, Loss, Part
+from midmask.nouns import Batch, Loss, Part, TokenRows
 from midmask.objectives.objective import Objective, ObjectiveConfig, flat_targets
 from midmask.tokens import Vocabulary
 
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """ids_BL: corrupted; lengths_B; rows_R, labels_R: places of the targets in the flattened batch, and their true
-    ids."""
+    """ids_BL: corrupted; lengths_B; rows_R, labels_R: the targets' places in the flattened batch and their true ids."""
 
     ids_BL: Tensor
     lengths_B: Tensor
@@ -36,6 +35,14 @@ class MaskedRows:
     def count(self) -> Tensor:
         """How many targets there are, int64, []."""
         return torch.tensor(len(self.labels_R), device=self.labels_R.device)
+
+
+def mask_for_encoder(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, whole_word: bool) -> MaskedRows:
+    """A corrupted text and what is to be predicted in it."""
+    select = select_words if whole_word else select_tokens
+    selected_BL = select(text, vocabulary, ratio=ratio, purpose=Purpose.SELECT)
+    corrupted_BL = corrupt(text, selected_BL, vocabulary)
+    return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
 
 
 def masked_lm_sum(backbone: Backbone, hidden_BLD: Tensor, rows_R: Tensor, labels_R: Tensor) -> Tensor:
@@ -64,12 +71,7 @@ class MLM(Objective):
     def draw(self, batch: Batch) -> MaskedRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
-        select = select_words if self.config.whole_word else select_tokens
-        selected_BL = select(
-            text.ids_BL, text.lengths_B, text.keys_B, vocabulary, ratio=self.config.mask_ratio, purpose=Purpose.SELECT
-        )
-        corrupted_BL = corrupt(text.ids_BL, selected_BL, text.keys_B, vocabulary)
-        return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+        return mask_for_encoder(text, vocabulary, ratio=self.config.mask_ratio, whole_word=self.config.whole_word)
 
     def counts(self, drawn: MaskedRows) -> dict[str, Tensor]:
         return {"mlm": drawn.count}

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from midmask.encoders.backbone import Backbone
 from midmask.heads import DecoderLayer
-from midmask.masking import Purpose, corrupt, select_tokens, select_words, visibility
+from midmask.masking import Purpose, select_words, visibility
 from midmask.nouns import Batch, Loss, Part, TokenRows
-from midmask.objectives.mlm import MaskedRows, masked_lm_sum
+from midmask.objectives.mlm import MaskedRows, mask_for_encoder, masked_lm_sum
 from midmask.objectives.objective import Objective, ObjectiveConfig, flat_targets
 from midmask.tokens import Vocabulary
 
@@ -84,25 +84,14 @@ class RetroMAE(Objective):
     def draw(self, batch: Batch) -> RetroMAERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
-        select = select_words if self.config.whole_word else select_tokens
-        selected_BL = select(
-            text.ids_BL,
-            text.lengths_B,
-            text.keys_B,
-            vocabulary,
-            ratio=self.config.encoder_mask_ratio,
-            purpose=Purpose.SELECT,
-        )
-        corrupted_BL = corrupt(text.ids_BL, selected_BL, text.keys_B, vocabulary)
-        encoder = MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+        ratio, whole_word = self.config.encoder_mask_ratio, self.config.whole_word
+        encoder = mask_for_encoder(text, vocabulary, ratio=ratio, whole_word=whole_word)
         decoder, visible_BXL = (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
         return RetroMAERows(encoder, decoder, visible_BXL)
 
     def _enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         visible_BLL = visibility(
-            text.ids_BL,
-            text.lengths_B,
-            text.keys_B,
+            text,
             vocabulary,
             ratio=self.config.decoder_mask_ratio,
             independent=self.config.decoder_masks == "independent",
@@ -112,14 +101,7 @@ class RetroMAE(Objective):
         return MaskedRows(text.ids_BL, text.lengths_B, *flat_targets(text.ids_BL, targets_BL)), visible_BLL
 
     def _basic(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
-        hidden_BL = select_words(
-            text.ids_BL,
-            text.lengths_B,
-            text.keys_B,
-            vocabulary,
-            ratio=self.config.decoder_mask_ratio,
-            purpose=Purpose.DECODER,
-        )
+        hidden_BL = select_words(text, vocabulary, ratio=self.config.decoder_mask_ratio, purpose=Purpose.DECODER)
         ids_BL = torch.where(hidden_BL, vocabulary.mask_id, text.ids_BL)
         real_BL = torch.arange(text.ids_BL.shape[1], device=ids_BL.device) < text.lengths_B[:, None]
         return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, hidden_BL)), real_BL[:, None]
