@@ -1,0 +1,140 @@
+"""Faults of every kind, put into good collections: each is counted, quoted with its line, quarantined, and the run goes on."""
+
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.corpora import pieces
+from midmask.errors import UserError
+from tests.corpora.collections import prepared, quarantine, rows, write, write_beir
+
+DOC_FAULTS = {
+    "malformed line": [b"{not json", b'["a", "list"]', b'{"title": "no id", "text": "x"}', b'{"_id": "n1", "text": 3}'],
+    "invalid UTF-8": [b'{"_id": "n2", "text": "caf\xe9"}', b'{"_id": "n3", "text": "lone \\ud800 surrogate"}'],
+    "empty passage": [b'{"_id": "n4", "title": "", "text": ""}', b'{"_id": "n5", "text": " \\t "}'],
+    "oversized passage": [b'{"_id": "n6", "text": "' + b"x" * 301 + b'"}', b'{"_id": "n7", "text": "' + b"y" * 99_999],
+    "duplicate id": [b'{"_id": "d0", "text": "another text"}'],
+}
+QREL_FAULTS = {
+    "malformed line": [b"q0\td1", b"q0\td1\thigh", b"q0\td1\t1\t1\t1"],
+    "unknown id": [b"q0\tnone\t1", b"none\td0\t1"],
+    "duplicate judgement": [b"q0\td0\t1"],
+}
+faults = st.lists(
+    st.sampled_from([(kind, line) for kind, lines in DOC_FAULTS.items() for line in lines]), max_size=8, unique=True
+)
+judgement_faults = st.lists(
+    st.sampled_from([(kind, line) for kind, lines in QREL_FAULTS.items() for line in lines]), max_size=4, unique=True
+)
+
+
+def inject(path: Path, found: list[tuple[str, bytes]], places: list[int], *, packed: bool, first: int) -> Counter[str]:
+    """Puts the bad lines at some lines of a file, from line `first` on; gives their number by kind."""
+    import gzip
+
+    lines = (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).splitlines()
+    for (_, line), place in zip(found, places, strict=False):
+        lines.insert(first + place % (len(lines) - first), line)
+    write(path, b"\n".join(lines) + b"\n")
+    return Counter(kind for kind, _ in found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(faults, judgement_faults, st.lists(st.integers(0, 1000), min_size=12, max_size=12), st.booleans(), st.booleans())
+def test_rows_read_are_rows_kept_and_rows_quarantined(
+    docs: list[tuple[str, bytes]], qrels: list[tuple[str, bytes]], places: list[int], packed: bool, small: bool
+) -> None:
+    """Plain and packed, in one piece and in many byte ranges."""
+    end = ".gz" if packed else ""
+    whole, pieces.PIECE_BYTES = pieces.PIECE_BYTES, 257 if small else pieces.PIECE_BYTES
+    try:
+        with TemporaryDirectory() as folder:
+            root = Path(folder, "in")
+            write_beir(root, packed=packed)
+            wanted = inject(root / f"corpus.jsonl{end}", docs, places, packed=packed, first=1)
+            wanted += inject(root / f"qrels/train.tsv{end}", qrels, places[8:], packed=packed, first=2)
+            out = Path(folder, "out")
+            result = prepared(f"beir:{root}", out, bad_rows_threshold=1.0, max_characters=300)
+            check(result, wanted, out, root, packed=packed)
+    finally:
+        pieces.PIECE_BYTES = whole
+
+
+def check(result: dict[str, object], wanted: Counter[str], out: Path, root: Path, *, packed: bool) -> None:
+    import gzip
+
+    assert result["rows_quarantined"] == dict(wanted)
+    assert result["rows_read"] == 80 + wanted.total() and result["rows_kept"] == 80
+    assert [row["doc_id"] for row in rows(out / "docs")] == [f"d{n}" for n in range(40)]
+    assert len(rows(out / "queries.parquet")) == len(rows(out / "qrels.parquet")) == 20
+    bad = quarantine(out)
+    assert Counter(row["kind"] for row in bad) == wanted
+    for row in bad:
+        data = (root / row["file"]).read_bytes()
+        line = (gzip.decompress(data) if packed else data).split(b"\n")[row["line"] - 1].decode(errors="replace")
+        quoted = row["text"]
+        if row["kind"] == "duplicate id":
+            assert json.loads(line)["_id"] in quoted
+        elif row["kind"] in ("unknown id", "duplicate judgement"):
+            assert quoted == line
+        else:
+            assert line.startswith(quoted[:200]) or quoted.startswith("(over")
+
+
+def test_above_the_threshold_it_stops_and_leaves_the_quarantine(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_beir(tmp_path / "in", passages=198)
+    with open(tmp_path / "in/corpus.jsonl", "ab") as corpus:
+        corpus.write(b"{broken\n")
+    assert prepared(f"beir:{tmp_path}/in", tmp_path / "out")["rows_quarantined"] == {"malformed line": 1}
+    with open(tmp_path / "in/corpus.jsonl", "ab") as corpus:
+        corpus.write(b"{broken too\n")
+        corpus.write(b"{and again\n")
+    caplog.set_level(logging.WARNING)
+    with pytest.raises(UserError) as error:
+        prepared(f"beir:{tmp_path}/in", tmp_path / "out")
+    message = str(error.value)
+    assert "3 of 201 rows of the docs are bad (1.49%, bad_rows_threshold = 0.01): 3 malformed line" in message
+    assert "corpus.jsonl:199 malformed line: '{broken'" in message and "\n" not in message
+    assert [row["line"] for row in quarantine(tmp_path / "out")] == [199, 200, 201]
+    assert "corpus.jsonl:200" in caplog.text
+
+
+def test_judgements_have_a_threshold_of_their_own(tmp_path: Path) -> None:
+    """In a large corpus even judgements that are all wrong are a small share of all rows."""
+    write_beir(tmp_path / "in", passages=3000)
+    write(tmp_path / "in/qrels/train.tsv", b"query-id\tcorpus-id\tscore\nq0\twrong\t1\n")
+    with pytest.raises(UserError, match="rows of the qrels are bad.*1 unknown id"):
+        prepared(f"beir:{tmp_path}/in", tmp_path / "out")
+
+
+def test_the_sum_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_beir(tmp_path / "in", passages=200)
+    with open(tmp_path / "in/corpus.jsonl", "ab") as corpus:
+        corpus.write(b"{broken\n")
+    caplog.set_level(logging.INFO)
+    prepared(f"beir:{tmp_path}/in", tmp_path / "out")
+    assert "241 rows read = 240 kept + 1 quarantined (1 malformed line)" in caplog.text
+
+
+def test_blank_lines_and_windows_files_are_no_faults(tmp_path: Path) -> None:
+    write_beir(tmp_path / "in")
+    corpus = tmp_path / "in/corpus.jsonl"
+    write(corpus, b"\xef\xbb\xbf" + corpus.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
+    assert prepared(f"beir:{tmp_path}/in", tmp_path / "out")["rows_quarantined"] == {}
+    assert rows(tmp_path / "out/docs")[0]["doc_id"] == "d0"
+
+
+def test_a_broken_gzip_stream_is_named(tmp_path: Path) -> None:
+    write_beir(tmp_path / "in", packed=True)
+    corpus = tmp_path / "in/corpus.jsonl.gz"
+    corpus.write_bytes(corpus.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"corpus\.jsonl\.gz: broken gzip"):
+        prepared(f"beir:{tmp_path}/in", tmp_path / "out")
