@@ -1,0 +1,103 @@
+"""Training under Ray Train equals training without it, also when a worker is killed on the way."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import safetensors.torch
+
+from midmask.artifact import Artifact, Place
+from midmask.cluster.train import train_on_ray, worker_cpus
+from midmask.errors import UserError
+from midmask.tokens import TokensConfig, tokenise
+from midmask.train.run import NonFiniteLoss
+from tests.train.conftest import write_corpus
+from tests.train.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.train.worker import setup_of
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("data")
+    write_corpus(folder / "corpus")
+    tokens = Place(f"file://{folder}/tokens")
+    config = TokensConfig(vocabulary_size=500, max_length=48, query_length=8)
+    tokenise(config, {"corpus": Artifact(Place(f"{folder}/corpus"), {})}, tokens)
+    return tokens
+
+
+def kill_a_worker(after: Path) -> None:
+    """SIGKILL to one of this test's own training workers, as soon as a file is there."""
+    while not after.exists():
+        time.sleep(0.01)
+    own = psutil.Process().children(recursive=True)
+    worker = next(process for process in own if "RayTrainWorker" in " ".join(process.cmdline()))
+    os.kill(worker.pid, signal.SIGKILL)
+
+
+def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+    """Two workers on two CPUs that Ray Data reads beside, dropout on, storage by URI; the oracle runs without Ray."""
+    train = {"steps": 60, "checkpoint_every": 10}
+    spec = spec_of(tokens, tmp_path / "alone", train=train)
+    assert run_workers(spec, 2, tmp_path) == [0, 0]
+    out, reports = tmp_path / "ray", []
+    second = out / "checkpoints" / "step-00000020" / "position.json"
+    threading.Thread(target=kill_a_worker, args=[second], daemon=True).start()
+    result = train_on_ray(
+        setup_of(spec),
+        Place(f"file://{out}"),
+        workers=2,
+        use_gpu=False,
+        log=lambda done, values: reports.append(done),
+    )
+    trace = trace_of(out)
+    assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
+    starts = [row["step"] for row in trace if row["first_after_start"]]
+    assert len(starts) == 2 and starts[1] >= 20 and starts[1] % 10 == 0, "no worker was replaced"
+    assert reports == list(range(1, 61)), "every step is reported once"
+    assert result["steps"] == 60 and result["workers"] == 2 and result["threads"] == 1
+    assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "model", "trace.parquet"]
+
+
+def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+    run_here(spec_of(tokens, tmp_path / "good", stop_after=3))
+    weights = tmp_path / "good" / "checkpoint" / "objective.safetensors"
+    spoiled = safetensors.torch.load_file(weights)
+    next(tensor for tensor in spoiled.values() if tensor.ndim == 2)[7] = float("nan")
+    safetensors.torch.save_file(spoiled, weights)
+    setup = replace(setup_of(spec_of(tokens, tmp_path)), resume=Place(str(tmp_path / "good")))
+    with pytest.raises(NonFiniteLoss, match=r"^step 3: .* examples of the batch: d\d+"):
+        train_on_ray(setup, Place(str(tmp_path / "out")), workers=1, use_gpu=False, log=lambda done, values: None)
+
+
+@pytest.mark.parametrize(
+    ("workers", "nodes", "cpus"),
+    [
+        (1, [2.0], 1.0),
+        (2, [2.0], 0.75),  # `ray start --head --num-cpus 2`
+        (2, [1.0, 1.0], 0.75),
+        (3, [2.0, 1.0], 0.75),
+        (2, [4.0, 1.0], 1.0),  # both on the larger node: 1.75 each would fit, whole CPUs are given
+        (4, [2.0], 0.25),
+        (2, [16.0], 7.0),
+    ],
+)
+def test_workers_leave_room_for_reading(workers: int, nodes: list[float], cpus: float) -> None:
+    assert worker_cpus(workers, nodes) == cpus
+    assert sum(int(node / (cpus + 0.25)) for node in nodes) >= workers
+
+
+def test_workers_without_room_are_refused_with_the_sum() -> None:
+    with pytest.raises(UserError, match=r"--workers 5: .*2\.5 in all; the cluster has 2\. Use --workers 4 or fewer"):
+        worker_cpus(5, [2.0])
+
+
+def test_gpus_that_are_not_there_are_refused(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+    setup = setup_of(spec_of(tokens, tmp_path))
+    with pytest.raises(UserError, match=r"--workers 1: one GPU each .* the cluster has 0"):
+        train_on_ray(setup, Place(str(tmp_path)), workers=1, use_gpu=True, log=lambda done, values: None)
