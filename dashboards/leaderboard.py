@@ -41,8 +41,14 @@ STYLE = """<style>
 .mm-board .quiet {opacity: .65;}
 .mm-board a {color: #0f766e; text-decoration: none;}
 .mm-board a:hover {text-decoration: underline;}
+.mm-board .place {display: block; font-size: .75rem; opacity: .65;}
 .mm-note {font-size: .72rem; border: 1px solid rgba(128,128,128,.4); border-radius: .6rem; padding: 0 .4rem;
-  margin-left: .4rem; opacity: .8;}
+  margin-left: .4rem;}
+[data-testid="stMainBlockContainer"] {padding-top: 3.5rem;}
+@media (max-width: 640px) {
+  [data-testid="stColumn"] {min-width: calc(50% - 1rem) !important;}
+  .mm-board th, .mm-board td {padding: .45rem .5rem;}
+}
 </style>"""
 
 
@@ -69,7 +75,7 @@ def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, 
         "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in line) + "</tr>" for line in lines
     )
     return (
-        f'{STYLE}<div class="mm-scroll"><table class="mm-board" aria-label="{label}">'
+        f'<div class="mm-scroll"><table class="mm-board" aria-label="{label}">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -81,17 +87,18 @@ def link(address: str, text: str) -> str:
 def board(shown: list[Row], uri: str, ui: str | None) -> str:
     """The systems as a table: the best value of each corpus, split and measure in bold."""
     names, highest = measure_names(shown), best(shown)
-    heads = [(text, "") for text in ("System", "Objective", "Corpus", "Split", "Seed")]
-    heads += [(escape(name), "num") for name in names] + [("Started (UTC)", ""), ("Run", "")]
+    heads = [("System", ""), *((escape(name), "num") for name in names)]
+    heads += [(text, "") for text in ("Objective", "Seed", "Started (UTC)", "MLflow")]
     lines = []
     for row in shown:
         note = '<span class="mm-note">split made here</span>' if row.split_made_here else ""
-        line = [(escape(row.recipe or row.name), ""), (escape(row.objective), ""), (escape(row.corpus) + note, "")]
-        line += [(escape(row.split), ""), (escape(row.seed) or NONE, "quiet")]
+        place = f'<span class="place">{escape(row.corpus)} · {escape(row.split)}{note}</span>'
+        line = [(escape(row.recipe or row.name) + place, "")]
         for name in names:
             value = row.measures.get(name)
             top = value is not None and value == highest[row.corpus, row.split, name]
             line.append((NONE, "num quiet") if value is None else (f"{value:.4f}", "num best" if top else "num"))
+        line += [(escape(row.objective) or NONE, ""), (escape(row.seed) or NONE, "quiet")]
         line += [(f"{row.started:%Y-%m-%d %H:%M}", "quiet"), (link(run_link(uri, row, ui), row.run_id[:8]), "")]
         lines.append(line)
     return table(heads, lines, "systems")
@@ -207,8 +214,9 @@ def troubles(runs: list[TrackedRow], uri: str, ui: str | None) -> None:
 
 
 def page() -> None:
-    st.set_page_config(page_title="midmask leaderboard", page_icon=":material/leaderboard:", layout="wide")
-    st.title("midmask leaderboard")
+    st.set_page_config(page_title="midmask leaderboard", layout="wide")  # an icon would come from another host
+    st.html(STYLE)
+    st.header("midmask leaderboard")
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())

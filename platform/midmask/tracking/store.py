@@ -193,7 +193,9 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
 
 
 def reason(error: Exception) -> str:
-    """The first line of an error, without credentials and of bearable length."""
+    """One line without credentials: a refusal's own, else that of the error at the bottom (connection refused)."""
+    while not is_refusal(error) and isinstance(below := error.__cause__ or error.__context__, Exception):
+        error = below
     return redacted(str(error).partition("\n")[0])[:200]
 
 
