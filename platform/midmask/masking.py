@@ -235,7 +235,6 @@ def visibility(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, indepen
         visible = visible.view(rows * draws, length).index_select(0, (first + pick).flatten())
         visible = visible.view(rows, length, length)
     visible.diagonal(dim1=1, dim2=2).fill_(False)
-    visible[:, 1:, 0] = True
     visible[:, 0, 0] = text.lengths_B <= 1
     return visible
 

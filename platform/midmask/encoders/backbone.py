@@ -1,26 +1,25 @@
 """BERT-like masked language models under one set of names.
 
-A family of Hugging Face models is one line of `FAMILIES`. A backbone is one of `SIZES` with fresh weights, or a folder
-or hub id of a supported family.
+A backbone is one of `SIZES` with fresh weights, or a Hugging Face folder or hub id of a supported family.
 
 Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+from transformers.utils import logging as hf_logging
 
+from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError, unknown
 from midmask.identity import Config
-from midmask.registry import Registry
 from midmask.tokens import Vocabulary, load_tokenizer
 
 log = logging.getLogger(__name__)
@@ -30,45 +29,6 @@ SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "base": (12, 768
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """Where the parts of a Hugging Face masked LM are, and what its config calls them."""
-
-    transform: Callable[[Any, Tensor], Tensor]
-    first_position: Callable[[Any], int]
-    dropouts: tuple[str, ...]
-    feed_forward: str
-    activation: str
-
-
-FAMILIES = Registry(
-    "backbone family",
-    {
-        "bert": Family(
-            lambda model, x: model.cls.predictions.transform(x),
-            lambda config: 0,
-            ("hidden_dropout_prob", "attention_probs_dropout_prob"),
-            "intermediate_size",
-            "hidden_act",
-        ),
-        "roberta": Family(
-            lambda model, x: model.lm_head.layer_norm(F.gelu(model.lm_head.dense(x))),
-            lambda config: int(config.pad_token_id) + 1,
-            ("hidden_dropout_prob", "attention_probs_dropout_prob"),
-            "intermediate_size",
-            "hidden_act",
-        ),
-        "distilbert": Family(
-            lambda model, x: model.vocab_layer_norm(model.activation(model.vocab_transform(x))),
-            lambda config: 0,
-            ("dropout", "attention_dropout"),
-            "hidden_dim",
-            "activation",
-        ),
-    },
-)
 
 
 class BackboneConfig(Config):
@@ -151,8 +111,23 @@ class Backbone(nn.Module):
 
     def save(self, folder: Path, tokenizer_folder: Path) -> None:
         """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer."""
-        self.model.save_pretrained(folder)
+        with quiet_transformers():
+            self.model.save_pretrained(folder)
         load_tokenizer(tokenizer_folder).save_pretrained(folder)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No bars and no table of missing weights from transformers; what matters in it is reported here."""
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(hf_logging.CRITICAL)
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()
 
 
 def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
@@ -216,16 +191,17 @@ def _load(name: str, *, dropout: float) -> Backbone:
     for field in family.dropouts:
         setattr(settings, field, dropout)
     try:
-        model, loading = AutoModelForMaskedLM.from_pretrained(
-            name, config=settings, attn_implementation="sdpa", dtype=torch.float32, output_loading_info=True
-        )
+        with quiet_transformers():
+            model, loading = AutoModelForMaskedLM.from_pretrained(
+                name, config=settings, attn_implementation="sdpa", dtype=torch.float32, output_loading_info=True
+            )
     except (OSError, ValueError) as error:
         raise _unreadable(name, error) from None
     missing = sorted(loading["missing_keys"])
     if lost := [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]:
         raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
     if missing:
-        log.warning("%s holds no MLM head; a fresh one is made (%s)", name, ", ".join(missing))
+        log.info("%s holds no MLM head; a fresh one is made", name)
     return Backbone(model, dropout=dropout)
 
 

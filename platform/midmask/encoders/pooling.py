@@ -6,7 +6,7 @@ from pathlib import Path
 import torch.nn.functional as F
 from torch import Tensor
 
-from midmask.encoders.backbone import Backbone
+from midmask.encoders.backbone import Backbone, quiet_transformers
 from midmask.tokens import load_tokenizer
 
 NORMALISE = "sentence_transformers.models.Normalize"
@@ -27,7 +27,8 @@ def save_bi_encoder(
         max_length: tokens of the longest text, special tokens included; longer ones are cut by SentenceTransformer.
         normalise: whether SentenceTransformer scales the vectors to length 1.
     """
-    backbone.encoder.save_pretrained(folder)
+    with quiet_transformers():
+        backbone.encoder.save_pretrained(folder)
     load_tokenizer(tokenizer_folder).save_pretrained(folder)
     modules = [
         ("", "sentence_transformers.models.Transformer"),
