@@ -164,6 +164,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         pad_token_id=vocabulary.pad_id,
         hidden_dropout_prob=config.dropout,
         attention_probs_dropout_prob=config.dropout,
+        initializer_range=0.02 * (768 / width) ** 0.5,  # BERT's 0.02 is for width 768; narrower layers would start mute
         attn_implementation="sdpa",
     )
     with torch.random.fork_rng(devices=[]):
