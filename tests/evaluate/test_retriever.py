@@ -9,18 +9,20 @@ from midmask.evaluate.retriever import EvaluateConfig, evaluate_retriever
 from midmask.identity import as_user_error
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
-from midmask.retrieve.search import fixed_sample
+from midmask.retrieve.selection import fixed_sample
 
 
 def test_the_step_keeps_the_run_and_the_values_it_reports(inputs, out):
     result = evaluate_retriever(EvaluateConfig(depth=40), inputs, out)
     assert set(result["measures"]) == {"nDCG@10", "RR@10", "R@100"}
     assert (result["queries"], result["without_results"], result["unjudged"]) == (10, 0, 0)
-    with (out / "per_query.parquet").reading() as stream:
+    assert (result["corpus"], result["split"], result["split_made_here"]) == ("words", "dev", False)
+    assert out.names() == ["per_query", "ranked.parquet", "runs"], "embeddings of an evaluation are not kept"
+    with (out / "per_query" / "words.dev.parquet").reading() as stream:
         per_query = pq.read_table(stream)
     assert per_query.schema.names == ["query_id", "measure", "value"]
     assert measures.aggregate(per_query) == result["measures"]
-    run, kept = ranked.read_trec(out / "run.trec.gz"), ranked.read(out / "ranked.parquet")
+    run, kept = ranked.read_trec(out / "runs" / "words.dev.trec.gz"), ranked.read(out / "ranked.parquet")
     columns = ["query_id", "doc_id", "rank"]
     assert run.select(columns).to_pylist() == kept.select(columns).to_pylist()
     assert len(run) == 10 * 40
@@ -29,7 +31,7 @@ def test_the_step_keeps_the_run_and_the_values_it_reports(inputs, out):
 
     qrels = pq.read_table((inputs["corpus"].place / "qrels.parquet").uri).to_pylist()
     dev = [ir_measures.Qrel(row["query_id"], row["doc_id"], row["grade"]) for row in qrels if row["split"] == "dev"]
-    scored = list(ir_measures.read_trec_run(str(out.local() / "run.trec.gz")))
+    scored = list(ir_measures.read_trec_run(str(out.local() / "runs" / "words.dev.trec.gz")))
     values = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in result["measures"]], dev, scored)
     assert {str(name): value for name, value in values.items()} == pytest.approx(result["measures"])
 
@@ -38,7 +40,7 @@ def test_a_sample_of_queries_is_judged_alone(inputs, out):
     whole = evaluate_retriever(EvaluateConfig(), inputs, Place(f"{out}-whole"))
     sampled = evaluate_retriever(EvaluateConfig(max_queries=4), inputs, out)
     assert (whole["queries"], sampled["queries"], sampled["without_results"]) == (10, 4, 0)
-    values = [pq.read_table((place / "per_query.parquet").uri) for place in (Place(f"{out}-whole"), out)]
+    values = [pq.read_table((place / "per_query" / "words.dev.parquet").uri) for place in (Place(f"{out}-whole"), out)]
     full, few = (measures.by_query(table, "RR@10") for table in values)
     assert set(few) == set(fixed_sample([f"q{row}" for row in range(0, 40, 4)], 4))
     assert few == {name: full[name] for name in few}

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -84,6 +84,7 @@ def test_corrections_by_hand():
     assert correct([], "holm") == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
 def test_holm_rejects_what_its_step_down_procedure_rejects(p, alpha):
     rejected = set()

@@ -45,7 +45,9 @@ def write_parts(
     _write(place / "queries.parquet", _table(queries, ["query_id", "text"]))
     judged = _table(qrels, ["split", "query_id", "doc_id", "grade"])
     _write(place / "qrels.parquet", judged.set_column(3, "grade", judged["grade"].cast(pa.int32())))
-    return Artifact(place, {"fingerprint": "corpus", "result": {"passages": len(docs)}})
+    return Artifact(
+        place, {"fingerprint": "corpus", "result": {"name": "words", "passages": len(docs), "split_made_here": False}}
+    )
 
 
 def _table(rows: Sequence[tuple[object, ...]], names: list[str]) -> pa.Table:

@@ -13,7 +13,8 @@ from midmask.identity import fingerprint
 from midmask.retrieve import ranked
 from midmask.retrieve.mine import MineConfig, mine, search_of
 from midmask.retrieve.negatives import read_jsonl
-from midmask.retrieve.search import ShardWorker, SplitSearch, fixed_sample, judged_queries, merge, search_split
+from midmask.retrieve.search import ShardWorker, SplitSearch, merge, search_split
+from midmask.retrieve.selection import fixed_sample, judged_queries
 from tests.retrieve.collection import write_all
 
 CONFIG = MineConfig(depth=25, per_query=6)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
@@ -35,6 +35,7 @@ relevant = st.dictionaries(st.sampled_from(QUERIES), st.frozensets(st.sampled_fr
 copies = st.dictionaries(st.sampled_from(DOCS), st.frozensets(st.sampled_from(DOCS), max_size=3))
 
 
+@settings(deadline=None)
 @given(rankings, relevant, copies, st.integers(0, 3), st.integers(1, 10), st.integers(0, 25), st.integers(1, 12))
 def test_no_negative_is_a_positive_or_its_copy_and_as_many_are_taken_as_can_be(
     lists, positives, twins, seed, low, more, per_query

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import pytrec_eval
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
@@ -48,6 +48,7 @@ def listed(found: pa.Table) -> list[tuple[str, str, int]]:
     return list(zip(*(found[name].to_pylist() for name in ("query_id", "doc_id", "rank")), strict=True))
 
 
+@settings(deadline=None)
 @given(runs, st.randoms(use_true_random=False), st.integers(1, 8))
 def test_the_order_is_by_query_then_score_then_document_whatever_order_comes_in(rows, random, depth):
     items = list(rows.items())
@@ -61,6 +62,7 @@ def test_a_score_that_is_not_finite_is_refused():
         ranked.order(table({("q", "a"): math.nan}))
 
 
+@settings(deadline=None)
 @given(rows=runs, suffix=st.sampled_from(["trec", "trec.gz"]))
 def test_a_run_file_comes_back_in_the_same_order_and_any_tool_ranks_it_so(tmp_path_factory, rows, suffix):
     place = Place(str(tmp_path_factory.mktemp("run") / f"run.{suffix}"))

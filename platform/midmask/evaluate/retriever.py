@@ -15,7 +15,8 @@ from midmask.errors import UserError
 from midmask.evaluate import measures
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
-from midmask.retrieve.search import SplitSearch, fixed_sample, model_folder, read_qrels, search_split
+from midmask.retrieve.search import SplitSearch, model_folder, search_split
+from midmask.retrieve.selection import fixed_sample, read_qrels
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     ranked.write_trec(out / "runs" / f"{name}.trec.gz", found, tag="midmask")
     with (out / "per_query" / f"{name}.parquet").writing() as stream:
         pq.write_table(per_query, stream, compression="zstd")
-    (out / "partial").delete()
+    for name in ("partial", "embeddings", "query_embeddings", "selection.parquet"):
+        (out / name).delete()
     return {
         "corpus": corpus["name"],
         "split": config.split,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.retrieve.search import read_qrels
+from midmask.retrieve.selection import read_qrels
 
 SCHEMA = pa.schema(
     [

@@ -8,7 +8,6 @@ contiguous range of passage blocks. One process runs all units in a loop (`searc
 to actors.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from midmask.retrieve.encode import (
     load_encoder,
     read_block,
 )
+from midmask.retrieve.selection import judged_queries
 from midmask.tokens import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -225,37 +225,6 @@ def run_here(search: SplitSearch) -> Iterator[pa.Table]:
 def search_split(search: SplitSearch) -> pa.Table:
     """The ranked list of a split, searched in this process."""
     return pa.concat_tables(run_here(search))
-
-
-def judged_queries(
-    corpus: Artifact, split: str, *, judged: Literal["any", "relevant"] = "any", limit: int | None = None
-) -> list[str]:
-    """Ids of the queries of a split that have a judgement, or a relevant passage; sorted; a fixed sample if limited.
-
-    Raises:
-        UserError: naming the splits that the corpus has, if there is no such query.
-    """
-    qrels = read_qrels(corpus)
-    within = pc.equal(qrels["split"], split)
-    if judged == "relevant":
-        within = pc.and_(within, pc.greater_equal(qrels["grade"], 1))
-    names = pc.unique(qrels.filter(within)["query_id"]).to_pylist()
-    if not names:
-        splits = ", ".join(sorted(pc.unique(qrels["split"]).to_pylist()))
-        raise UserError(f"split {split!r}: {corpus.place} has no judged queries in it. Known: {splits}.")
-    return sorted(fixed_sample(names, limit))
-
-
-def fixed_sample(names: Sequence[str], limit: int | None) -> list[str]:
-    """The first `limit` names by SHA-256: the same queries in every run, whatever else the collection holds."""
-    if limit is None or limit >= len(names):
-        return list(names)
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[:limit]
-
-
-def read_qrels(corpus: Artifact) -> pa.Table:
-    with (corpus.place / "qrels.parquet").reading() as stream:
-        return pq.read_table(stream)
 
 
 def model_folder(model: Artifact) -> Place:
