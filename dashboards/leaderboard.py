@@ -185,7 +185,7 @@ def surfaces(runs: list[TrackedRow], found: list[Row], uri: str, ui: str | None)
     st.plotly_chart(heatmap(points, measure), config={"displaylogo": False, "displayModeBar": False})
     top = max(points, key=lambda point: point.value)
     st.caption(
-        f"{len(points)} finished trials ({parent.status}). Best {measure} {top.value:.4f} at encoder "
+        f"{len(points)} finished trials; the sweep is {parent.status}. Best {measure} {top.value:.4f} at encoder "
         f"{top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. [Open in MLflow]({run_link(uri, parent, ui)})"
     )
 
