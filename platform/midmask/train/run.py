@@ -114,9 +114,10 @@ class _Run:
             reports = last or done % self.config.log_every == 0
             if saves or reports:
                 self._settle()
-            if reports and world.rank() == 0:
-                log(done, summary(self.window))
-                self.window = []
+            if reports:
+                window, self.window = self.window, []
+                if world.rank() == 0:
+                    log(done, summary(window))
             if saves:
                 self._save(done)
 
@@ -132,6 +133,8 @@ class _Run:
             raise UserError(
                 f"{self.good} belongs to another run (corpus, seed or batch size differ); name another folder"
             )
+        if position["step"] > self.setup.stop:
+            raise UserError(f"{self.good} is at step {position['step']}, beyond the last step {self.setup.stop}")
         if position["threads"] != torch.get_num_threads():
             logger.warning(
                 "%s was made with %d threads, this run has %d: sums may differ in the last digits",
