@@ -74,8 +74,8 @@ class Board:
         self.seconds["final" if last else "rungs"] += row["seconds"]["measure"]
         text = f"{space.measure} {row['measure']:.4f} ({clock(row['seconds']['measure'])})"
         if not last:
-            probe = metric_key("probe", "dev", space.measure)
-            trial.run.log({probe: row["measure"]}, step=row["number"])
+            name = metric_key(row["corpus"], "dev", space.measure).rsplit("/", 1)[-1]
+            trial.run.log({f"probe/{name}": row["measure"]}, step=row["number"])  # two segments: no leaderboard row
             self._progress.measured(source, f"probe at {row['share']:g} of the pre-training: {text}")
             return
         for name, value in row["measures"].items():

@@ -7,7 +7,7 @@ import ray
 
 from midmask import steps
 from midmask.artifact import Artifact, Place
-from midmask.cluster import pool, tokens
+from midmask.cluster import corpora, pool, tokens
 from midmask.cluster.train import train_on_ray
 from midmask.recipes.run import Log, Maker
 from midmask.train.run import TrainingSetup
@@ -22,7 +22,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
     gpus = int(ray.cluster_resources().get("GPU", 0))
     count = workers or max(1, gpus)
     return {
-        "prepare": _as_task("prepare", gpus=0),
+        "prepare": _silent(corpora.prepare),
         "tokenise": _silent(tokens.tokenise),
         "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
         "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),

@@ -38,7 +38,7 @@ def log_evaluation(run: TrackedRun, artifact: Artifact) -> None:
     run.log_file(folder / "per_query" / f"{corpus}.{split}.parquet", "per_query")
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
     if result["split_made_here"]:
-        run.tag({"midmask.split": "made here"})
+        run.tag({"midmask.split_made_here": "true"})
 
 
 def numbers(result: Mapping[str, Any]) -> dict[str, float]:
