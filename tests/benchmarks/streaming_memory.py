@@ -1,4 +1,6 @@
-"""Memory while preparing 10,000 and 113,000 passages of the wiki set through Ray Data: `python -m tests.benchmarks.streaming_memory`.
+"""Memory while preparing 10,000 and 113,000 passages of the wiki set through Ray Data.
+
+    python -m tests.benchmarks.streaming_memory
 
 Each size runs in its own process with its own Ray, object store capped at 256 MiB. Measured is the peak of the summed
 USS (memory that is nobody else's) of driver and workers from the start of preparing to its end. Prints one ratio.

@@ -1,4 +1,4 @@
-"""Faults of every kind, put into good collections: each is counted, quoted with its line, quarantined, and the run goes on."""
+"""Faults of every kind in good collections: each is counted, quoted with its line, quarantined, and the run goes on."""
 
 import json
 import logging
@@ -111,7 +111,7 @@ def test_judgements_have_a_threshold_of_their_own(tmp_path: Path) -> None:
     """In a large corpus even judgements that are all wrong are a small share of all rows."""
     write_beir(tmp_path / "in", passages=3000)
     write(tmp_path / "in/qrels/train.tsv", b"query-id\tcorpus-id\tscore\nq0\twrong\t1\n")
-    with pytest.raises(UserError, match="rows of the qrels are bad.*1 unknown id"):
+    with pytest.raises(UserError, match=r"rows of the qrels are bad.*1 unknown id"):
         prepared(f"beir:{tmp_path}/in", tmp_path / "out")
 
 

@@ -42,7 +42,8 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
         yield from rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, UserError):
-            raise error.cause from None
+            # Ray Data appends advice about retries to a task's error.
+            raise UserError(str(error.cause).split("\n", 1)[0]) from None
         raise
 
 

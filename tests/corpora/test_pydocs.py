@@ -1,0 +1,213 @@
+"""The embedded corpus, read from packages that are installed here, and from small ones written for the test."""
+
+import re
+import sys
+from collections import Counter, defaultdict
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
+from midmask.corpora.config import PACKAGES
+from midmask.errors import UserError
+from tests.corpora.collections import prepared, quarantine, rows
+
+BODY = "The first of several words of a body that is long enough to be {}."
+
+
+@pytest.fixture(scope="module")
+def sqlalchemy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two installed packages with many copied docstrings (asyncio proxies of the same methods)."""
+    out = tmp_path_factory.mktemp("pydocs")
+    prepared("pydocs", out, packages=("sqlalchemy", "optuna"))
+    return out
+
+
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> tuple[str, ...]:
+    """An importable package `toydocs` of the given modules; importing any of them would fail."""
+    for name, source in {"__init__": "", **files}.items():
+        path = folder / "toydocs" / f"{name.replace('__test', '/test')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{source}\nraise SystemExit('imported!')\n")
+    monkeypatch.syspath_prepend(str(folder))
+    return ("toydocs",)
+
+
+def function(name: str, summary: str, body: str) -> str:
+    return f'def {name}():\n    """{summary}\n\n    {body}\n    """\n'
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    words = re.sub(r"[^a-z0-9_]+", " ", text.lower()).split()
+    return {tuple(words[start : start + 5]) for start in range(max(1, len(words) - 4))}
+
+
+def near_pairs(texts: dict[str, str], above: float) -> list[tuple[str, str]]:
+    """All pairs of a higher Jaccard similarity, by counting shared shingles exactly."""
+    sets = {name: shingles(text) for name, text in texts.items()}
+    holders = defaultdict(list)
+    for name, found in sets.items():
+        for shingle in found:
+            holders[shingle].append(name)
+    shared: Counter[tuple[str, str]] = Counter()
+    for names in holders.values():
+        shared.update(combinations(names, 2))
+    return [
+        (left, right)
+        for (left, right), common in shared.items()
+        if common / (len(sets[left]) + len(sets[right]) - common) > above
+    ]
+
+
+def straddling(out: Path) -> tuple[int, int]:
+    """(near-duplicate pairs of judged passages, how many of them have different splits)."""
+    split = {row["doc_id"]: row["split"] for row in rows(out / "qrels.parquet")}
+    texts = {row["doc_id"]: row["text"] for row in rows(out / "docs")}
+    pairs = near_pairs(texts, 0.7)
+    return len(pairs), sum(split[left] != split[right] for left, right in pairs)
+
+
+def test_no_near_duplicate_and_no_query_straddles_splits(sqlalchemy: Path) -> None:
+    pairs, apart = straddling(sqlalchemy)
+    assert pairs > 100 and apart == 0
+    of_query = defaultdict(set)
+    for row in rows(sqlalchemy / "qrels.parquet"):
+        of_query[row["query_id"]].add(row["split"])
+    assert {len(splits) for splits in of_query.values()} == {1}
+
+
+def test_texts_are_distinct_and_no_body_repeats_its_summary(sqlalchemy: Path) -> None:
+    docs, queries = rows(sqlalchemy / "docs"), rows(sqlalchemy / "queries.parquet")
+    assert len({row["text"] for row in docs}) == len({row["doc_id"] for row in docs}) == len(docs)
+    assert len({row["text"].lower() for row in queries}) == len(queries)
+    body, question = (
+        {row[key]: row["text"] for row in table} for table, key in ((docs, "doc_id"), (queries, "query_id"))
+    )
+    judged = rows(sqlalchemy / "qrels.parquet")
+    assert all(question[row["query_id"]].lower() not in body[row["doc_id"]].lower() for row in judged)
+    assert {row["query_id"] for row in judged} == set(question) and {row["doc_id"] for row in judged} == set(body)
+    assert min(len(text.split()) for text in body.values()) >= 8
+    assert max(Counter(row["query_id"] for row in judged).values()) <= 10
+    assert {row["split"] for row in judged} == {"train", "dev", "test"}
+
+
+@pytest.mark.slow
+def test_the_default_packages_give_tens_of_thousands_of_pairs(tmp_path: Path) -> None:
+    result = prepared("pydocs", tmp_path)
+    assert result["passages"] > 30_000 and result["queries"] > 30_000
+    judged = sum(part["judgements"] for part in result["splits"].values())
+    assert 0.7 < result["splits"]["train"]["judgements"] / judged < 0.9
+    pairs, apart = straddling(tmp_path)
+    assert pairs > 1000 and apart == 0
+
+
+def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {
+        "a": function("one", "Add two numbers.", BODY.format("one"))
+        + function("same", "Sum it all.", BODY.format("one")),
+        "b": 'class Thing:\n    """Hold one thing.  It is held here, and nowhere else in the whole world."""\n'
+        '    def get(self):\n        """Add two\n        numbers\n\n'
+        '        Another body which has more than eight words in it.\n        """\n',
+        "c": 'add_docstr(toydocs.fast, r"""\nfast(x, *, y) -> z\n\nRun very fast.\n\nBody of compiled code, '
+        'which no definition carries in source.\n""")',
+    }
+    result = prepared("pydocs", tmp_path / "out", packages=package(tmp_path, monkeypatch, **sources))
+    assert rows(tmp_path / "out/docs") == [
+        {"doc_id": "toydocs.a.one", "title": "toydocs.a", "text": BODY.format("one")},
+        {
+            "doc_id": "toydocs.b.Thing",
+            "title": "toydocs.b",
+            "text": "It is held here, and nowhere else in the whole world.",
+        },
+        {
+            "doc_id": "toydocs.b.Thing.get",
+            "title": "toydocs.b",
+            "text": "Another body which has more than eight words in it.",
+        },
+        {
+            "doc_id": "toydocs.fast",
+            "title": "toydocs.c",
+            "text": "Body of compiled code, which no definition carries in source.",
+        },
+    ]
+    assert rows(tmp_path / "out/aliases.parquet") == [{"doc_id": "toydocs.a.one", "alias": "toydocs.a.same"}]
+    assert [row["text"] for row in rows(tmp_path / "out/queries.parquet")] == [
+        "Add two numbers.",
+        "Sum it all.",
+        "Hold one thing.",
+        "Run very fast.",
+    ]
+    assert [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")] == [
+        ("q:toydocs.a.one", "toydocs.a.one"),
+        ("q:toydocs.a.same", "toydocs.a.one"),
+        ("q:toydocs.b.Thing", "toydocs.b.Thing"),
+        ("q:toydocs.a.one", "toydocs.b.Thing.get"),
+        ("q:toydocs.fast", "toydocs.fast"),
+    ]
+    assert (result["passages"], result["queries"], result["rows_read"]) == (4, 4, 13)
+    assert "toydocs" not in sys.modules
+
+
+def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = BODY.format("kept")
+    sources = {
+        "good": function("kept", "Keep this one.", body),
+        "rules": function("a", "Too short a body.", "only five words are here")
+        + 'def b():\n    """No body at all."""\n'
+        + function("c", "Say it twice.", f"{body} Say it twice. And go.")
+        + function("d", "Args:", body)
+        + function("e", "word " * 70, body),
+        "generic": "".join(function(f"f{n}", "Do what it does.", f"{body} Number {n}.") for n in range(11)),
+        "tests__test_a": function("g", "Test it all.", body),
+        "vendored__test": "",
+    }
+    sources["vendor__test"] = sources["good"]
+    result = prepared("pydocs", tmp_path / "out", packages=package(tmp_path, monkeypatch, **sources))
+    assert result["passages"] == 1
+    rules = result["rules"]
+    assert rules["docstrings"] == 1 + 5 + 11
+    assert {rule: rules[rule] for rule in ("short body", "no body", "body repeats its summary", "no summary")} == {
+        "short body": 1,
+        "no body": 1,
+        "body repeats its summary": 1,
+        "no summary": 1,
+    }
+    assert (rules["long summary"], rules["generic summary"]) == (1, 11)
+    assert rules["test file"] >= 1
+
+
+def test_files_that_are_no_python_are_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = package(
+        tmp_path, monkeypatch, good=function("kept", "Keep this one.", BODY.format("kept")), bad="def broken(:\n"
+    )
+    (tmp_path / "toydocs/latin.py").write_bytes(b'"""caf\xe9"""\n')
+    result = prepared("pydocs", tmp_path / "out", packages=found, bad_rows_threshold=1.0)
+    assert result["rows_quarantined"] == {"invalid UTF-8": 1, "malformed file": 1}
+    assert [(row["file"], row["line"]) for row in quarantine(tmp_path / "out")] == [
+        ("toydocs/bad.py", 1),
+        ("toydocs/latin.py", 1),
+    ]
+    assert result["rows_read"] == result["rows_kept"] + 2 == 5
+    with pytest.raises(UserError, match="2 of 3 rows of the docs are bad"):
+        prepared("pydocs", tmp_path / "out", packages=found)
+
+
+def test_a_sample_takes_whole_clusters(sqlalchemy: Path, tmp_path: Path) -> None:
+    result = prepared("pydocs", tmp_path, packages=("sqlalchemy", "optuna"), max_passages=500)
+    assert 430 < result["passages"] <= 500
+    whole = {(row["query_id"], row["doc_id"]): row["split"] for row in rows(sqlalchemy / "qrels.parquet")}
+    sample = {(row["query_id"], row["doc_id"]): row["split"] for row in rows(tmp_path / "qrels.parquet")}
+    assert sample.items() <= whole.items()
+    kept = {doc for _, doc in sample}
+    for left, right in near_pairs({row["doc_id"]: row["text"] for row in rows(sqlalchemy / "docs")}, 0.7):
+        assert (left in kept) == (right in kept)
+
+
+def test_identity_holds_versions_and_unknown_packages_are_named() -> None:
+    facts: dict[str, Any] = corpus_identity(CorpusConfig())
+    assert [text.split("==")[0] for text in facts["packages"]] == list(PACKAGES)
+    assert all(re.fullmatch(r"\w+==\d[\w.]*", text) for text in facts["packages"])
+    with pytest.raises(UserError, match="'nosuchpackage' is not an installed package"):
+        open_corpus(CorpusConfig(packages=("nosuchpackage",)))
