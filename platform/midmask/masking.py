@@ -8,6 +8,8 @@ positions).
 Shapes: B rows, L tokens of a padded row, K masks drawn for one row.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -30,8 +32,9 @@ POSITION_BITS = 13
 """Low bits of a word's key that hold its position, so that no two words of a row tie. 2**13 is the longest row there
 is."""
 
-CACHED = 2**17
-"""Keys that are worked on at a time on a CPU: they and their scratch stay in the second-level cache."""
+CACHED, ON_DEVICE = 2**17, 2**25
+"""Keys that are worked on at a time, on a CPU and on a GPU. On a CPU they and their scratch stay in the second-level
+cache."""
 
 _U = np.uint64
 
@@ -126,6 +129,19 @@ def quota(lengths: Tensor, ratio: float) -> Tensor:
     return (lengths.to(torch.float64) * ratio).round().clamp(1, QUOTA_LIMIT).to(torch.int64)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keeps torch on the calling thread. These are thousands of operations of some microseconds: where cores are busy,
+    waiting for a second thread at the end of each costs a hundred times what it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@_one_thread()
 def whole_word_masks(
     words: Words, lengths_B: Tensor, seeds_BK: Tensor, *, ratio: float, count_specials: bool = True
 ) -> Tensor:
@@ -151,7 +167,8 @@ def whole_word_masks(
     keep = torch.where(words.candidate_BL, -(2**POSITION_BITS), 0).to(torch.int32)
     put = torch.where(words.candidate_BL, words.start_BL, others)
     masks = torch.empty((rows, draws, length), dtype=torch.bool, device=seeds_BK.device)
-    step = max(1, (CACHED if not masks.is_cuda else 256 * CACHED) // (draws * length))
+    at_once = CACHED if seeds_BK.device.type == "cpu" else ON_DEVICE
+    step = max(1, at_once // (draws * length))
     for at in range(0, rows, step):
         part = slice(at, at + step)
         keys = hashes(seeds_BK[part, :, None], words.start_BL[part, None, :])
@@ -213,6 +230,7 @@ def corrupt(text: TokenRows, selected_BL: Tensor, vocabulary: Vocabulary) -> Ten
     return torch.where(selected_BL, replaced, text.ids_BL)
 
 
+@_one_thread()
 def visibility(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, independent: bool) -> Tensor:
     """Which context columns j each decoder row i may see (RetroMAE, Xiao et al. 2022, eq. 5); bool, [B, L, L].
 
