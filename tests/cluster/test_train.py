@@ -1,7 +1,11 @@
 """Training under Ray Train equals training without it, also when a worker is killed on the way."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -62,6 +66,43 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     assert reports == list(range(1, 61)), "every step is reported once"
     assert result["steps"] == 60 and result["workers"] == 2 and result["threads"] == 1
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "model", "trace.parquet"]
+
+
+DRIVER = """
+import json, os, signal, sys
+import ray
+from midmask.artifact import Place
+from midmask.cluster.train import train_on_ray
+from tests.train.worker import setup_of
+
+spec = json.loads(sys.argv[1])
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+         _temp_dir=spec["temp"])
+
+def log(done, values):
+    if done == spec.get("kill_at"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train_on_ray(setup_of(spec), Place(spec["out"]), workers=2, use_gpu=False, log=log)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_job_submitted_again_is_the_same_run(tokens: Place, tmp_path: Path) -> None:
+    """The driver dies with its Ray; the next one has nothing but the artifact's folder."""
+    spec = spec_of(tokens, tmp_path / "alone", train={"steps": 60})
+    assert run_workers(spec, 2, tmp_path) == [0, 0]
+    spec["out"] = str(tmp_path / "ray")
+    root = Path(__file__).resolve().parents[2]
+    codes = []
+    for changes in ({"kill_at": 20}, {}):
+        with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp", ignore_cleanup_errors=True) as temp:
+            command = [sys.executable, "-c", DRIVER, json.dumps({**spec, **changes, "temp": temp})]
+            codes.append(subprocess.run(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}).returncode)
+    assert codes == [-signal.SIGKILL, 0]
+    trace = trace_of(tmp_path / "ray")
+    assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
+    assert [row["first_after_start"] for row in trace].count(True) == 2
 
 
 def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path, ray_local: None) -> None:
