@@ -126,6 +126,8 @@ def flatten(config: Config) -> dict[str, Any]:
             items = [(name, getattr(value, name)) for name in type(value).model_fields]
         elif isinstance(value, list | tuple) and any(isinstance(item, Config) for item in value):
             items = [(str(index), item) for index, item in enumerate(value)]
+        elif isinstance(value, dict) and any(isinstance(item, Config) for item in value.values()):
+            items = list(value.items())
         else:
             flat[path] = list(value) if isinstance(value, tuple) else value
             return

@@ -19,7 +19,6 @@ class _Trial:
 
     name: str
     run: TrackedRun
-    seconds: dict[str, float]
 
 
 class Board:
@@ -36,7 +35,6 @@ class Board:
         self._sweep = sweep
         self._trials: dict[str, _Trial] = {}
         self._best: float | None = None
-        self.seconds = {"pretrain": 0.0, "rungs": 0.0, "final": 0.0}
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
         event = row["event"]
@@ -56,7 +54,7 @@ class Board:
             "midmask.fingerprint": fingerprint({"sweep": self._sweep, "trial": source}),
         }
         run = self._tracker.run(f"trial {name}", tags=tags, params=flatten(recipe), parent=self._parent.id)
-        self._trials[source] = _Trial(name, run, {})
+        self._trials[source] = _Trial(name, run)
         self._progress.started(source, name)
 
     def _log(self, source: str, row: dict[str, Any]) -> None:
@@ -70,9 +68,7 @@ class Board:
         """A rung was measured; the last one is the trial's final evaluation."""
         space, trial = self._context.space, self._trials[source]
         last = row["number"] == len(space.rungs.shares) + 1
-        self.seconds["pretrain"] += row["seconds"]["pretrain"]
-        self.seconds["final" if last else "rungs"] += row["seconds"]["measure"]
-        text = f"{space.measure} {row['measure']:.4f} ({clock(row['seconds']['measure'])})"
+        text = f"{space.measure} {row['measure']:.4f} ({clock(row['seconds'])})"
         if not last:
             name = metric_key(row["corpus"], "dev", space.measure).rsplit("/", 1)[-1]
             trial.run.log({f"probe/{name}": row["measure"]}, step=row["number"])  # two segments: no leaderboard row
@@ -91,8 +87,3 @@ class Board:
         """After the last trial: what has not finished was ended at a rung (or failed, which Ray has reported)."""
         for trial in self._trials.values():
             trial.run.finish("pruned")
-
-    def rung_share(self) -> float:
-        """Share of the trials' time that rungs took."""
-        total = sum(self.seconds.values())
-        return self.seconds["rungs"] / total if total else 0.0

@@ -7,7 +7,7 @@ import ray
 from midmask.artifact import Artifact, Place, load
 from midmask.cluster.channel import Channel
 from midmask.cluster.trial import ChannelObserver
-from midmask.identity import fingerprint, flatten, override
+from midmask.identity import flatten, override
 from midmask.recipes.plan import Step, plan
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
@@ -56,15 +56,16 @@ def compare(
     The middle trainings come first, one task each, so that no two tasks wait for the same one.
     """
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2)(_run)
-    pretrained = {step.fingerprint: step for entrant in entrants if (step := plan(entrant.recipe).pretrained)}
-    ray.get([task.remote([step], storage, channel, f"pretrain {step.fingerprint}") for step in pretrained.values()])
+    pretrained = {
+        step.fingerprint: (entrant.label, step) for entrant in entrants if (step := plan(entrant.recipe).pretrained)
+    }
+    ray.get([task.remote([step], storage, channel, label) for label, step in pretrained.values()])
     pending = []
     for seed in seeds:
         for entrant in entrants:
             recipe = seeded(entrant.recipe, seed)
             steps = [evaluation(recipe, split) for split in splits]
-            source = fingerprint({"label": entrant.label, "seed": seed})
-            channel.push(source, [{"event": "system", "label": f"{entrant.label}, seed {seed}"}])
+            source = f"{entrant.label}, seed {seed}"
             pending.append((entrant, seed, task.remote(steps, storage, channel, source)))
     scored = []
     for entrant, seed, reference in pending:

@@ -28,6 +28,7 @@ def connect() -> None:
     Raises:
         UserError: if the cluster does not answer, refuses the token, or runs another version of Ray or Python.
     """
+    logging.getLogger("ray.data").setLevel(logging.WARNING)  # else it tells every dataset's plan and progress
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "")

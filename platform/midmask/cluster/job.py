@@ -46,7 +46,7 @@ class Options:
         from midmask.tracking import redacted, ui_command  # here, so that --help does not wait for MLflow
 
         store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
-        page = shlex.quote(str(self.home / "dashboards" / "leaderboard.py"))
+        page = shlex.quote(str(project() / "dashboards" / "leaderboard.py"))
         return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
 
 
@@ -86,10 +86,13 @@ def set_up_logging() -> None:
 
 
 def home(job_file: Path | None = None) -> Path:
-    """MIDMASK_HOME, else the folder of pyproject.toml: above the job's file, the working directory or this package."""
+    """The folder that relative stores are taken from: MIDMASK_HOME, else the project's."""
     given = os.environ.get("MIDMASK_HOME")
-    if given:
-        return Path(given).expanduser().absolute()
+    return Path(given).expanduser().absolute() if given else project(job_file)
+
+
+def project(job_file: Path | None = None) -> Path:
+    """The folder of pyproject.toml: above the job's file, the working directory or this package."""
     for start in (job_file or Path(sys.argv[0]), Path.cwd() / "here", Path(__file__)):
         for folder in start.absolute().parents:
             if (folder / "pyproject.toml").is_file():

@@ -84,9 +84,10 @@ class TrackingObserver:
                 return
             self.begin(step)
         run = self._open.pop(step.fingerprint)
-        run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
         if step.name == "evaluate":
             log_evaluation(run, artifact)
+        else:
+            run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
         run.finish()
         log.info("%s: done, in %s", step.name, artifact.place)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-EVERY = 5.0
+EVERY = 10.0
 """Seconds between two lines of one source."""
 
 
@@ -75,9 +75,7 @@ class SweepProgress:
         self._show_with_tail(f"{self._done + self._ended} of {self._total} trials over")
 
     def _show_with_tail(self, line: str) -> None:
-        self._show(
-            line + self._left() + (f" · best so far {self._best[0]:.4f} ({self._best[1]})" if self._best else "")
-        )
+        self._show(line + self._left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
 
     def _left(self) -> str:
         waiting = self._total - self._done - self._ended
@@ -87,4 +85,5 @@ class SweepProgress:
         return f" · sweep: about {clock(each * waiting)} left"
 
     def _prefix(self, source: str) -> str:
-        return f"trial {self._numbers.get(source, '?')} of {self._total}"
+        """A trial by its number; the final comparison's systems by their own names."""
+        return f"trial {self._numbers[source]} of {self._total}" if source in self._numbers else source

@@ -105,8 +105,9 @@ def sentence(winner: System, floor: System, runner_up: tuple[str, Comparison] | 
             f"{winner.label} had the highest dev {measure}, "
             f"but with only {row.queries} dev queries nothing can be decided."
         )
+    verb = "won" if row.difference > 0 else f"was the best trial but stays behind {floor.label}"
     text = (
-        f"{winner.label} won: dev {measure} {row.mean:.4f}, {row.difference:+.4f} to {floor.label} "
+        f"{winner.label} {verb}: dev {measure} {row.mean:.4f}, {row.difference:+.4f} to {floor.label} "
         f"[95% interval {row.low:+.4f}, {row.high:+.4f}; paired t-test over {row.queries} queries and {row.seeds} "
         f"fine-tuning seeds, p = {row.p:.2g}], which is {'above' if row.p < 0.05 else 'within'} the noise."
     )

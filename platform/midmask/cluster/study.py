@@ -60,11 +60,13 @@ def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
     """The finished trials, in the order in which they were asked."""
     last = len(space.rungs.shares) + 1
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return [
-        Outcome(trial.params, dict(trial.intermediate_values), last in trial.intermediate_values)
-        for trial in done
-        if trial.intermediate_values
-    ]
+    found = []
+    for trial in done:
+        measures = dict(trial.intermediate_values)
+        if trial.value is not None:  # Ray reports the result that ends a trial as its value alone
+            measures[len(measures) + 1] = trial.value
+        found.append(Outcome(trial.params, measures, last in measures))
+    return found
 
 
 def remaining(study: optuna.Study, space: Space) -> tuple[list[dict[str, Any]], int]:

@@ -22,12 +22,12 @@ from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation
 from midmask.cluster.progress import SweepProgress
 from midmask.cluster.search import Resources, best, resources, search
 from midmask.cluster.study import Outcome, open_study, outcomes, remaining
-from midmask.cluster.trial import Context, dev_evaluation, trial_name
+from midmask.cluster.trial import Context, dev_evaluation, probe, trial_name
 from midmask.errors import UserError
 from midmask.evaluate.significance import Comparison
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import bm25_evaluation, plan
+from midmask.recipes.plan import Step, bm25_evaluation, plan
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space, check, grid, load_space
@@ -167,8 +167,30 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> 
         scored = compare(entrants, sweep.space.seeds, SPLITS, storage, channel, cpus=use.cpus, gpus=use.gpus)
     board.close()
     _track(sweep, tracker, parent, scored)
-    text = _report(sweep, storage, found, winner, scored, bm25, board.rung_share())
-    return {"report": text, "best": winner.last, "parameters": winner.parameters, "rung_share": board.rung_share()}
+    share = rung_share(sweep, storage, found)
+    text = _report(sweep, storage, found, winner, scored, bm25, share)
+    return {"report": text, "best": winner.last, "parameters": winner.parameters, "rung_share": share}
+
+
+def rung_share(sweep: Sweep, storage: Place, found: list[Outcome]) -> float:
+    """Share of the trials' time that probing at rungs took, from what their artifacts say."""
+    shares = (*sweep.space.rungs.shares, 1.0)
+    rungs_took = rest_took = 0.0
+
+    def seconds(step: Step) -> float:
+        return float(load(step.place(storage)).result["seconds"])
+
+    for outcome in found:
+        recipe = sweep.at(outcome)
+        reached = shares[: len(outcome.measures)]
+        for share in reached:
+            last = share == 1.0
+            step = plan(recipe).evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, sweep.space)
+            took = seconds(step) + seconds(step.inputs["model"])
+            rungs_took, rest_took = (rungs_took, rest_took + took) if last else (rungs_took + took, rest_took)
+        pretrained = plan(recipe, share=reached[-1]).pretrained
+        rest_took += seconds(pretrained) if pretrained else 0.0
+    return rungs_took / (rungs_took + rest_took) if found else 0.0
 
 
 def _label(sweep: Sweep, winner: Outcome) -> str:

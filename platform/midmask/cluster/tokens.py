@@ -24,5 +24,6 @@ def tokenise(config: TokensConfig, inputs: Mapping[str, Artifact], out: Place) -
 
     if missing:
         shards = ray.data.from_items([{"shard": name} for name in missing], override_num_blocks=len(missing))
+        shards.context.enable_progress_bars = False
         shards.map(cut).materialize()
     return finish(config, corpus, out)

@@ -69,7 +69,6 @@ def run_trial(parameters: dict[str, Any], context: Context, report: Callable[[di
     recipe = context.recipe_at(parameters)
     shares = (*context.space.rungs.shares, 1.0)
     for number, (share, rung) in enumerate(zip(shares, rungs(recipe, shares), strict=True), start=1):
-        started = time.perf_counter()
         if rung.pretrained is not None:
             runner.run(rung.pretrained)
         trained = time.perf_counter()
@@ -77,7 +76,7 @@ def run_trial(parameters: dict[str, Any], context: Context, report: Callable[[di
         step = rung.evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, context.space)
         result = runner.run(step).result
         measure = float(result["measures"][context.space.measure])
-        seconds = {"pretrain": trained - started, "measure": time.perf_counter() - trained}
+        seconds = time.perf_counter() - trained
         row = {"event": "rung", "number": number, "share": share, "measure": measure, "seconds": seconds}
         row |= {"measures": result["measures"], "corpus": result["corpus"]}
         context.channel.push(source, [row])

@@ -9,14 +9,14 @@ from midmask.train.optimiser import TrainConfig
 def none() -> Recipe:
     """Fine-tuning alone: a dense [CLS] bi-encoder with in-batch negatives.
 
-    The numbers are for a tiny model on two CPU cores, minutes long; published protocols are other recipes. No dropout: with
-    0.1, so small a model does not learn to rank at all within so few steps.
+    The numbers are for a tiny model on two CPU cores, minutes long; published protocols are other recipes. No dropout:
+    with 0.1, so small a model does not learn to rank at all within so few steps.
     """
     return Recipe(
         name="none",
-        tokens=TokensConfig(vocabulary_size=4096, max_length=64, query_length=24),
+        tokens=TokensConfig(vocabulary_size=2048, max_length=48, query_length=24),
         backbone=BackboneConfig(name="tiny", dropout=0.0),
         objective=None,
-        pretrain=TrainConfig(steps=400, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.2),
+        pretrain=TrainConfig(steps=800, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.2),
         stages=(StageConfig(train=TrainConfig(steps=150, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.9)),),
     )

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.backbone import quiet_transformers
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -92,10 +93,11 @@ def load_encoder(folder: Path, device: str = "cpu") -> Any:
 
     wanted: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
     try:
-        try:
-            encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False, **wanted)
-        except TypeError:  # families without a pooler do not know the argument
-            encoder = AutoModel.from_pretrained(folder, **wanted)
+        with quiet_transformers():
+            try:
+                encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False, **wanted)
+            except TypeError:  # families without a pooler do not know the argument
+                encoder = AutoModel.from_pretrained(folder, **wanted)
     except (OSError, ValueError) as error:
         raise UserError(f"encoder {str(folder)!r}: no model can be read there ({str(error).splitlines()[0]})") from None
     return encoder.to(device).eval()
