@@ -1,10 +1,10 @@
-"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, once, and nothing else."""
+"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, once, no more."""
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
-from midmask.cluster.study import distributions, open_study, outcomes, remaining, sampler
+from midmask.cluster.study import Remaining, distributions, open_study, outcomes, remaining, sampler
 from midmask.recipes.space import Space
 
 RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
@@ -30,51 +30,50 @@ def finish(study, of, value, rungs=3):
 def test_a_fresh_grid_is_handed_out_whole_and_a_finished_one_not_at_all(storage):
     grid = space()
     study = open_study(storage, "s", grid)
-    points, count = remaining(study, grid)
-    assert count == len(points) == 6
+    left = remaining(study, grid)
+    points = left.points
+    assert left.count == len(points) == 6
     for point in points:
         study.enqueue_trial(point)
     done = [finish(study, grid, 0.5) for _ in points]
     assert sorted(map(str, done)) == sorted(map(str, points))
-    assert remaining(open_study(storage, "s", grid), grid) == ([], 0)
+    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 0)
 
 
 def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     grid = space()
     study = open_study(storage, "s", grid)
-    points, _ = remaining(study, grid)
+    points = remaining(study, grid).points
     for point in points:
         study.enqueue_trial(point)
     done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
     held = study.ask(fixed_distributions=distributions(grid)).params  # and then the process is killed
-    again, count = remaining(open_study(storage, "s", grid), grid)
-    assert again == [held]
-    assert count == 4  # one handed out again, three still waiting in the study
+    left = remaining(open_study(storage, "s", grid), grid)
+    assert left == Remaining([held], 4)  # one handed out again, three still waiting in the study
     study = open_study(storage, "s", grid)
-    for point in again:
+    for point in left.points:
         study.enqueue_trial(point)
-    rest = [finish(study, grid, 0.3) for _ in range(count)]
+    rest = [finish(study, grid, 0.3) for _ in range(left.count)]
     assert sorted(map(str, done + rest)) == sorted(map(str, points))
-    assert remaining(study, grid) == ([], 0)
+    assert remaining(study, grid) == Remaining([], 0)
 
 
 def test_a_second_kill_before_anything_ran_changes_nothing(storage):
     grid = space()
     study = open_study(storage, "s", grid)
-    for point in remaining(study, grid)[0]:
+    for point in remaining(study, grid).points:
         study.enqueue_trial(point)
-    assert remaining(open_study(storage, "s", grid), grid) == ([], 6)
-    assert remaining(open_study(storage, "s", grid), grid) == ([], 6)
+    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 6)
+    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 6)
 
 
 def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
     tpe = space(search="tpe")
     study = open_study(storage, "s", tpe)
-    assert remaining(study, tpe) == ([], 6)
+    assert remaining(study, tpe) == Remaining([], 6)
     finish(study, tpe, 0.5)
     held = study.ask(fixed_distributions=distributions(tpe)).params
-    again, count = remaining(open_study(storage, "s", tpe), tpe)
-    assert (again, count) == ([held], 5)
+    assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held], 5)
     failed = study.get_trials(states=(TrialState.FAIL,))
     assert [trial.params for trial in failed] == [held]
 

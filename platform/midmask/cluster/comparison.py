@@ -13,6 +13,8 @@ from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
 
+SPLITS = ("dev", "test")
+
 
 @dataclass(frozen=True)
 class Entrant:
@@ -44,7 +46,6 @@ def evaluation(recipe: Recipe, split: str) -> Step:
 def compare(
     entrants: list[Entrant],
     seeds: tuple[int, ...],
-    splits: tuple[str, ...],
     storage: Place,
     channel: Channel,
     *,
@@ -64,12 +65,12 @@ def compare(
     for seed in seeds:
         for entrant in entrants:
             recipe = seeded(entrant.recipe, seed)
-            steps = [evaluation(recipe, split) for split in splits]
+            steps = [evaluation(recipe, split) for split in SPLITS]
             source = f"{entrant.label}, seed {seed}"
             pending.append((entrant, seed, task.remote(steps, storage, channel, source)))
     scored = []
     for entrant, seed, reference in pending:
-        places = zip(splits, ray.get(reference), strict=True)
+        places = zip(SPLITS, ray.get(reference), strict=True)
         scored.append(Scored(entrant, seed, {split: load(Place(uri)) for split, uri in places}))
     return scored
 

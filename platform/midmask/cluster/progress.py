@@ -61,7 +61,8 @@ class SweepProgress:
     def step(self, source: str, step: str, at: int, of: int, loss: float | None) -> None:
         key = (source, step)
         if key not in self._steps:
-            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
+            show = self._show_with_tail if source in self._numbers else self._show
+            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", show)
         self._steps[key].update(at, of, loss)
 
     def measured(self, source: str, text: str) -> None:
@@ -72,16 +73,18 @@ class SweepProgress:
         self._ended += 1
         if better and value is not None:
             self._best = (value, name)
-        self._show_with_tail(f"{self._done + self._ended} of {self._total} trials over")
+        self._show_with_tail(f"{name}: over")
 
     def _show_with_tail(self, line: str) -> None:
         self._show(line + self._left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
 
     def _left(self) -> str:
-        waiting = self._total - self._done - self._ended
-        if not self._ended or not waiting:
+        """Pruned trials do not say so; but of those that began, only so many as run side by side are not over."""
+        over = max(self._ended, len(self._numbers) - self._side_by_side)
+        waiting = self._total - self._done - over
+        if over < 1 or not waiting:
             return ""
-        each = (time.monotonic() - self._began) / self._ended
+        each = (time.monotonic() - self._began) / over
         return f" · sweep: about {clock(each * waiting)} left"
 
     def _prefix(self, source: str) -> str:

@@ -11,7 +11,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 from midmask.artifact import Place
-from midmask.cluster.study import Outcome, distributions, open_study, outcomes, remaining, sampler
+from midmask.cluster.study import Outcome, Remaining, distributions, outcomes, sampler
 from midmask.cluster.trial import Context, run_trial
 from midmask.errors import UserError
 from midmask.recipes.space import Space
@@ -46,27 +46,23 @@ def resources(cluster: dict[str, float], asked: int | None) -> Resources:
     return Resources(cpus=1 if not gpus else max(1, cpus // (gpus + 1)), gpus=1 if gpus else 0, trials=trials)
 
 
-def search(
-    context: Context, storage: optuna.storages.BaseStorage, name: str, use: Resources, seed: int
-) -> list[Outcome]:
-    """Runs what is still to run of the study `name`, and returns all its finished trials.
+def search(context: Context, study: optuna.Study, left: Remaining, use: Resources, seed: int) -> list[Outcome]:
+    """Runs what is left of a study, and returns all its finished trials.
 
     A trial that fails is reported and left out; the sweep goes on. Nothing is restored from Ray Tune's own files.
     """
     space = context.space
-    study = open_study(storage, name, space)
-    points, count = remaining(study, space)
-    if count:
+    if left.count:
         searcher = OptunaSearch(
             distributions(space),
             metric="measure",
             mode=space.mode,
-            points_to_evaluate=points,
+            points_to_evaluate=left.points,
             sampler=sampler(space, seed),
-            study_name=name,
-            storage=storage,
+            study_name=study.study_name,
+            storage=study._storage,
         )
-        _tuner(context, searcher, count, use, name).fit()
+        _tuner(context, searcher, left.count, use, study.study_name).fit()
     return outcomes(study, space)
 
 

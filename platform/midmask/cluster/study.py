@@ -69,8 +69,16 @@ def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
     return found
 
 
-def remaining(study: optuna.Study, space: Space) -> tuple[list[dict[str, Any]], int]:
-    """What is still to run: (points to hand to the searcher first, number of trials in all).
+@dataclass(frozen=True)
+class Remaining:
+    """What is still to run: points to hand to the searcher first, and the number of trials in all."""
+
+    points: list[dict[str, Any]]
+    count: int
+
+
+def remaining(study: optuna.Study, space: Space) -> Remaining:
+    """What is still to run of a sweep. To be asked once in a process: it closes what an earlier process held.
 
     Trials that a killed process left running are marked failed, and their points are handed out again; their steps go
     on from the artifacts and checkpoints that they have written.
@@ -82,9 +90,9 @@ def remaining(study: optuna.Study, space: Space) -> tuple[list[dict[str, Any]], 
     finished = [outcome.parameters for outcome in outcomes(study, space)]
     if space.search == "grid":
         again = [point for point in grid(space) if point not in finished and point not in waiting]
-        return again, len(again) + len(waiting)
+        return Remaining(again, len(again) + len(waiting))
     again = [point for trial in interrupted if (point := _point(trial)) not in waiting]
-    return again, max(0, space.trials - len(finished))
+    return Remaining(again, max(0, space.trials - len(finished)))
 
 
 def _point(trial: FrozenTrial) -> dict[str, Any]:

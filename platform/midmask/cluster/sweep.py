@@ -9,11 +9,11 @@ from typing import Any
 import optuna
 import ray
 
-from midmask.artifact import RECORD, Artifact, Place, load, produce
-from midmask.cluster import report
+from midmask.artifact import RECORD, Place, load, produce
 from midmask.cluster.board import Board
 from midmask.cluster.channel import Channel
-from midmask.cluster.comparison import Entrant, Scored, compare, seeded
+from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, seeded
+from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
 from midmask.cluster.driver import changed
 from midmask.cluster.job import Options
@@ -22,20 +22,17 @@ from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation
 from midmask.cluster.progress import SweepProgress
 from midmask.cluster.search import Resources, best, resources, search
 from midmask.cluster.study import Outcome, open_study, outcomes, remaining
-from midmask.cluster.trial import Context, dev_evaluation, probe, trial_name
+from midmask.cluster.trial import Context, trial_name
 from midmask.errors import UserError
-from midmask.evaluate.significance import Comparison
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Step, bm25_evaluation, plan
+from midmask.recipes.plan import bm25_evaluation, contents_of, plan
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space, check, grid, load_space
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
-
-SPLITS = ("dev", "test")
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,6 @@ class Sweep:
         folder = Path(storage.uri) if storage.is_path else self.options.home
         folder.mkdir(parents=True, exist_ok=True)
         return optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
-
-    def at(self, outcome: Outcome) -> Recipe:
-        return override(self.recipe, outcome.parameters)
 
 
 def sweep(options: Options, flags: Namespace, path: Path) -> None:
@@ -147,50 +141,34 @@ def run_sweep(sweep: Sweep) -> str:
 
 
 def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> dict[str, Any]:
-    storage = Place(sweep.options.storage)
+    storage, recipe = Place(sweep.options.storage), sweep.recipe
+    contents = contents_of(recipe)
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe)
     runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
     runner.run(plan(sweep.recipe).tokens)
     bm25 = {split: runner.run(bm25_evaluation(sweep.recipe, split)) for split in SPLITS}
     channel = Channel.open()
-    context = Context(sweep.recipe.model_dump(mode="json"), sweep.space, storage, channel)
+    context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
-    done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)[1]
-    progress = SweepProgress(done + left, done, use.trials, lambda line: log.info("%s", line))
+    done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
+    progress = SweepProgress(done + left.count, done, use.trials, lambda line: log.info("%s", line))
     board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
     with channel.forwarding(board):
-        found = search(context, sweep.study_storage(), sweep.study, use, sweep.recipe.pretrain.seed)
+        found = search(context, study, left, use, sweep.recipe.pretrain.seed)
         winner = best(found, sweep.space)
         log.info("best on dev: %s; comparing it with its baselines", trial_name(winner.parameters))
-        entrants = [Entrant(_label(sweep, winner), sweep.at(winner))]
-        entrants += [Entrant(recipe.name, recipe) for recipe in sweep.baselines]
-        scored = compare(entrants, sweep.space.seeds, SPLITS, storage, channel, cpus=use.cpus, gpus=use.gpus)
+        entrants = [Entrant(_label(sweep, winner), override(recipe, winner.parameters))]
+        entrants += [Entrant(baseline.name, baseline) for baseline in sweep.baselines]
+        scored = compare(entrants, sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
     board.close()
     _track(sweep, tracker, parent, scored)
-    share = rung_share(sweep, storage, found)
-    text = _report(sweep, storage, found, winner, scored, bm25, share)
-    return {"report": text, "best": winner.last, "parameters": winner.parameters, "rung_share": share}
-
-
-def rung_share(sweep: Sweep, storage: Place, found: list[Outcome]) -> float:
-    """Share of the trials' time that probing at rungs took, from what their artifacts say."""
-    shares = (*sweep.space.rungs.shares, 1.0)
-    rungs_took = rest_took = 0.0
-
-    def seconds(step: Step) -> float:
-        return float(load(step.place(storage)).result["seconds"])
-
-    for outcome in found:
-        recipe = sweep.at(outcome)
-        reached = shares[: len(outcome.measures)]
-        for share in reached:
-            last = share == 1.0
-            step = plan(recipe).evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, sweep.space)
-            took = seconds(step) + seconds(step.inputs["model"])
-            rungs_took, rest_took = (rungs_took, rest_took + took) if last else (rungs_took + took, rest_took)
-        pretrained = plan(recipe, share=reached[-1]).pretrained
-        rest_took += seconds(pretrained) if pretrained else 0.0
-    return rungs_took / (rungs_took + rest_took) if found else 0.0
+    end = Conclusion(sweep.space, recipe, contents, storage, found, winner, scored, bm25)
+    return {
+        "report": end.text(),
+        "best": winner.last,
+        "parameters": winner.parameters,
+        "rung_share": end.rung_share(),
+    }
 
 
 def _label(sweep: Sweep, winner: Outcome) -> str:
@@ -211,62 +189,3 @@ def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scor
         with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
             for artifact in one.evaluations.values():
                 log_evaluation(run, artifact)
-
-
-def _report(
-    sweep: Sweep,
-    storage: Place,
-    found: list[Outcome],
-    winner: Outcome,
-    scored: list[Scored],
-    bm25: dict[str, Artifact],
-    rung_share: float,
-) -> str:
-    measure, shares = sweep.space.measure, sweep.space.rungs.shares
-    corpus = sweep.recipe.corpus.short_name
-    systems = [_system(label, rows, storage) for label, rows in _by_label(scored).items()]
-    floor = next((system for system in systems if system.label == "none"), systems[-1])
-    systems.append(report.System("bm25", {split: [artifact] for split, artifact in bm25.items()}))
-    others = [name for name in bm25["test"].result["measures"] if name != measure]
-    note = "; split made here" if bm25["dev"].result["split_made_here"] else ""
-    parts = [
-        f"Trials on {corpus} dev ({len(found)}; rungs took {rung_share:.0%} of their time):",
-        report.trials_table(found, shares, measure),
-        f"Comparison on {corpus} (test reported once, for the winner alone{note}):",
-        report.comparison_table(systems, floor.label, measure, others),
-        report.sentence(systems[0], floor, _runner_up(sweep, storage, found, winner), measure),
-    ]
-    return "\n\n".join(parts)
-
-
-def _by_label(scored: list[Scored]) -> dict[str, list[Scored]]:
-    groups: dict[str, list[Scored]] = {}
-    for one in scored:
-        groups.setdefault(one.entrant.label, []).append(one)
-    return groups
-
-
-def _system(label: str, rows: list[Scored], storage: Place) -> report.System:
-    """A system's row, with the seconds that its trainings took when they were computed."""
-    steps = plan(seeded(rows[0].entrant.recipe, rows[0].seed))
-    pretrain = load(steps.pretrained.place(storage)).result["seconds"] if steps.pretrained else None
-    finetune = sum(load(stage.place(storage)).result["seconds"] for stage in steps.stages)
-    evaluations = {split: [one.evaluations[split] for one in rows] for split in SPLITS}
-    return report.System(label, evaluations, pretrain, finetune)
-
-
-def _runner_up(sweep: Sweep, storage: Place, found: list[Outcome], winner: Outcome) -> tuple[str, Comparison] | None:
-    """The second-best complete trial against the best, on the dev queries of their own evaluations."""
-    rest = [outcome for outcome in found if outcome.complete and outcome.parameters != winner.parameters]
-    if not rest:
-        return None
-    second = best(rest, sweep.space)
-
-    def system(label: str, outcome: Outcome) -> report.System:
-        recipe = sweep.at(outcome)
-        step = plan(recipe).evaluation(dev_evaluation(recipe))
-        return report.System(label, {"dev": [load(step.place(storage))]})
-
-    name = trial_name(second.parameters)
-    pair = [system("winner", winner), system(name, second)]
-    return name, report.against(pair, "winner", "dev", sweep.space.measure)[name]

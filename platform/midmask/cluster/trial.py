@@ -14,7 +14,7 @@ from midmask.cluster.channel import Channel
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import fingerprint, override
 from midmask.recipes import recipe_from
-from midmask.recipes.plan import Step, plan, rungs
+from midmask.recipes.plan import Contents, Step, plan, rungs
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space
@@ -26,6 +26,7 @@ class Context:
     """What every trial of a sweep shares, as plain data that travels to any node."""
 
     recipe: dict[str, Any]
+    contents: Contents
     space: Space
     storage: Place
     channel: Channel
@@ -68,12 +69,14 @@ def run_trial(parameters: dict[str, Any], context: Context, report: Callable[[di
     runner = Runner(context.storage, LOCAL, ChannelObserver(context.channel, source))
     recipe = context.recipe_at(parameters)
     shares = (*context.space.rungs.shares, 1.0)
-    for number, (share, rung) in enumerate(zip(shares, rungs(recipe, shares), strict=True), start=1):
+    for number, (share, rung) in enumerate(zip(shares, rungs(recipe, shares, context.contents), strict=True), start=1):
         if rung.pretrained is not None:
             runner.run(rung.pretrained)
         trained = time.perf_counter()
         last = number == len(shares)
-        step = rung.evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, context.space)
+        step = (
+            rung.evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, context.space, context.contents)
+        )
         result = runner.run(step).result
         measure = float(result["measures"][context.space.measure])
         seconds = time.perf_counter() - trained
@@ -83,12 +86,12 @@ def run_trial(parameters: dict[str, Any], context: Context, report: Callable[[di
         report({"rung": number, "measure": measure})
 
 
-def probe(recipe: Recipe, share: float, space: Space) -> Step:
+def probe(recipe: Recipe, share: float, space: Space, contents: Contents) -> Step:
     """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
     first = recipe.stages[0]
     stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
     config = dev_evaluation(recipe).model_copy(update={"max_queries": space.rungs.max_queries})
-    return plan(recipe.model_copy(update={"stages": (stage,)}), share=share).evaluation(config)
+    return plan(recipe.model_copy(update={"stages": (stage,)}), contents, share=share).evaluation(config)
 
 
 def dev_evaluation(recipe: Recipe) -> EvaluateConfig:

@@ -107,27 +107,48 @@ def adopted(folder: str) -> Step:
     return Step("adopt", AdoptConfig(folder=folder), content=_folder_content(folder))
 
 
-def plan(recipe: Recipe, *, share: float = 1.0, resume: Step | None = None) -> Plan:
+@dataclass(frozen=True)
+class Contents:
+    """What the places that a recipe names hold, by fingerprint. The driver looks once; other nodes may not see them."""
+
+    corpus: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    backbone: Mapping[str, Any]
+
+
+def contents_of(recipe: Recipe) -> Contents:
+    """Reads what the recipe's paths hold.
+
+    Raises:
+        UserError: if the corpus is not there.
+    """
+    tokenizer, backbone = _folder_content(recipe.tokens.tokenizer), _folder_content(recipe.backbone.name)
+    return Contents(corpus_identity(recipe.corpus), tokenizer, backbone)
+
+
+def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0, resume: Step | None = None) -> Plan:
     """The steps of a recipe.
 
     Args:
+        contents: of the recipe's places, if they have been looked up already.
         share: with less than 1, middle training stops after that share of its steps, as a rung of a sweep.
         resume: the pre-training of a smaller share, to go on from.
     """
-    corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
-    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=_folder_content(recipe.tokens.tokenizer))
-    pretrained = _pretrained(recipe, tokens, share, resume)
+    held = contents or contents_of(recipe)
+    corpus = Step("prepare", recipe.corpus, content=held.corpus)
+    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
+    pretrained = _pretrained(recipe, tokens, held, share, resume)
     stages: list[Step] = []
     for stage in recipe.stages:
-        stages.append(_stage(recipe, stage, corpus, tokens, pretrained, stages))
+        stages.append(_stage(recipe, stage, tokens, held, pretrained, stages))
     return Plan(corpus, tokens, pretrained, tuple(stages))
 
 
-def rungs(recipe: Recipe, shares: tuple[float, ...]) -> list[Plan]:
+def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None = None) -> list[Plan]:
     """One plan per share of the pre-training, ascending, each going on where the one before it stopped."""
     plans: list[Plan] = []
     for share in sorted(shares):
-        plans.append(plan(recipe, share=share, resume=plans[-1].pretrained if plans else None))
+        plans.append(plan(recipe, contents, share=share, resume=plans[-1].pretrained if plans else None))
     return plans
 
 
@@ -140,7 +161,7 @@ def bm25_evaluation(recipe: Recipe, split: str) -> Step:
     return Step("evaluate", evaluation, {"ranked": ranked, "corpus": corpus})
 
 
-def _pretrained(recipe: Recipe, tokens: Step, share: float, resume: Step | None) -> Step | None:
+def _pretrained(recipe: Recipe, tokens: Step, held: Contents, share: float, resume: Step | None) -> Step | None:
     if recipe.objective is None:
         return None
     steps = recipe.pretrain.steps
@@ -148,18 +169,19 @@ def _pretrained(recipe: Recipe, tokens: Step, share: float, resume: Step | None)
     config = PretrainConfig(
         backbone=recipe.backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop
     )
-    return Step("pretrain", config, {"tokens": tokens}, content=_folder_content(recipe.backbone.name), resume=resume)
+    return Step("pretrain", config, {"tokens": tokens}, content=held.backbone, resume=resume)
 
 
 def _stage(
-    recipe: Recipe, stage: StageConfig, corpus: Step, tokens: Step, pretrained: Step | None, before: list[Step]
+    recipe: Recipe, stage: StageConfig, tokens: Step, held: Contents, pretrained: Step | None, before: list[Step]
 ) -> Step:
     start = before[-1] if stage.starts_from == "previous" else pretrained
-    inputs = {"tokens": tokens, "corpus": corpus}
+    searched = {"tokens": tokens, "corpus": tokens.inputs["corpus"]}
+    inputs = dict(searched)
     if start is not None:
         inputs["start"] = start
     if stage.negatives == "mined":
-        inputs["negatives"] = Step("mine", stage.mine, {"model": before[-1], "tokens": tokens, "corpus": corpus})
+        inputs["negatives"] = Step("mine", stage.mine, {"model": before[-1], **searched})
     config = FinetuneConfig(
         backbone=recipe.backbone if start is None else BackboneConfig(name="start", dropout=recipe.backbone.dropout),
         loss=stage.loss,
@@ -168,7 +190,7 @@ def _stage(
         query_length=recipe.tokens.query_length,
         passage_length=recipe.tokens.max_length,
     )
-    return Step("finetune", config, inputs, content=_folder_content(config.backbone.name))
+    return Step("finetune", config, inputs, content=held.backbone if start is None else {})
 
 
 def _folder_content(name: str | None) -> dict[str, Any]:

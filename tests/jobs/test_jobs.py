@@ -1,0 +1,73 @@
+"""Every job by itself: --help, --dry-run, and one line with exit code 2 for what a user gets wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py"))
+SPACE = ["--space", str(JOBS.parent / "search_spaces" / "mask_ratio.yaml")]
+
+
+def job(name: str, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    own = SPACE if name == "sweep" else []
+    environment = {"PATH": "/usr/bin:/bin", "MIDMASK_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(JOBS / f"{name}.py"), *own, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data") / "few"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "a passage"}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a query"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    return f"beir:{folder}"
+
+
+def test_the_jobs_of_the_contract_are_there() -> None:
+    wanted = {"prepare_corpus", "pretrain", "finetune", "mine_negatives", "evaluate_retriever", "run_recipe", "sweep"}
+    assert wanted | {"sweep_mask_ratio"} <= set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_dry_run_prints_configuration_and_steps_and_leaves_nothing(
+    name: str, tmp_path: Path, collection: str
+) -> None:
+    done = job(name, "--dry-run", "--corpus", collection, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"corpus.name = {collection}" in done.stdout
+    assert "to do" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG = {
+    "a mistyped field": (["--set", "pretrain.learning_rat=1"], ["pretrain.learning_rat", "did you mean"]),
+    "a missing folder": (["--corpus", "beir:/nowhere/at/all"], ["/nowhere/at/all"]),
+    "an impossible value": (["--set", "objective.encoder_mask_ratio=1.7"], ["encoder_mask_ratio", "1.7"]),
+    "an unknown recipe": (["--recipe", "retromea"], ["'retromea'", "did you mean 'retromae'"]),
+    "a mistyped flag": (["--corpsu", "pydocs"], ["--corpsu", "--corpus"]),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+@pytest.mark.parametrize("name", ["pretrain", "sweep_mask_ratio"])
+def test_a_mistake_is_one_line_and_exit_code_2(name: str, mistake: str, tmp_path: Path, collection: str) -> None:
+    arguments, words = WRONG[mistake]
+    corpus = [] if "--corpus" in arguments else ["--corpus", collection]
+    done = job(name, *corpus, *arguments, home=tmp_path)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2, done.stderr
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("pretrain", "sweep_mask_ratio")])
+def test_every_other_job_names_a_mistyped_field(name: str, tmp_path: Path, collection: str) -> None:
+    done = job(name, "--corpus", collection, "--set", "pretrain.stepz=1", home=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "did you mean 'pretrain.steps'" in done.stderr and len(done.stderr.strip().splitlines()) == 1

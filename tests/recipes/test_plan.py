@@ -1,0 +1,127 @@
+"""Plans: what is shared, what is not, and that a finished step is never computed again."""
+
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import Step, bm25_evaluation, plan, rungs
+from midmask.recipes.run import Runner
+from midmask.recipes.schema import Recipe
+
+
+@pytest.fixture
+def retromae(tmp_path) -> Recipe:
+    folder = tmp_path / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "a passage"}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a query"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    return override(RECIPES["retromae"](), {"corpus.name": f"beir:{folder}"})
+
+
+def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
+    other = plan(override(retromae, {"objective.decoder_mask_ratio": 0.9}))
+    one = plan(retromae)
+    assert one.tokens.fingerprint == other.tokens.fingerprint
+    assert one.pretrained.fingerprint != other.pretrained.fingerprint
+    assert one.stages[-1].fingerprint != other.stages[-1].fingerprint
+    assert (
+        bm25_evaluation(retromae, "dev").fingerprint == bm25_evaluation(recipe_of(retromae, "none"), "dev").fingerprint
+    )
+
+
+def recipe_of(recipe: Recipe, name: str) -> Recipe:
+    return override(RECIPES[name](), {"corpus.name": recipe.corpus.name})
+
+
+def test_a_fine_tuning_seed_leaves_the_middle_training_shared(retromae):
+    seeded = plan(override(retromae, {"stages.0.train.seed": 7}))
+    assert seeded.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
+    assert seeded.stages[0].fingerprint != plan(retromae).stages[0].fingerprint
+
+
+def test_runtime_fields_change_no_fingerprint(retromae):
+    slow = override(retromae, {"pretrain.log_every": 1, "pretrain.micro_batch": 4, "stages.0.train.threads": 1})
+    evaluation = retromae.evaluation
+    assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
+
+
+def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
+    folder = tmp_path / "tiny"
+    moved = folder.rename(tmp_path / "elsewhere").parent / "elsewhere"
+    (tmp_path / "sub").mkdir()
+    same = moved.rename(tmp_path / "sub" / "tiny")
+    there = override(RECIPES["retromae"](), {"corpus.name": f"beir:{same}"})
+    before = plan(there).corpus.fingerprint
+    (same / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "another passage"}\n')
+    assert plan(there).corpus.fingerprint != before
+
+
+def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whole(retromae):
+    quarter, half, whole = rungs(retromae, (0.5, 0.25, 1.0))
+    steps = retromae.pretrain.steps
+    assert [one.pretrained.optimiser_steps for one in (quarter, half, whole)] == [steps // 4, steps // 2, steps]
+    assert whole.pretrained.resume is half.pretrained
+    assert half.pretrained.resume is quarter.pretrained
+    assert whole.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
+
+
+def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):
+    with pytest.raises(UserError, match="first stage has no stage before it"):
+        override(retromae, {"stages.0.negatives": "mined", "stages.0.per_query": 1})
+
+
+class Notes:
+    """Observes which steps began and which were found."""
+
+    def __init__(self):
+        self.lines = []
+
+    def begin(self, step: Step) -> None:
+        self.lines.append(("begin", step.name))
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self.lines.append(("log", step.name, at))
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        self.lines.append(("cached" if cached else "end", step.name))
+
+
+def counting(calls, fails=()):
+    def maker(name):
+        def make(config, inputs, out, *, log):
+            calls.append(name)
+            if name in fails:
+                raise RuntimeError("killed")
+            log(1, {"train/loss": 0.5})
+            return {"inputs": sorted(inputs)}
+
+        return make
+
+    return {name: maker(name) for name in ("prepare", "tokenise", "pretrain", "finetune", "evaluate")}
+
+
+def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(retromae, tmp_path):
+    calls, notes, target = [], Notes(), plan(retromae).evaluation(retromae.evaluation)
+    runner = Runner(Place(str(tmp_path / "store")), counting(calls), notes)
+    artifact = runner.run(target)
+    assert sorted(calls) == ["evaluate", "finetune", "prepare", "pretrain", "tokenise"]
+    assert calls.index("tokenise") < calls.index("pretrain") < calls.index("finetune") < calls.index("evaluate")
+    assert artifact.result["inputs"] == ["corpus", "model", "tokens"]
+    notes.lines.clear()
+    again = runner.run(target)
+    assert again == artifact
+    assert len(calls) == 5
+    assert notes.lines == [("cached", "evaluate")]
+
+
+def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path):
+    calls, target = [], plan(retromae).stages[0]
+    storage = Place(str(tmp_path / "store"))
+    with pytest.raises(RuntimeError):
+        Runner(storage, counting(calls, fails=("finetune",)), Notes()).run(target)
+    Runner(storage, counting(calls), Notes()).run(target)
+    assert calls.count("finetune") == 2
+    assert calls.count("pretrain") == 1

@@ -1,0 +1,60 @@
+"""Search spaces: read from data, checked against the recipe before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.errors import UserError
+from midmask.recipes import RECIPES
+from midmask.recipes.space import check, grid, load_space
+
+SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
+
+
+@pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_space_of_the_house_fits_its_recipe(path):
+    space = load_space(path)
+    check(space, RECIPES[space.recipe]())
+    assert len(grid(space)) >= 6
+
+
+def test_the_grid_is_the_product_with_the_last_parameter_fastest():
+    points = grid(load_space(SPACES / "mask_ratio.yaml"))
+    encoder, decoder = "objective.encoder_mask_ratio", "objective.decoder_mask_ratio"
+    assert [(point[encoder], point[decoder]) for point in points] == [
+        (0.15, 0.15), (0.15, 0.5), (0.15, 0.9),
+        (0.3, 0.15), (0.3, 0.5), (0.3, 0.9),
+        (0.9, 0.15), (0.9, 0.5), (0.9, 0.9),
+    ]  # fmt: skip
+
+
+WRONG = {
+    "parameters:\n  objective.encoder_mask_ration: {values: [0.1]}": ["encoder_mask_ration", "did you mean"],
+    "parameters:\n  objective.encoder_mask_ratio: {values: [1.7]}": ["encoder_mask_ratio = 1.7", "less than"],
+    "parameters:\n  objective.encoder_mask_ratio: {}": ["give values"],
+    "parameters:\n  objective.encoder_mask_ratio: {low: 0.9, high: 0.1}": ["low = 0.9 is not below high"],
+    "parameters:\n  objective.encoder_mask_ratio: {low: 0.1, high: 0.9}": ["grid needs values"],
+    "parameters: {}": ["parameters"],
+    "trails: 3\nparameters:\n  objective.encoder_mask_ratio: {values: [0.1]}": ["trails", "no such field"],
+    "rungs: {shares: [0.5, 0.25]}\nparameters:\n  objective.encoder_mask_ratio: {values: [0.1]}": ["ascending shares"],
+    "[1, 2": ["not YAML"],
+    "- a list": ["a mapping of fields is wanted"],
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_space_is_one_line_that_names_the_field(text, tmp_path):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text if text[0] in "[-" else f"name: wrong\nrecipe: retromae\n{text}\n")
+    with pytest.raises(UserError) as caught:
+        check(load_space(path), RECIPES["retromae"]())
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in WRONG[text]:
+        assert word in message
+
+
+def test_a_missing_file_names_those_that_are_there(tmp_path):
+    (tmp_path / "mine.yaml").write_text("")
+    with pytest.raises(UserError, match=r"no such file; in .*: mine\.yaml"):
+        load_space(tmp_path / "yours.yaml")

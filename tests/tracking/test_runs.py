@@ -1,0 +1,195 @@
+"""Runs in real SQLite stores: written at once by many, killed and resumed, read back whole."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from midmask.tracking import (
+    Tracker,
+    read_runs,
+)
+from midmask.tracking.journal import left_behind
+from tests.tracking.stores import NEVER, QUICK, TAGS, history
+
+
+def test_processes_that_open_a_fresh_file_at_once_all_write(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/fresh.db"
+    script = """
+import sys
+from pathlib import Path
+from midmask.tracking import Patience, Tracker
+uri, home, number = sys.argv[1:]
+with Tracker(uri, Path(home), Patience(flush=0.02)) as tracker, tracker.run(f"run {number}", tags={}, params={}) as run:
+    run.log({"loss": float(number)}, 0)
+"""
+    started = [subprocess.Popen([sys.executable, "-c", script, uri, str(tmp_path), str(n)]) for n in range(3)]
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    assert sorted(row.metrics["loss"] for row in read_runs(uri)) == [0.0, 1.0, 2.0]
+
+
+def test_a_run_arrives_whole(uri: str, tmp_path: Path) -> None:
+    listing = tmp_path / "list.txt"
+    listing.write_text("q1 d1")
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        params = {f"p{n}": n for n in range(250)} | {"long": "x" * 9000, "none": None, "db": "postgresql://me:pw@h/d"}
+        with tracker.run("sweep", tags={"midmask.job": "sweep"}, params={}) as parent:
+            run = tracker.run("trial", tags={"midmask.step": "trial"}, params=params, parent=parent.id)
+            run.log({f"m{n}": n / 7 for n in range(2500)}, 3)
+            run.log({"odd": float("nan")}, 1)
+            run.log_text("see postgresql://me:pw@h/d", "notes/a.txt")
+            run.log_file(listing, "runs")
+            run.finish("pruned")
+            with pytest.raises(RuntimeError, match="finished"):
+                run.log({"late": 1.0}, 9)
+        with pytest.raises(ValueError, match="metric_key"):
+            tracker.run("x", tags={}, params={}).log({"nDCG@10": 1.0}, 0)
+    stored = MlflowClient(uri).get_run(run.id)
+    assert {key: value for key, value in stored.data.metrics.items() if key != "odd"} == {
+        f"m{n}": n / 7 for n in range(2500)
+    }
+    assert stored.data.params["p249"] == "249" and stored.data.params["none"] == "null"
+    assert len(stored.data.params["long"]) == 6000 and stored.data.params["long"].endswith("[cut, 9000 characters]")
+    assert stored.data.tags["mlflow.parentRunId"] == parent.id
+    assert (stored.info.status, stored.data.tags["midmask.status"]) == ("KILLED", "pruned")
+    artifacts = tmp_path / "mlartifacts" / run.id / "artifacts"
+    assert (artifacts / "runs" / "list.txt").read_text() == "q1 d1"
+    assert (artifacts / "notes" / "a.txt").read_text() == "see postgresql://***@h/d"
+    assert b":pw@" not in (tmp_path / "mlflow.db").read_bytes()
+
+
+def test_four_threads_lose_nothing(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        runs = [tracker.run(f"trial {n}", tags={}, params={}) for n in range(4)]
+
+        def work(n: int) -> None:
+            for step in range(100):
+                runs[n].log({"own": step + n}, step)
+                runs[0].log({f"shared{n}": step}, step)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for n in range(4):
+        assert history(uri, runs[n].id, "own") == [(step, step + n) for step in range(100)]
+        assert history(uri, runs[0].id, f"shared{n}") == [(step, step) for step in range(100)]
+
+
+def test_a_worker_that_tells_steps_again_is_heard_once(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("x", tags={}, params={}) as run:
+        for step in [0, 1, 2, 3, 2, 3, 4]:
+            run.log({"loss": float(step)}, step)
+            run.log({f"only{step}": 1.0}, 0)
+    assert history(uri, run.id, "loss") == [(step, step) for step in range(5)]
+
+
+def test_what_the_store_refuses_is_put_aside_and_the_rest_goes_on(
+    uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        gone, run = (tracker.run(name, tags={}, params={}) for name in ("gone", "stays"))
+        MlflowClient(uri).delete_run(gone.id)
+        (tmp_path / "mlartifacts").write_text("a file where a folder should be")
+        gone.log({"loss": 1.0}, 0)
+        run.log_text("nowhere to go", "a.txt")
+        run.log({"loss": 2.0}, 0)
+    assert history(uri, run.id, "loss") == [(0, 2.0)]
+    kept = [
+        json.loads(line) for path in (tmp_path / "mlflow-pending").iterdir() for line in path.read_text().splitlines()
+    ]
+    assert sorted(kind for kind, _ in kept) == ["metrics", "text"]
+    assert "refuses" in caplog.text
+
+
+def test_a_failed_run_is_resumed_and_a_finished_one_is_linked(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        with pytest.raises(ZeroDivisionError), tracker.run("a", tags=TAGS, params={"seed": 1, "workers": 2}) as first:
+            for step in range(4):
+                first.log({"loss": step / 3}, step)
+            raise ZeroDivisionError
+        assert tracker.find("f00d", step="pretrain").unfinished == (first.id,)
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        with tracker.run("a", tags=TAGS, params={"seed": 1, "workers": 8, "new": 0}) as again:
+            assert (again.id, again.resumed) == (first.id, True)
+            assert not tracker.run("b", tags=TAGS, params={}).resumed, "a run that is being written is not resumed"
+            for step in range(2, 6):
+                again.log({"loss": 100.0 + step}, step)
+        found = tracker.find("f00d", step="pretrain")
+        assert found.finished == first.id
+        link = tracker.link_cached(first.id, "a", tags=TAGS)
+        assert tracker.find("f00d", step="pretrain").finished == first.id
+        assert tracker.find("f00d", step="evaluate") == tracker.find("beef", step="pretrain")
+    assert history(uri, first.id, "loss") == [(0, 0), (1, 1 / 3), (2, 2 / 3), (3, 1), (4, 104.0), (5, 105.0)]
+    stored = MlflowClient(uri).get_run(first.id)
+    assert (stored.info.status, stored.data.tags["midmask.status"]) == ("FINISHED", "finished")
+    assert stored.data.params == {"seed": "1", "workers": "2", "new": "0"}
+    assert json.loads(stored.data.tags["midmask.changed_on_resume"]) == {"workers": "8"}
+    cached = MlflowClient(uri).get_run(link).data.tags
+    assert (cached["midmask.status"], cached["midmask.cached_run"]) == ("cached", first.id)
+
+
+def test_killed_before_anything_was_sent_and_resumed(uri: str, tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from midmask.tracking import Patience, Tracker
+tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=3600))
+run = tracker.run("a", tags={"midmask.fingerprint": "f00d", "midmask.step": "pretrain"}, params={"seed": 1})
+print(run.id, flush=True)
+for step in range(50):
+    run.log({"loss": step / 3}, step)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", script, uri, str(tmp_path)], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL
+    run_id = killed.stdout.strip()
+    assert history(uri, run_id, "loss") == [], "nothing may have been sent, or this test shows nothing"
+    (torn,) = (path for _, path in left_behind(tmp_path, uri))
+    torn.write_bytes(torn.read_bytes() + b'["metrics", [["loss", 0.')
+    with (
+        Tracker(uri, tmp_path, QUICK) as tracker,
+        tracker.run("a", tags=TAGS, params={"seed": 1}) as run,
+    ):
+        assert (run.id, run.resumed) == (run_id, True)
+        for step in range(40, 60):
+            run.log({"loss": step / 3}, step)
+    assert history(uri, run_id, "loss") == [(step, step / 3) for step in range(60)]
+    assert left_behind(tmp_path, uri) == []
+
+
+def test_values_sent_twice_land_once(uri: str, tmp_path: Path) -> None:
+    """A request may have arrived though its answer did not, so a journal may hold what the store has already."""
+    with Tracker(uri, tmp_path, NEVER) as tracker:
+        run = tracker.run("a", tags=TAGS, params={"seed": 1})
+        run.log({"loss": 0.1, "odd": float("nan")}, 0)
+        ((_, path),) = left_behind(tmp_path, uri)
+        copy = path.read_bytes()
+    for _ in range(2):
+        path.write_bytes(copy)
+        Tracker(uri, tmp_path, QUICK).close()
+    assert history(uri, run.id, "loss") == [(0, 0.1)]
+    assert len(history(uri, run.id, "odd")) == 1
+
+
+def test_reading_pages_through_all_runs_and_creates_nothing(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_runs(f"sqlite:///{tmp_path}/none.db") == [] and not (tmp_path / "none.db").exists()
+    assert read_runs(uri) == []
+    monkeypatch.setattr("midmask.tracking.reading.PAGE", 3)
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        written = {tracker.run(f"r{n}", tags={}, params={}).id for n in range(8)}
+    assert {row.run_id for row in read_runs(uri)} == written
+    assert all(row.status == "running" and row.ended is None for row in read_runs(uri))
+
+
+def test_neither_torch_nor_ray_is_imported() -> None:
+    check = "import sys, midmask.tracking, midmask.leaderboard; print(sorted({'torch', 'ray'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "[]\n"

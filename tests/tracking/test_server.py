@@ -1,0 +1,124 @@
+"""An MLflow server that goes away and comes back."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from midmask.errors import UserError
+from midmask.tracking import (
+    Patience,
+    Tracker,
+    read_runs,
+)
+from midmask.tracking.journal import left_behind
+from tests.tracking.stores import QUICK, TAGS, history
+
+
+class Server:
+    """A real `mlflow server` on a port of its own, ended by its process group."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.folder = folder
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        store = f"sqlite:///{self.folder}/server.db"
+        command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--workers", "1"]
+        command += [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--artifacts-destination",
+            str(self.folder / "art"),
+        ]
+        env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        env.pop("MLFLOW_TRACKING_URI", None)
+        with open(self.folder / "server.log", "ab") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, env=env, cwd=self.folder, start_new_session=True
+            )
+
+    def wait(self) -> None:
+        end = time.monotonic() + 90
+        while time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(f"{self.uri}/health", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise TimeoutError((self.folder / "server.log").read_text()[-2000:])
+
+    def stop(self) -> None:
+        if self.process:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    server.start()
+    server.wait()
+    yield server
+    server.stop()
+
+
+def test_a_server_away_for_a_while_costs_one_warning(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="midmask")
+    with Tracker(server.uri, tmp_path, QUICK) as tracker:
+        run = tracker.run("a", tags=TAGS, params={"seed": 1})
+        for step in range(90):
+            if step == 30:
+                server.stop()
+            if step == 60:
+                server.start()
+            run.log({"loss": step / 3, "odd": float("inf") if step % 2 else float("nan")}, step)
+        (tmp_path / "a.txt").write_text("kept")
+        run.log_file(tmp_path / "a.txt", "files")
+        child = tracker.run("b", tags={}, params={}, parent=run.id)  # waits until the server is back
+        child.finish()
+        run.finish()
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert 1 <= len(warnings) <= 2, (
+        warnings
+    )  # one of the sender; one of the call that could not go on without an answer
+    assert any("mlflow-pending" in text for text in warnings)
+    assert history(server.uri, run.id, "loss") == [(step, step / 3) for step in range(90)]
+    assert len(history(server.uri, run.id, "odd")) == 90
+    assert list((tmp_path / "art").rglob("a.txt"))
+    assert {row.run_id: row.status for row in read_runs(server.uri)} == {run.id: "finished", child.id: "finished"}
+
+    # away at the end: what is left waits on disk, and the next tracker sends it first
+    with Tracker(server.uri, tmp_path, Patience(answer=60, close=0.2, flush=0.02, retry=0.05)) as tracker:
+        last = tracker.run("c", tags={"midmask.fingerprint": "beef", "midmask.step": "evaluate"}, params={})
+        server.stop()
+        last.log({"loss": 1.5}, 7)
+        last.finish()
+    assert "they are kept in" in caplog.text
+    with pytest.raises(UserError, match="start the server"):
+        read_runs(server.uri)
+    with pytest.raises(UserError, match="start the server"):
+        Tracker(server.uri, tmp_path, Patience(answer=0.2, retry=0.05))
+    server.start()
+    server.wait()
+    with Tracker(server.uri, tmp_path, QUICK) as tracker:
+        assert tracker.find("beef", step="evaluate").finished == last.id
+    assert history(server.uri, last.id, "loss") == [(7, 1.5)]
+    assert left_behind(tmp_path, server.uri) == []
