@@ -21,7 +21,7 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.report import markdown
     from midmask.recipes.plan import plan
 
-    recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)
+    recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model)
     steps = plan(recipe)
     mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
     done = run_steps(options, recipe, {"negatives": mined})

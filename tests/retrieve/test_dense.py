@@ -135,10 +135,13 @@ def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):
     assert np.array_equal(mapped, read)
 
 
+METADATA = "Metadata-Version: 2.1\nName: faiss-gpu\nVersion: 1.12.0\n"
+
+
 def test_two_builds_of_faiss_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     check_faiss()
     (tmp_path / "faiss_gpu-1.12.0.dist-info").mkdir()
-    (tmp_path / "faiss_gpu-1.12.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: faiss-gpu\n")
+    (tmp_path / "faiss_gpu-1.12.0.dist-info" / "METADATA").write_text(METADATA)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UserError, match=r"faiss-cpu and faiss-gpu are both installed.*pip uninstall"):
         check_faiss()

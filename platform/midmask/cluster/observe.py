@@ -25,7 +25,10 @@ def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
 
 
 def step_tags(step: Step) -> dict[str, str]:
-    return {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
+    """The tags of one step's run; BM25 is a system of its own, whatever recipe it is held against."""
+    own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
+    is_bm25 = step.name == "bm25" or "ranked" in step.inputs
+    return {**own, "midmask.recipe": "bm25", "midmask.objective": "none"} if is_bm25 else own
 
 
 def log_evaluation(run: TrackedRun, artifact: Artifact) -> None:
@@ -61,12 +64,13 @@ class TrackingObserver:
         self._tags = base_tags(job, recipe)
         self._params = flatten(recipe)
         self._open: dict[str, TrackedRun] = {}
+        self._seen: set[str] = set()
         self._progress: dict[str, StepProgress] = {}
 
     def begin(self, step: Step) -> None:
         log.info("%s: starts (%s)", step.name, step.fingerprint)
-        name = f"{step.name}-{self._tags['midmask.recipe']}-{step.fingerprint[:6]}"
         tags = {**self._tags, **step_tags(step)}
+        name = f"{step.name}-{tags['midmask.recipe']}-{step.fingerprint[:6]}"
         self._open[step.fingerprint] = self._tracker.run(name, tags=tags, params=self._params, parent=self._parent.id)
         self._progress[step.fingerprint] = StepProgress(step.name, lambda line: log.info("%s", line))
 
@@ -75,6 +79,9 @@ class TrackingObserver:
         self._progress[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        if step.fingerprint in self._seen:
+            return
+        self._seen.add(step.fingerprint)
         if cached:
             log.info("%s: taken from %s", step.name, artifact.place)
             finished = self._tracker.find(step.fingerprint, step=step.name).finished

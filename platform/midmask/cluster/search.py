@@ -63,6 +63,7 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
             storage=study._storage,
         )
         _tuner(context, searcher, left.count, use, study.study_name).fit()
+        Place(_tune_folder(context.storage)).delete()
     return outcomes(study, space)
 
 

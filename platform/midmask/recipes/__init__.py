@@ -12,10 +12,13 @@ from midmask.identity import as_user_error
 from midmask.recipes.mlm import mlm
 from midmask.recipes.none import none
 from midmask.recipes.retromae import retromae
+from midmask.recipes.retromae_ance import retromae_ance
 from midmask.recipes.schema import Recipe
 from midmask.registry import Registry
 
-RECIPES: Registry[Callable[[], Recipe]] = Registry("recipe", {"none": none, "mlm": mlm, "retromae": retromae})
+RECIPES: Registry[Callable[[], Recipe]] = Registry(
+    "recipe", {"none": none, "mlm": mlm, "retromae": retromae, "retromae_ance": retromae_ance}
+)
 
 
 def recipe_from(data: dict[str, Any]) -> Recipe:
