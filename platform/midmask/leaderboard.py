@@ -116,7 +116,7 @@ def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -
         objective=tag.get("objective", ""),
         corpus=corpus,
         split=split,
-        seed=_param(run, "seed"),
+        seed=_seed(run),
         measures=measures,
         trial=tag.get("step") == "trial",
         split_made_here=tag.get("split_made_here", "").lower() == "true",
@@ -160,6 +160,12 @@ def _follow(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
 
 def _moved(run: TrackedRow, parent_id: str | None) -> TrackedRow:
     return TrackedRow(**{**vars(run), "parent_id": parent_id})
+
+
+def _seed(run: TrackedRow) -> str:
+    """The last fine-tuning stage's seed, the one that repeated runs of a system differ in; else the run's own."""
+    stages = sorted(path for path in run.params if path.startswith("stages.") and path.endswith(".train.seed"))
+    return run.params[stages[-1]] if stages else _param(run, "seed")
 
 
 def _param(run: TrackedRow, name: str) -> str:

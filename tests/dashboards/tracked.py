@@ -56,7 +56,9 @@ def measured(run: TrackedRun, corpus: str, split: str, value: float) -> None:
 def systems(tracker: Tracker, parent: str) -> None:
     for (recipe, objective), (dev, test) in SYSTEMS.items():
         named = tags("evaluate", objective, f"e-{objective}", recipe=recipe)
-        with tracker.run(f"evaluate {recipe}", tags=named, params={"seed": 3}, parent=parent) as run:
+        with tracker.run(
+            f"evaluate {recipe}", tags=named, params={"pretrain.seed": 0, "stages.0.train.seed": 3}, parent=parent
+        ) as run:
             measured(run, "pydocs", "dev", dev)
             measured(run, "pydocs", "test", test)
             run.log({"train/loss": 1.0, "train/loss/encoder": 2.0}, 7)
