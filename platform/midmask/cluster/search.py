@@ -58,7 +58,7 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
             metric="measure",
             mode=space.mode,
             points_to_evaluate=left.points,
-            sampler=sampler(space, seed),
+            sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again
             study_name=study.study_name,
             storage=study._storage,
         )
