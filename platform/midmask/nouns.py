@@ -1,4 +1,4 @@
-"""The words of the house: what is retrieved, what is trained on, what a loss is.
+"""The words of the house: what is trained on, and what a loss is.
 
 Shape letters, used as suffixes throughout: B rows of a batch, L tokens of a padded row, D hidden width, V vocabulary,
 Q queries, N passages or negatives.
@@ -7,38 +7,10 @@ Q queries, N passages or negatives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class Doc(NamedTuple):
-    """One passage. `title` may be empty; whether it enters the text is a recorded field of the tokens' config."""
-
-    doc_id: str
-    title: str
-    text: str
-
-
-class Query(NamedTuple):
-    query_id: str
-    text: str
-
-
-class Qrel(NamedTuple):
-    """One judgement; `grade` >= 1 is relevant."""
-
-    split: str
-    query_id: str
-    doc_id: str
-    grade: int
-
-
-class ScoredDoc(NamedTuple):
-    query_id: str
-    doc_id: str
-    score: float
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,13 @@ import sys
 import ray
 from ray.cluster_utils import Cluster
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Place
 from midmask.cluster.makers import cluster_makers
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Step, plan
-from midmask.recipes.run import Maker, Runner
+from midmask.recipes.plan import plan
+from midmask.recipes.run import Maker, Runner, Silent
 from midmask.recipes.schema import Recipe, StageConfig
-
-
-class Silent:
-    """Observes nothing."""
-
-    def begin(self, step: Step) -> None: ...
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
 
 
 def two_stages(corpus: str) -> Recipe:

@@ -13,7 +13,7 @@ from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, adopted
-from midmask.recipes.run import Runner
+from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import FinetuneConfig, PretrainConfig
 from midmask.tracking import Tracker
@@ -44,7 +44,7 @@ def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
     lines = ["configuration:"]
     lines += [f"  {path} = {value}" for path, value in flatten(recipe).items()]
     lines += ["", "steps:"]
-    runner = Runner(storage, {}, _Silent())
+    runner = Runner(storage, {}, Silent())
     seen: set[str] = set()
     for target in targets.values():
         for step in target.upstream():
@@ -63,16 +63,6 @@ def _work(step: Step) -> str:
     return f"{count} steps x {rows} rows = {count * rows:,} rows"
 
 
-class _Silent:
-    """Observes nothing."""
-
-    def begin(self, step: Step) -> None: ...
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
-
-
 def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
     """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
 
@@ -87,7 +77,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     name = f"{options.job}-{recipe.name}-{identity[:6]}"
     with Tracker(options.tracking_uri, options.home) as tracker:
         finished = tracker.find(identity, step="job").finished
-        runner = Runner(storage, {}, _Silent())
+        runner = Runner(storage, {}, Silent())
         if finished and all(runner.is_finished(step) for step in targets.values()):
             tracker.link_cached(finished, f"{name} (cached)", tags=tags)
             log.info("nothing to compute: this was done before, in the tracked run %s", finished)

@@ -3,6 +3,7 @@
 import logging
 from argparse import Namespace
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ class Sweep:
     baselines: tuple[Recipe, ...]
     options: Options
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """What the result depends on. The budget does not count for a grid, which always runs whole."""
+        """What the result depends on; worked out once, since it reads the corpus."""
         steps = [plan(recipe).evaluation(recipe.evaluation).fingerprint for recipe in (self.recipe, *self.baselines)]
         return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
 

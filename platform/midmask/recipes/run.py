@@ -26,6 +26,16 @@ class Observer(Protocol):
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
 
 
+class Silent:
+    """Observes nothing."""
+
+    def begin(self, step: Step) -> None: ...
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
+
+
 class Runner:
     """Runs steps into a storage with given makers, told to an observer."""
 
