@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from midmask import heads
-from midmask.heads import DecoderLayer, linear_cross_entropy
+from midmask.decoders import DecoderLayer
+from midmask.heads import linear_cross_entropy
 
 V, D, R = 50, 12, 17
 

@@ -9,7 +9,8 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.tokens import TokensConfig, Vocabulary, load_tokenizer, tokenise
+from midmask.tokens import TokensConfig, tokenise
+from midmask.vocabulary import Vocabulary, load_tokenizer
 
 TEXTS = [f"Unbelievable masking of passages number {i} improves the retrieval of documents." for i in range(60)]
 

@@ -117,7 +117,7 @@ def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(
 ) -> None:
     text = token_rows(random_texts([30, 7, 18, 25, 2]))
     whole = masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False)
-    monkeypatch.setattr(masking, "CACHED", cached)
+    monkeypatch.setattr(masking.words, "CACHED", cached)
     assert torch.equal(whole, masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False))
 
 

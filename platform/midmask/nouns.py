@@ -7,10 +7,9 @@ Q queries, N passages or negatives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -19,19 +18,22 @@ class TokenRows:
 
     ids_BL: int64. lengths_B: int64, true lengths. keys_B: int64, one random key per row, a function of (seed, epoch,
     example) only: every mask of a row is drawn from its key, so it does not depend on the batch or the worker.
+    weights_BL: the term weight of each token in [0, 1], float32, where the objective asked for them.
     """
 
     ids_BL: Tensor
     lengths_B: Tensor
     keys_B: Tensor
+    weights_BL: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one worker sees in one step: named groups of rows ("passage" in pre-training; "query", "passage" in
-    fine-tuning).
+    """What one worker sees in one step: named groups of rows.
 
-    In fine-tuning, `passage` holds `group` rows per query in query order, the positive first.
+    Pre-training: "passage", and "context" where the objective reads pairs: row i of both belong together (two spans of
+    a document; a passage and its pseudo-query). Fine-tuning: "query" and "passage", the latter with `group` rows per
+    query in query order, the positive first.
     """
 
     step: int
@@ -61,7 +63,4 @@ class Loss:
     def total(self, counts: dict[str, Tensor]) -> Tensor:
         """sum over parts of weight * local sum / global count; shape []."""
         terms = [part.weight * part.total / counts[name].clamp(min=1) for name, part in self.parts.items()]
-        result = terms[0]
-        for term in terms[1:]:
-            result = result + term
-        return result
+        return torch.stack(terms).sum()

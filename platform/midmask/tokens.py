@@ -9,21 +9,17 @@ import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from midmask.artifact import Artifact, Place
-from midmask.errors import UserError
 from midmask.identity import Config
+from midmask.vocabulary import Vocabulary, load_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -48,80 +44,6 @@ class TokensConfig(Config):
     )
     query_length: int = Field(32, ge=4, le=8192, description="tokens of a query, special tokens included")
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What masks and models need to know of a tokenizer. continues_V, special_V: bool, [V]."""
-
-    size: int
-    pad_id: int
-    cls_id: int
-    sep_id: int
-    mask_id: int
-    unk_id: int | None
-    continues_V: Tensor
-    special_V: Tensor
-
-    @staticmethod
-    def of(folder: Path) -> "Vocabulary":
-        """Reads a tokenizer folder.
-
-        Raises:
-            UserError: if the tokenizer lacks a mask, start, end or padding token.
-        """
-        tokenizer = load_tokenizer(folder)
-        first = {
-            "pad": tokenizer.pad_token_id,
-            "cls": tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id,
-            "sep": tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id,
-            "mask": tokenizer.mask_token_id,
-        }
-        if missing := [name for name, token in first.items() if token is None]:
-            raise UserError(
-                f"tokenizer {folder}: no {', '.join(missing)} token. Name the tokenizer of a BERT-like masked LM."
-            )
-        size = len(tokenizer)
-        special = torch.zeros(size, dtype=torch.bool)
-        special[list(first.values())] = True
-        return Vocabulary(
-            size=size,
-            pad_id=first["pad"],
-            cls_id=first["cls"],
-            sep_id=first["sep"],
-            mask_id=first["mask"],
-            unk_id=tokenizer.unk_token_id,
-            continues_V=_continuations(tokenizer.convert_ids_to_tokens(range(size))),
-            special_V=special,
-        )
-
-
-def _continuations(tokens: list[str]) -> Tensor:
-    """Which tokens continue a word: '##x' in WordPiece; in byte-level and SentencePiece tokenizers, those without 'Ġ'
-    or '▁'.
-    """
-    if any(token.startswith("##") for token in tokens):
-        return torch.tensor([token.startswith("##") for token in tokens])
-    begins = ("Ġ", "▁")
-    if any(token.startswith(begins) for token in tokens):
-        return torch.tensor([not token.startswith(begins) for token in tokens])
-    return torch.zeros(len(tokens), dtype=torch.bool)
-
-
-@lru_cache(maxsize=4)
-def load_tokenizer(folder: Path) -> Any:
-    """The fast tokenizer of a folder; runs no code from it.
-
-    Raises:
-        UserError: if the folder holds none.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
 
 
 def tokenise(config: TokensConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import Purpose, corrupt, row_keys, select_words
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import OBJECTIVES, build_objective
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 GOALS = {"retromae": 1.25, "mlm": 1.0}
 CONTINUATIONS = 0.2
@@ -29,7 +29,7 @@ CONTINUATIONS = 0.2
 def vocabulary(size: int = 30522) -> Vocabulary:
     """A vocabulary without strings: the specials first, then whole words, the last fifth continuations."""
     ids = torch.arange(size)
-    return Vocabulary(size, 0, 2, 3, 4, 1, continues_V=ids >= size * 4 // 5, special_V=(ids < 5) & (ids != 1))
+    return Vocabulary(size, 0, 2, 3, 4, 1, ids >= size * 4 // 5, (ids < 5) & (ids != 1), (ids > 5) & (ids < 200))
 
 
 def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenRows:

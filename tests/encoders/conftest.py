@@ -16,7 +16,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["a", "dog", "cat", "sat", "on", "the", "mat", "red", "blue", "house", "ran", "fast", "."]

@@ -9,7 +9,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, ElectraConfig, Electra
 
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.errors import UserError
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([6, 8, 3])

@@ -9,7 +9,7 @@ from transformers import AutoModel
 
 from midmask.encoders.backbone import load_backbone
 from midmask.encoders.pooling import cls_vectors, is_normalised, save_bi_encoder
-from midmask.tokens import load_tokenizer
+from midmask.vocabulary import load_tokenizer
 from tests.encoders.conftest import TEXTS
 
 

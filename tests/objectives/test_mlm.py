@@ -20,9 +20,9 @@ def objective(**fields: object) -> MLM:
     return MLM(override(MLM.Config(), fields), backbone, vocabulary).double()
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_loss_and_every_gradient_equal_the_reference(whole_word: bool) -> None:
-    mlm = objective(whole_word=whole_word, mask_ratio=0.4)
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_loss_and_every_gradient_equal_the_reference(mask: str) -> None:
+    mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.4)
     text = token_rows([*random_texts([9, 4, 7]), [UNK, 9, UNK]])
     drawn = mlm.draw(Batch(0, {"passage": text}))
     part = mlm(drawn).parts["mlm"]
@@ -42,12 +42,12 @@ def test_loss_and_every_gradient_equal_the_reference(whole_word: bool) -> None:
     assert_same_gradients(mlm, reference)
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_targets_are_the_true_ids_at_the_selected_places(whole_word: bool) -> None:
-    mlm = objective(whole_word=whole_word, mask_ratio=0.3)
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
+    mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.3)
     text = token_rows(random_texts([30, 11, 18]))
     drawn = mlm.draw(Batch(0, {"passage": text}))
-    select = masking.select_words if whole_word else masking.select_tokens
+    select = masking.select_words if mask == "word" else masking.select_tokens
     arguments = (text, small_vocabulary())
     selected = select(*arguments, ratio=0.3, purpose=Purpose.SELECT)
     labels = torch.full_like(text.ids_BL, -100).flatten()
@@ -57,7 +57,7 @@ def test_targets_are_the_true_ids_at_the_selected_places(whole_word: bool) -> No
 
 
 def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
-    mlm = objective(mask_ratio=1e-6)
+    mlm = objective(encoder_mask_ratio=1e-6)
     part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]
     part.total.backward()
     assert part.count == 0 and part.total.item() == 0
@@ -65,5 +65,5 @@ def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
 
 
 def test_an_impossible_ratio_is_refused() -> None:
-    with pytest.raises(ValidationError, match="mask_ratio\n  Input should be less than 1"):
-        MLM.Config(mask_ratio=1.7)
+    with pytest.raises(ValidationError, match="encoder_mask_ratio\n  Input should be less than 1"):
+        MLM.Config(encoder_mask_ratio=1.7)

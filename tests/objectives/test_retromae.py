@@ -21,7 +21,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "enhanced, independent masks": {"decoder_masks": "independent", "decoder_weight": 0.7},
     "basic, one layer": {"decoding": "basic"},
     "basic, three layers": {"decoding": "basic", "decoder_layers": 3, "encoder_weight": 0.3},
-    "tokens": {"whole_word": False},
+    "tokens": {"encoder_mask": "token"},
 }
 
 

@@ -6,16 +6,18 @@ from torch import Tensor
 
 from midmask.masking import row_keys
 from midmask.nouns import TokenRows
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 
 
 def small_vocabulary(size: int = 60) -> Vocabulary:
-    """Five specials, then tokens that begin words; the last third continues words."""
+    """Five specials, then tokens that begin words; the last third continues words. Tokens 6 to 15 are stop-words."""
     ids = torch.arange(size)
     special = (ids < FIRST) & (ids != UNK)
-    return Vocabulary(size, PAD, CLS, SEP, MASK, UNK, continues_V=ids >= size * 2 // 3, special_V=special)
+    return Vocabulary(
+        size, PAD, CLS, SEP, MASK, UNK, ids >= size * 2 // 3, special, (ids > FIRST) & (ids <= FIRST + 10)
+    )
 
 
 def token_rows(texts: list[list[int]], *, length: int | None = None, keys: Tensor | None = None) -> TokenRows:

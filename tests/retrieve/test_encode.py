@@ -21,7 +21,7 @@ from midmask.retrieve.encode import (
     read_block,
     token_rows,
 )
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 
 @pytest.fixture

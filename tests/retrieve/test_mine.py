@@ -181,7 +181,7 @@ def test_a_normalised_encoder_gives_the_vectors_of_sentence_transformers(inputs,
 
     from midmask.encoders.backbone import BackboneConfig, build_backbone
     from midmask.encoders.pooling import save_bi_encoder
-    from midmask.tokens import Vocabulary
+    from midmask.vocabulary import Vocabulary
 
     tokenizer = inputs["tokens"].place.local() / "tokenizer"
     backbone = build_backbone(BackboneConfig(name="tiny"), Vocabulary.of(tokenizer), seed=0)

@@ -100,6 +100,15 @@ def test_micro_batches_change_nothing(tokens: Place, tmp_path: Path, objective: 
     assert_same_run(trace_of(tmp_path / "micro"), trace_of(tmp_path / "whole"), within=1e-4)
 
 
+def test_cached_gradients_change_nothing(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+    """Rows that meet in the loss are cut with the gradient cache."""
+    for name, micro_batch in (("whole", None), ("micro", 5)):
+        changes = {"kind": "finetune", "objective": {"name": "contrastive"}, "corpus": str(corpus), "per_query": 1}
+        train = {"steps": 10, "micro_batch": micro_batch}
+        run_here(spec_of(tokens, tmp_path / name, backbone=QUIET, train=train, **changes))
+    assert_same_run(trace_of(tmp_path / "micro"), trace_of(tmp_path / "whole"), within=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["pretrain", "finetune"])
 def test_two_workers_are_one_worker(tokens: Place, corpus: Place, tmp_path: Path, kind: str) -> None:
     changes = {"kind": kind, "backbone": QUIET, "train": {"batch_size": 15, "learning_rate": 3e-4}}  # 8 + 7 rows
@@ -155,9 +164,3 @@ def test_another_thread_count_is_warned_of(tokens: Place, tmp_path: Path, caplog
     run_here(spec_of(tokens, tmp_path / "one", stop_after=5))
     run_here(spec_of(tokens, tmp_path / "two", resume=str(tmp_path / "one"), stop_after=6, train={"threads": 2}))
     assert "made with 1 threads, this run has 2" in caplog.text
-
-
-def test_contrastive_training_refuses_micro_batches(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    changes = {"kind": "finetune", "objective": {"name": "contrastive"}, "corpus": str(corpus)}
-    with pytest.raises(UserError, match=r"train\.micro_batch = 4: contrastive"):
-        setup_of(spec_of(tokens, tmp_path, train={"micro_batch": 4}, **changes))

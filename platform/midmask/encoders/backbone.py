@@ -8,8 +8,9 @@ Shapes: B rows, L tokens, D width, V vocabulary.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -20,7 +21,7 @@ from transformers.utils import logging as hf_logging
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError, unknown
 from midmask.identity import Config
-from midmask.tokens import Vocabulary, load_tokenizer
+from midmask.vocabulary import Vocabulary, load_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,26 @@ class BackboneConfig(Config):
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
 
 
+Side = Literal["query", "passage"]
+"""What a text is, for encoders that treat queries and passages apart; all others ignore it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a method has to know of a backbone before it is made.
+
+    embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
+    has_positions: whether there is a table of absolute positions.
+    """
+
+    family: str
+    layers: int
+    width: int
+    embedding_width: int
+    has_positions: bool
+    max_length: int
+
+
 class Backbone(nn.Module):
     """A masked LM and its parts: encoder, embedding module, position table, MLM head."""
 
@@ -49,6 +70,7 @@ class Backbone(nn.Module):
         self.family = FAMILIES[model.config.model_type]
         self.dropout = dropout
         self.width = int(model.config.hidden_size)
+        self.layers = int(model.config.num_hidden_layers)
         self.heads = int(model.config.num_attention_heads)
         self.feed_forward = int(getattr(model.config, self.family.feed_forward))
         self.norm_eps = float(self._embeddings.LayerNorm.eps)
@@ -74,20 +96,45 @@ class Backbone(nn.Module):
         bias: Tensor = self.model.get_output_embeddings().bias
         return bias
 
-    def hidden(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+    @property
+    def shape(self) -> Shape:
+        return Shape(
+            family=str(self.model.config.model_type),
+            layers=self.layers,
+            width=self.width,
+            embedding_width=self.width,
+            has_positions=True,
+            max_length=self.max_length,
+        )
+
+    @property
+    def word_embeddings_VD(self) -> Tensor:
+        """The word embeddings, as wide as the hidden states."""
+        weight: Tensor = self.encoder.get_input_embeddings().weight
+        return weight
+
+    def hidden(self, ids_BL: Tensor, lengths_B: Tensor, side: Side = "passage") -> Tensor:
         """Last hidden states, [B, L, D]. Padding is seen by no token.
 
         Raises:
             UserError: if a row is longer than the position table.
         """
+        hidden: Tensor = self._encode(ids_BL, lengths_B)[0]
+        return hidden
+
+    def hidden_and_layer(self, ids_BL: Tensor, lengths_B: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Last hidden states, and those behind layer 1 … `layers` (0: the embeddings), both [B, L, D]."""
+        outputs = self._encode(ids_BL, lengths_B, output_hidden_states=True)
+        return outputs[0], outputs.hidden_states[layer]
+
+    def _encode(self, ids_BL: Tensor, lengths_B: Tensor, **wanted: bool) -> Any:
         length = ids_BL.shape[1]
         if length > self.max_length:
             raise UserError(
                 f"tokens.max_length: a row of {length} tokens, but the backbone takes at most {self.max_length}. "
                 f"Lower tokens.max_length."
             )
-        hidden: Tensor = self.encoder(input_ids=ids_BL, attention_mask=padding_mask(lengths_B, length))[0]
-        return hidden
+        return self.encoder(input_ids=ids_BL, attention_mask=padding_mask(lengths_B, length), **wanted)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
         """The whole embedding module: words, positions, types, norm, dropout; [B, L, D]."""

@@ -6,15 +6,17 @@ from pathlib import Path
 import torch.nn.functional as F
 from torch import Tensor
 
-from midmask.encoders.backbone import Backbone, quiet_transformers
-from midmask.tokens import load_tokenizer
+from midmask.encoders.backbone import Backbone, Side, quiet_transformers
+from midmask.vocabulary import load_tokenizer
 
 NORMALISE = "sentence_transformers.models.Normalize"
 
 
-def cls_vectors(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False) -> Tensor:
+def cls_vectors(
+    backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
+) -> Tensor:
     """The last hidden state of the first token, [B, D]; of length 1 if `normalise`."""
-    vectors_BD = backbone.hidden(ids_BL, lengths_B)[:, 0]
+    vectors_BD = backbone.hidden(ids_BL, lengths_B, side)[:, 0]
     return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD
 
 

@@ -8,10 +8,10 @@ from pydantic import Field
 from midmask.encoders.backbone import Backbone
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.mlm import MLM
-from midmask.objectives.objective import Objective, ObjectiveConfig
+from midmask.objectives.objective import CoupledObjective, Objective, ObjectiveConfig
 from midmask.objectives.retromae import RetroMAE
 from midmask.registry import Registry
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 OBJECTIVES: Registry[Any] = Registry(
     "objective",
@@ -36,12 +36,13 @@ def build_objective(config: ObjectiveConfig, backbone: Backbone, vocabulary: Voc
     """The objective that a config names, on a backbone. Fresh heads depend on `seed` alone.
 
     Raises:
-        UserError: for an unknown name.
+        UserError: for an unknown name, or a backbone that the method cannot be carried out on.
     """
+    config.check(backbone.shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         objective: Objective = OBJECTIVES[config.name](config, backbone, vocabulary)
     return objective
 
 
-__all__ = ["OBJECTIVES", "AnyObjectiveConfig", "Objective", "ObjectiveConfig", "build_objective"]
+__all__ = ["OBJECTIVES", "AnyObjectiveConfig", "CoupledObjective", "Objective", "ObjectiveConfig", "build_objective"]

@@ -19,26 +19,25 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask import world
-from midmask.encoders.backbone import Backbone
+from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.pooling import cls_vectors
 from midmask.masking import fingerprints
-from midmask.nouns import Batch, Loss, Part, TokenRows
-from midmask.objectives.objective import Objective, ObjectiveConfig
-from midmask.tokens import Vocabulary
+from midmask.nouns import Batch, Part, TokenRows
+from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
+from midmask.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class PairRows:
-    """Queries; `group` passages for each, the positive first; hashes of both texts, int64 [Q] and [Q * group]."""
+    """Queries; a group of G passages for each, the positive first; hashes of both texts, int64."""
 
     query: TokenRows
     passage: TokenRows
-    group: int
     query_hash_Q: Tensor
-    passage_hash_N: Tensor
+    passage_hash_QG: Tensor
 
 
-class Contrastive(Objective):
+class Contrastive(CoupledObjective):
     class Config(ObjectiveConfig):
         """In-batch contrastive fine-tuning."""
 
@@ -48,7 +47,6 @@ class Contrastive(Objective):
         drop_duplicates: bool = Field(True, description="a known positive of a query is not also its negative")
 
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
-    couples_rows: ClassVar[bool] = True
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
@@ -57,35 +55,41 @@ class Contrastive(Objective):
     @torch.no_grad()
     def draw(self, batch: Batch) -> PairRows:
         query, passage = batch.texts["query"], batch.texts["passage"]
-        return PairRows(query, passage, batch.group, fingerprints(query), fingerprints(passage))
+        return PairRows(query, passage, fingerprints(query), fingerprints(passage).view(-1, batch.group))
 
     def counts(self, drawn: PairRows) -> dict[str, Tensor]:
         return {"contrastive": torch.tensor(len(drawn.query.lengths_B), device=drawn.query.lengths_B.device)}
 
-    def forward(self, drawn: PairRows) -> Loss:
-        query_QD = self._vectors(drawn.query)
-        passage_ND = world.gather_rows(self._vectors(drawn.passage))
-        owner_N, passage_hash_N, query_hash_N = world.gather_rows(_passage_facts(drawn)).unbind(1)
+    def represent(self, drawn: PairRows) -> Represented:
+        query_QD = self._vectors(drawn.query, "query")
+        passage_ND = self._vectors(drawn.passage, "passage")
+        return Represented((query_QD, passage_ND), (drawn.query_hash_Q, drawn.passage_hash_QG))
+
+    def _vectors(self, text: TokenRows, side: Side) -> Tensor:
+        return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise, side=side)
+
+    def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
+        query_QD, (query_hash_Q, passage_hash_QG) = vectors[0], facts
+        group = passage_hash_QG.shape[1]
+        passage_ND = world.gather_rows(vectors[1])
+        owner_N, passage_hash_N, query_hash_N = world.gather_rows(_passage_facts(*facts)).unbind(1)
         first = (owner_N < world.rank()).sum()
-        targets_Q = first + torch.arange(len(query_QD), device=query_QD.device) * drawn.group
+        targets_Q = first + torch.arange(len(query_QD), device=query_QD.device) * group
         with torch.autocast(query_QD.device.type, enabled=False):
             scores_QN = query_QD @ passage_ND.t() / self.config.temperature
         if self.config.drop_duplicates:
-            same_text = passage_hash_N == drawn.passage_hash_N[:: drawn.group, None]
-            same_query = query_hash_N == drawn.query_hash_Q[:, None]
+            same_text = passage_hash_N == passage_hash_QG[:, :1]
+            same_query = query_hash_N == query_hash_Q[:, None]
             known = (same_text | same_query).scatter(1, targets_Q[:, None], False)
             scores_QN = scores_QN.masked_fill(known, -torch.inf)
         total = F.cross_entropy(scores_QN, targets_Q, reduction="sum")
-        return Loss({"contrastive": Part(total, self.counts(drawn)["contrastive"])})
-
-    def _vectors(self, text: TokenRows) -> Tensor:
-        return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)
+        return {"contrastive": Part(total, torch.tensor(len(query_QD), device=query_QD.device))}
 
 
-def _passage_facts(drawn: PairRows) -> Tensor:
+def _passage_facts(query_hash_Q: Tensor, passage_hash_QG: Tensor) -> Tensor:
     """For each passage the worker it is on, its hash, and the hash of the query it is the positive of (else 0); [N,
     3]."""
-    query_hash_N = torch.zeros_like(drawn.passage_hash_N)
-    query_hash_N[:: drawn.group] = drawn.query_hash_Q
-    owner_N = torch.full_like(drawn.passage_hash_N, world.rank())
-    return torch.stack([owner_N, drawn.passage_hash_N, query_hash_N], 1)
+    query_hash_QG = torch.zeros_like(passage_hash_QG)
+    query_hash_QG[:, 0] = query_hash_Q
+    owner_QG = torch.full_like(passage_hash_QG, world.rank())
+    return torch.stack([owner_QG, passage_hash_QG, query_hash_QG], -1).flatten(0, 1)

@@ -1,19 +1,33 @@
 """What every objective is: masks are drawn first, without a gradient; then a loss is computed from what was drawn."""
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from midmask.encoders.backbone import Backbone
+from midmask.encoders.backbone import Backbone, Shape
 from midmask.identity import Config
-from midmask.nouns import Batch, Loss
-from midmask.tokens import Vocabulary
+from midmask.nouns import Batch, Loss, Part
+from midmask.vocabulary import Vocabulary
 
 KEPT = "backbone."
 """Prefix of the weights that outlive training; all others are the heads."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What one row of pre-training is.
+
+    rows: a passage; `packed`: exactly max_length tokens of passages end to end; `spans`: two spans of a document
+    ("passage" and "context"); `pseudo_queries`: a passage and a query for it ("context"). context: how the second span
+    is chosen. term_weights: whether each token comes with its weight.
+    """
+
+    rows: Literal["passages", "packed", "spans", "pseudo_queries"] = "passages"
+    context: Literal["any", "random", "nearby", "overlap", "mixed"] = "any"
+    term_weights: bool = False
 
 
 class ObjectiveConfig(Config):
@@ -21,16 +35,20 @@ class ObjectiveConfig(Config):
 
     name: str
 
+    def reads(self) -> Reads:
+        return Reads()
+
+    def check(self, shape: Shape) -> None:
+        """Raises UserError if the method cannot be carried out on a backbone of this shape; called before any work."""
+
 
 class Objective(nn.Module, ABC):
-    """A loss on a backbone. Subclasses are final.
+    """A loss on a backbone. Subclasses are final, but for `CoupledObjective`.
 
-    `parts`: names of the loss's terms, as logged. `couples_rows`: whether a row's loss depends on the other rows of its
-    batch (in-batch negatives), so that cutting the batch into micro-batches would change it.
+    `parts`: names of the loss's terms, as logged.
     """
 
     parts: ClassVar[tuple[str, ...]]
-    couples_rows: ClassVar[bool] = False
 
     def __init__(self, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -52,10 +70,15 @@ class Objective(nn.Module, ABC):
     def forward(self, drawn: Any) -> Loss:
         """Sums and counts of this worker's rows, by part."""
 
+    def health(self, drawn: Any) -> dict[str, Tensor]:
+        """What tells whether the method works as meant, by name, shape [] each; without gradient, now and then."""
+        return {}
+
     def vocabulary(self, device: torch.device) -> Vocabulary:
         """The vocabulary, its tables on `device`; they are moved once."""
         if self._vocabulary.continues_V.device != device:
-            tables = {name: getattr(self._vocabulary, name).to(device) for name in ("continues_V", "special_V")}
+            names = ("continues_V", "special_V", "stop_V")
+            tables = {name: getattr(self._vocabulary, name).to(device) for name in names}
             self._vocabulary = replace(self._vocabulary, **tables)
         return self._vocabulary
 
@@ -71,6 +94,42 @@ class Objective(nn.Module, ABC):
         """
         kept = {name: tensor for name, tensor in self.state_dict().items() if name.startswith(KEPT)}
         self.load_state_dict({**kept, **state})
+
+
+@dataclass(frozen=True)
+class Represented:
+    """What the rows of a batch give each by itself.
+
+    vectors: float, gradients flow through them; facts: what else is needed where rows meet, without gradient. All have
+    rows along their first axis, so that those of several micro-batches can be put end to end. parts: the terms of the
+    loss in which no two rows meet.
+    """
+
+    vectors: tuple[Tensor, ...]
+    facts: tuple[Tensor, ...] = ()
+    parts: dict[str, Part] = field(default_factory=dict)
+
+
+class CoupledObjective(Objective):
+    """An objective in which the rows of a batch meet (in-batch negatives), so that a batch cannot simply be cut.
+
+    The two halves of its loss are kept apart, so that training can cache gradients (Gao et al. 2021, GradCache): all
+    vectors without a graph, the coupled loss and its gradient by vector, then each micro-batch again with a graph.
+    """
+
+    @abstractmethod
+    def represent(self, drawn: Any) -> Represented:
+        """The half in which every row is by itself."""
+
+    @abstractmethod
+    def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
+        """The half in which all rows of all workers meet; `vectors` and `facts` are those of this worker's rows."""
+
+    def forward(self, drawn: Any) -> Loss:
+        """Both halves at once."""
+        rows = self.represent(drawn)
+        coupled = self.couple(rows.vectors, rows.facts)
+        return Loss({name: {**rows.parts, **coupled}[name] for name in self.parts})
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,13 +22,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from midmask.decoders import DecoderLayer
 from midmask.encoders.backbone import Backbone
-from midmask.heads import DecoderLayer
 from midmask.masking import Purpose, select_words, visibility
-from midmask.nouns import Batch, Loss, Part, TokenRows
-from midmask.objectives.mlm import MaskedRows, mask_for_encoder, masked_lm_sum
-from midmask.objectives.objective import Objective, ObjectiveConfig, flat_targets
-from midmask.tokens import Vocabulary
+from midmask.nouns import Batch, Loss, TokenRows
+from midmask.objectives.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.objectives.objective import Objective, flat_targets
+from midmask.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,11 @@ class RetroMAERows:
 
 
 class RetroMAE(Objective):
-    class Config(ObjectiveConfig):
+    class Config(MaskedConfig):
         """RetroMAE; the defaults are the paper's."""
 
         name: Literal["retromae"] = Field("retromae", description="the objective")
-        encoder_mask_ratio: float = Field(0.3, gt=0.0, lt=1.0, description="share of tokens hidden from the encoder")
         decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
-        whole_word: bool = Field(True, description="the encoder's mask takes whole words, instead of tokens one by one")
         decoding: Literal["enhanced", "basic"] = Field("enhanced", description="two-stream, or plain masked decoding")
         decoder_layers: int = Field(1, ge=1, le=12, description="layers of the decoder; more than 1 only if basic")
         query_stream: Literal["paper", "embedding"] = Field(
@@ -84,8 +82,7 @@ class RetroMAE(Objective):
     def draw(self, batch: Batch) -> RetroMAERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
-        ratio, whole_word = self.config.encoder_mask_ratio, self.config.whole_word
-        encoder = mask_for_encoder(text, vocabulary, ratio=ratio, whole_word=whole_word)
+        encoder = mask_for_encoder(text, vocabulary, self.config)
         decoder, visible_BXL = (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
         return RetroMAERows(encoder, decoder, visible_BXL)
 
@@ -112,16 +109,14 @@ class RetroMAE(Objective):
     def forward(self, drawn: RetroMAERows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         decoded_BLD = self.decode(hidden_BLD[:, :1], drawn.decoder.ids_BL, drawn.visible_BXL)
-        return Loss(
-            {
-                "encoder_mlm": self._part(hidden_BLD, drawn.encoder, self.config.encoder_weight),
-                "decoder_mlm": self._part(decoded_BLD, drawn.decoder, self.config.decoder_weight),
-            }
+        encoder, decoder = (
+            masked_lm_part(self.backbone, hidden, rows, weight=weight)
+            for hidden, rows, weight in (
+                (hidden_BLD, drawn.encoder, self.config.encoder_weight),
+                (decoded_BLD, drawn.decoder, self.config.decoder_weight),
+            )
         )
-
-    def _part(self, hidden_BLD: Tensor, rows: MaskedRows, weight: float) -> Part:
-        total = masked_lm_sum(self.backbone, hidden_BLD, rows.rows_R, rows.labels_R)
-        return Part(total, rows.count, weight)
+        return Loss({"encoder_mlm": encoder, "decoder_mlm": decoder})
 
     def decode(self, vector_B1D: Tensor, ids_BL: Tensor, visible_BXL: Tensor) -> Tensor:
         """The decoder's last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""

@@ -37,7 +37,7 @@ from midmask.retrieve.encode import (
     read_block,
 )
 from midmask.retrieve.selection import judged_queries
-from midmask.tokens import Vocabulary
+from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 

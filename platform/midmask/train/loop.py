@@ -19,7 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from midmask import world
 from midmask.nouns import Batch, Loss, TokenRows
-from midmask.objectives import Objective
+from midmask.objectives import CoupledObjective, Objective
+from midmask.train.cache import Cached, cache_gradients
 from midmask.train.optimiser import TrainConfig, autocast_type, learning_rate, update
 from midmask.train.reader import Read
 
@@ -43,20 +44,37 @@ class StepRecord:
 
 
 class Divided(nn.Module):
-    """An objective whose loss is divided by global counts: (total with gradient, its value and the parts' sums)."""
+    """An objective whose loss is divided by global counts: (total with gradient, its value and the parts' sums).
 
-    def __init__(self, objective: nn.Module) -> None:
+    With a cached first pass the coupled parts are left out of the values: `cache_gradients` has given them already.
+    """
+
+    def __init__(self, objective: Objective) -> None:
         super().__init__()
         self.objective = objective
 
-    def forward(self, drawn: Any, counts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        loss: Loss = self.objective(drawn)
-        total = loss.total(counts)
-        sums = [total, *(loss.parts[name].total for name in counts)]
-        return total, torch.stack([value.detach().double() for value in sums])
+    def forward(self, drawn: Any, counts: dict[str, Tensor], cached: Cached | None = None) -> tuple[Tensor, Tensor]:
+        if cached is None or not isinstance(self.objective, CoupledObjective):
+            loss: Loss = self.objective(drawn)
+            total = loss.total(counts)
+            return total, values_of(loss, counts)
+        cached.replay()
+        rows = self.objective.represent(drawn)
+        product, alone = cached.product(rows.vectors), Loss(rows.parts)
+        total = product + alone.total(counts) if rows.parts else product
+        return total, values_of(alone, counts)
 
 
-def distributed(objective: nn.Module) -> nn.Module:
+def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
+    """The total, then the sum of each part that `counts` names, 0 for one that the loss lacks; float64, no gradient."""
+    (device,) = {count.device for count in counts.values()}
+    nothing = torch.zeros((), dtype=torch.float64, device=device)
+    total = loss.total(counts) if loss.parts else nothing
+    sums = [loss.parts[name].total if name in loss.parts else nothing for name in counts]
+    return torch.stack([value.detach().double() for value in (total, *sums)])
+
+
+def distributed(objective: Objective) -> nn.Module:
     """The objective as the loop calls it; with a process group, gradients are averaged over its workers."""
     model = Divided(objective)
     if not dist.is_available() or not dist.is_initialized():
@@ -101,12 +119,17 @@ def accumulate(
     divisors = {name: counts[index].float() for index, name in enumerate(names)}
     bf16 = autocast_type(config.precision, device)
     sums = torch.zeros(1 + len(names), dtype=torch.float64, device=device)
-    for index, each in enumerate(drawn):
+    cached: list[Cached] | list[None] = [None] * len(drawn)
+    if isinstance(objective, CoupledObjective) and len(drawn) > 1:
+        with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+            cached, coupled = cache_gradients(objective, drawn, divisors)
+        sums += values_of(coupled, divisors)
+    for index, (each, first_pass) in enumerate(zip(drawn, cached, strict=True)):
         last = index == len(drawn) - 1
         quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext()
         with quiet:
             with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
-                total, values = model(each, divisors)
+                total, values = model(each, divisors, first_pass)
             (total * world.size()).backward()  # DistributedDataParallel averages; a sum is wanted
         sums += values
     return sums, counts

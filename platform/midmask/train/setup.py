@@ -5,11 +5,10 @@ from typing import Literal
 
 from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
-from midmask.errors import UserError
-from midmask.objectives import OBJECTIVES, Objective, ObjectiveConfig, build_objective
-from midmask.tokens import Vocabulary
+from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.train.examples import Examples, PairExamples, PassageExamples
 from midmask.train.optimiser import TrainConfig
+from midmask.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -36,13 +35,6 @@ class TrainingSetup:
     query_length: int = 32
     passage_length: int = 128
     split: str = "train"
-
-    def __post_init__(self) -> None:
-        if self.train.micro_batch and OBJECTIVES[self.objective.name].couples_rows:
-            raise UserError(
-                f"train.micro_batch = {self.train.micro_batch}: {self.objective.name} compares the rows of a batch "
-                "with each other, so it cannot be cut; leave micro_batch unset"
-            )
 
     @property
     def stop(self) -> int:

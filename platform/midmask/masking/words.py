@@ -1,0 +1,134 @@
+"""Words of a token row, and the published whole-word sampler as tensors, without a loop over tokens.
+
+Shapes: B rows, L tokens of a padded row, K masks drawn for one row.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from midmask.masking.draws import hashes
+from midmask.nouns import TokenRows
+from midmask.vocabulary import Vocabulary
+
+QUOTA_LIMIT = 512
+"""Most tokens that whole-word masking selects in one row; a constant of every published sampler."""
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+POSITION_BITS = 13
+"""Low bits of a word's key that hold its position, so that no two words of a row tie. 2**13 is the longest row there
+is."""
+
+CACHED, ON_DEVICE = 2**17, 2**25
+"""Keys that are worked on at a time, on a CPU and on a GPU. On a CPU they and their scratch stay in the second-level
+cache."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Where the words of a batch are. start_BL: position of the first token of a token's word, int32; size_BL: tokens
+    of that word, int32; candidate_BL: real and not a special token. [UNK] is a candidate."""
+
+    start_BL: Tensor
+    size_BL: Tensor
+    candidate_BL: Tensor
+
+
+def find_words(text: TokenRows, vocabulary: Vocabulary) -> Words:
+    """Words are a token and the continuations right after it; a special token ends a word."""
+    positions_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+    candidate = (positions_L < text.lengths_B[:, None]) & ~vocabulary.special_V[text.ids_BL]
+    joined = candidate & vocabulary.continues_V[text.ids_BL]
+    joined[:, 0] = False
+    joined[:, 1:] &= candidate[:, :-1]
+    start = torch.where(joined, 0, positions_L).cummax(1).values
+    size = torch.zeros_like(start).scatter_add_(1, start, torch.ones_like(start)).gather(1, start)
+    return Words(start.to(torch.int32), size.to(torch.int32), candidate)
+
+
+def quota(lengths: Tensor, ratio: float) -> Tensor:
+    """Tokens to select in rows of these lengths: round half to even, at least 1, at most 512; int64."""
+    return (lengths.to(torch.float64) * ratio).round().clamp(1, QUOTA_LIMIT).to(torch.int64)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keeps torch on the calling thread. These are thousands of operations of some microseconds: where cores are busy,
+    waiting for a second thread at the end of each costs a hundred times what it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
+def whole_word_masks(
+    words: Words, lengths_B: Tensor, seeds_BK: Tensor, *, ratio: float, count_specials: bool = True
+) -> Tensor:
+    """K whole-word masks per row, with exactly the law of the published sampler; bool, [B, K, L].
+
+    Published (the whole-word collator that RetroMAE, Condenser and CoT-MAE share): walk over the words in random order,
+    take a word if the row's quota allows all of it, else skip it. Here each word has a random key and the order is that
+    of the keys. All words up to the one that meets the quota are found by selection instead of sorting; only rows where
+    that word does not fit exactly go on, to the next words that do.
+
+    Args:
+        ratio: share of a row's tokens to hide, in (0, 1).
+        count_specials: whether [CLS] and [SEP] count in the length that the quota is a share of (RetroMAE: yes;
+            Condenser, CoT-MAE: no).
+    """
+    rows, length = words.start_BL.shape
+    draws = seeds_BK.shape[1]
+    counted = lengths_B if count_specials else words.candidate_BL.sum(1)
+    # One rank serves all rows: where a row's quota is lower, as many of its non-candidates get the lowest key.
+    rank = int(quota(torch.tensor([length]), ratio))
+    filled = (~words.candidate_BL).cumsum(1) <= (rank - quota(counted, ratio))[:, None]
+    others = torch.where(filled, LOWEST, HIGHEST).to(torch.int32)
+    keep = torch.where(words.candidate_BL, -(2**POSITION_BITS), 0).to(torch.int32)
+    put = torch.where(words.candidate_BL, words.start_BL, others)
+    masks = torch.empty((rows, draws, length), dtype=torch.bool, device=seeds_BK.device)
+    at_once = CACHED if seeds_BK.device.type == "cpu" else ON_DEVICE
+    step = max(1, at_once // (draws * length))
+    for at in range(0, rows, step):
+        part = slice(at, at + step)
+        keys = hashes(seeds_BK[part, :, None], words.start_BL[part, None, :])
+        keys.bitwise_and_(keep[part, None, :]).bitwise_or_(put[part, None, :])
+        _accept(keys, words.size_BL[part], rank, out=masks[part])
+    return masks.logical_and_(words.candidate_BL[:, None, :])
+
+
+def _accept(keys: Tensor, size_BL: Tensor, rank: int, *, out: Tensor) -> None:
+    """Writes which tokens of [B, K, L] the greedy walk takes, when the quota is `rank` tokens."""
+    last = _smallest(keys, rank)
+    within = (keys <= last[..., None]).sum(-1)
+    has_word = last < HIGHEST
+    fits = has_word & (within == rank)
+    torch.lt(keys, (last + fits.to(torch.int32))[..., None], out=out)
+    example, draw = (has_word & ~fits).nonzero(as_tuple=True)
+    if not len(example):
+        return
+    keys, last, size = keys[example, draw], last[example, draw], size_BL[example]
+    spare = rank - (keys < last[:, None]).sum(-1)
+    taken = out[example, draw]
+    while bool((spare > 0).any()):
+        possible = (keys > last[:, None]) & (size <= spare[:, None])
+        last = torch.where(possible, keys, HIGHEST).amin(-1)
+        word = keys == last[:, None]
+        taken |= word
+        spare = torch.where(last < HIGHEST, spare - word.sum(-1), 0)
+    out[example, draw] = taken
+
+
+def _smallest(keys: Tensor, rank: int) -> Tensor:
+    """The `rank`-th smallest of the last axis, counted from 1. NumPy's selection is several times faster on a CPU."""
+    if keys.device.type != "cpu":
+        return keys.kthvalue(rank, dim=-1).values
+    values = keys.numpy()
+    values = np.partition(values, rank - 1, axis=-1)[..., rank - 1]
+    return torch.from_numpy(np.ascontiguousarray(values))

@@ -1,0 +1,63 @@
+"""Gradient caching (GradCache; Gao et al. 2021, "Scaling deep contrastive learning batch size under memory limited
+setup").
+
+A batch whose rows meet in the loss does not fit in memory at once, and cannot simply be cut. So: all vectors without a
+graph; the coupled loss and its gradient by vector; then each micro-batch again with a graph, and the product of its
+vectors with those gradients in the place of the coupled loss. The gradient is exact, dropout included: each
+micro-batch's second pass begins with the random state of its first.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from midmask.nouns import Loss
+from midmask.objectives import CoupledObjective
+
+
+@dataclass(frozen=True)
+class Cached:
+    """What the second pass of one micro-batch needs: the gradient by each of its vectors, and the random state."""
+
+    gradients: tuple[Tensor, ...]
+    random: tuple[Tensor, ...]
+
+    def replay(self) -> None:
+        """Sets the random state in which the first pass began."""
+        torch.set_rng_state(self.random[0])
+        if len(self.random) > 1:
+            torch.cuda.set_rng_state(self.random[1])
+
+    def product(self, vectors: tuple[Tensor, ...]) -> Tensor:
+        """A loss whose gradient by the vectors is the cached one, shape []."""
+        products = zip(vectors, self.gradients, strict=True)
+        return torch.stack([(vector * gradient).sum() for vector, gradient in products]).sum()
+
+
+def cache_gradients(
+    objective: CoupledObjective, drawn: list[Any], counts: dict[str, Tensor]
+) -> tuple[list[Cached], Loss]:
+    """The first pass: what each micro-batch needs for its second, and the coupled parts of the loss."""
+    states, rows = [], []
+    for each in drawn:
+        states.append(_random_state())
+        with torch.no_grad():
+            rows.append(objective.represent(each))
+    vectors = tuple(
+        torch.cat(parts).detach().requires_grad_() for parts in zip(*(r.vectors for r in rows), strict=True)
+    )
+    facts = tuple(torch.cat(parts) for parts in zip(*(r.facts for r in rows), strict=True))
+    coupled = Loss(objective.couple(vectors, facts))
+    gradients = torch.autograd.grad(coupled.total(counts), vectors)
+    pieces = (
+        torch.split(gradient, [len(row.vectors[index]) for row in rows]) for index, gradient in enumerate(gradients)
+    )
+    by_batch = zip(*pieces, strict=True)
+    return [Cached(each, state) for each, state in zip(by_batch, states, strict=True)], coupled
+
+
+def _random_state() -> tuple[Tensor, ...]:
+    on_gpu = (torch.cuda.get_rng_state(),) if torch.cuda.is_available() else ()
+    return torch.get_rng_state(), *on_gpu

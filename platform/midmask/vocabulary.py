@@ -1,0 +1,105 @@
+"""What masks and models need to know of a tokenizer."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from midmask.errors import UserError
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What masks and models need to know of a tokenizer.
+
+    continues_V: whether a token continues a word; special_V: padding, start, end and mask tokens; stop_V: English
+    stop-words and punctuation; bool, [V].
+    """
+
+    size: int
+    pad_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    unk_id: int | None
+    continues_V: Tensor
+    special_V: Tensor
+    stop_V: Tensor
+
+    @staticmethod
+    def of(folder: Path) -> "Vocabulary":
+        """Reads a tokenizer folder.
+
+        Raises:
+            UserError: if the tokenizer lacks a mask, start, end or padding token.
+        """
+        tokenizer = load_tokenizer(folder)
+        first = {
+            "pad": tokenizer.pad_token_id,
+            "cls": tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id,
+            "sep": tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id,
+            "mask": tokenizer.mask_token_id,
+        }
+        if missing := [name for name, token in first.items() if token is None]:
+            raise UserError(
+                f"tokenizer {folder}: no {', '.join(missing)} token. Name the tokenizer of a BERT-like masked LM."
+            )
+        size = len(tokenizer)
+        tokens = tokenizer.convert_ids_to_tokens(range(size))
+        special = torch.zeros(size, dtype=torch.bool)
+        special[list(first.values())] = True
+        return Vocabulary(
+            size=size,
+            pad_id=first["pad"],
+            cls_id=first["cls"],
+            sep_id=first["sep"],
+            mask_id=first["mask"],
+            unk_id=tokenizer.unk_token_id,
+            continues_V=_continuations(tokens),
+            special_V=special,
+            stop_V=_stops(tokens) & ~special,
+        )
+
+
+def _continuations(tokens: list[str]) -> Tensor:
+    """Which tokens continue a word: '##x' in WordPiece; in byte-level and SentencePiece tokenizers, those without 'Ġ'
+    or '▁'.
+    """
+    if any(token.startswith("##") for token in tokens):
+        return torch.tensor([token.startswith("##") for token in tokens])
+    begins = ("Ġ", "▁")
+    if any(token.startswith(begins) for token in tokens):
+        return torch.tensor([not token.startswith(begins) for token in tokens])
+    return torch.zeros(len(tokens), dtype=torch.bool)
+
+
+@lru_cache(maxsize=4)
+def load_tokenizer(folder: Path) -> Any:
+    """The fast tokenizer of a folder; runs no code from it.
+
+    Raises:
+        UserError: if the folder holds none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
+
+
+def _stops(tokens: list[str]) -> Tensor:
+    """Which tokens are a whole stop-word, or made of punctuation alone (Long et al. 2022, ROM, count these)."""
+    from bm25s.stopwords import STOPWORDS_EN_PLUS
+
+    stop_words = frozenset(STOPWORDS_EN_PLUS)
+
+    def stops(token: str) -> bool:
+        bare = token.removeprefix("##").lstrip("Ġ▁")
+        return token.lstrip("Ġ▁").lower() in stop_words or (bare != "" and not any(c.isalnum() for c in bare))
+
+    return torch.tensor([stops(token) for token in tokens])
