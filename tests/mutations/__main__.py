@@ -1,0 +1,98 @@
+"""Mutation testing by table: each one-line change of the code must make a test fail.
+
+    python -m tests.mutations [NAME …]      (make mutations: all of them)
+
+`tests/mutations/*.toml` lists file, old text, new text, the tests to run, and why the change is wrong. Mutations are
+made in a temporary copy, one at a time; the copy must pass the same tests unmutated first, so that a test that fails
+anyway catches nothing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = Path(__file__).resolve().parent
+COPIED = ("platform", "tests", "search_spaces", "jobs", "pyproject.toml")
+AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One wrong change: in `file`, the text `old`, which stands there once, becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+    tests: list[str]
+    why: str
+
+    def apply(self, root: Path) -> None:
+        """Raises ValueError if the old text is not there exactly once, or nothing would change."""
+        path = root / self.file
+        text = path.read_text("utf-8")
+        if text.count(self.old) != 1 or self.old == self.new:
+            raise ValueError(f"{self.file}: {self.old!r} stands there {text.count(self.old)} times, wanted once")
+        path.write_text(text.replace(self.old, self.new), "utf-8")
+
+
+def read(names: list[str]) -> Iterator[Mutation]:
+    """The mutations of the named tables, or of all."""
+    for table in sorted(TABLES.glob("*.toml")):
+        if not names or table.stem in names:
+            for entry in tomllib.loads(table.read_text("utf-8"))["mutation"]:
+                yield Mutation(**entry)
+
+
+def copy_of_project(folder: Path) -> Path:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def passes(root: Path, tests: list[str]) -> bool:
+    """Whether the tests pass in a copy of the project."""
+    environment = {**os.environ, "PYTHONPATH": str(root / "platform"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+    outcome = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900)
+    if outcome.returncode not in (0, 1):
+        raise RuntimeError(f"pytest {' '.join(tests)} ended with {outcome.returncode}:\n{outcome.stdout[-2000:]}")
+    return outcome.returncode == 0
+
+
+def is_caught(mutation: Mutation) -> bool:
+    with tempfile.TemporaryDirectory(prefix="mutant") as name:
+        root = copy_of_project(Path(name))
+        mutation.apply(root)
+        return not passes(root, mutation.tests)
+
+
+def main(names: list[str]) -> int:
+    mutations = list(read(names))
+    tests = sorted({test for mutation in mutations for test in mutation.tests})
+    with tempfile.TemporaryDirectory(prefix="mutant") as name:
+        if not passes(copy_of_project(Path(name)), tests):
+            print("the tests fail without any mutation; mend that first")
+            return 2
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        survivors = []
+        for mutation, caught in zip(mutations, pool.map(is_caught, mutations), strict=True):
+            print(f"{'caught  ' if caught else 'SURVIVED'}  {mutation.file}: {mutation.why}", flush=True)
+            survivors += [] if caught else [mutation]
+    print(f"{len(mutations)} mutations, {len(mutations) - len(survivors)} caught")
+    return 1 if survivors or not mutations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
