@@ -83,3 +83,15 @@ def _add_gradients(
         weight_grad_VD.addmm_(p_CV.t(), rows_CD)
     else:
         weight_grad_VD += p_CV.t() @ rows_CD
+
+
+def linear_column_max(hidden_BLD: Tensor, weight_VD: Tensor, bias_V: Tensor, pooled_BL: Tensor) -> Tensor:
+    """The maximum over positions where `pooled_BL` (bool) of weight · hidden + bias; shape [B, V], float32 at least.
+
+    A row with no pooled position gives 0 and no gradient. The gradient goes to one position per row and vocabulary
+    entry.
+    """
+    logits_BLV = torch.nn.functional.linear(hidden_BLD, weight_VD, bias_V)
+    highest_BV = logits_BLV.masked_fill(~pooled_BL[:, :, None], -torch.inf).max(1).values
+    highest_BV = highest_BV.to(torch.promote_types(highest_BV.dtype, torch.float32))
+    return highest_BV.masked_fill(~pooled_BL.any(1, keepdim=True), 0.0)
