@@ -30,13 +30,14 @@ class StepRecord:
     """What happened in one step, over all workers. Tensors stay on the device until somebody reads them.
 
     sums, float64: the loss's total, then each part's sum over its targets. counts, float64: each part's targets, then
-    tokens, slots (tokens with padding) and the digest of what was read. gradient_norm: before clipping.
+    tokens, slots (tokens with padding) and the digest of what was read. gradient_norms: before clipping, of all
+    parameters and of the heads, [2].
     """
 
     step: int
     sums: Tensor
     counts: Tensor
-    gradient_norm: Tensor
+    gradient_norms: Tensor
     learning_rate: float
     wait_seconds: float
     seconds: float
@@ -99,10 +100,10 @@ def run_steps(
         batches = [to_device(batch, device) for batch in read.micro]
         torch.manual_seed(dropout_seed(config.seed, read.step, world.rank()))
         sums, counts = accumulate(model, objective, config, batches, (read.tokens, read.slots, read.digest))
-        norm = update(model, optimiser, config, read.step)
+        norms = update(objective, optimiser, config, read.step)
         now = time.perf_counter()
         rate = learning_rate(config, read.step)
-        yield StepRecord(read.step, world.all_sum(sums), counts, norm, rate, waited, now - begun, first)
+        yield StepRecord(read.step, world.all_sum(sums), counts, norms, rate, waited, now - begun, first)
         begun, first = time.perf_counter(), False
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
+from midmask.objectives.objective import KEPT
 
 
 class TrainConfig(Config):
@@ -30,6 +31,8 @@ class TrainConfig(Config):
         None, "rows a worker sends through the model at once; none: all of its share", ge=1
     )
     log_every: int = runtime(10, "steps between two reports", ge=1)
+    health_every: int = runtime(200, "pre-training: steps between two looks at the encoder's health; 0: none", ge=0)
+    probe_every: int = runtime(0, "pre-training: steps between two small zero-shot searches on dev; 0: none", ge=0)
     checkpoint_every: int = runtime(500, "steps between two checkpoints", ge=1)
     threads: int | None = runtime(None, "CPU threads of a worker; none: as torch finds it", ge=1)
 
@@ -72,14 +75,16 @@ def update(module: nn.Module, optimiser: torch.optim.AdamW, config: TrainConfig,
     """One optimiser step from the gradients that are there, which are then freed.
 
     Returns:
-        The gradient's norm before clipping, shape [], on the device.
+        The gradient's norms before clipping, on the device: of all parameters, and of the heads alone; [2].
     """
+    thrown = (parameter.grad for name, parameter in module.named_parameters() if not name.startswith(KEPT))
+    heads_norm = nn.utils.get_total_norm([gradient for gradient in thrown if gradient is not None])
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(config, step)
     norm = nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    return norm
+    return torch.stack([norm, heads_norm.to(norm)])
 
 
 def autocast_type(precision: str, device: torch.device) -> torch.dtype | None:

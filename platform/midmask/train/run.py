@@ -12,7 +12,7 @@ files:
 import logging
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,14 @@ from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.train import checkpoint
 from midmask.train.examples import opened
-from midmask.train.loop import distributed, run_steps
+from midmask.train.health import Watch, examine
+from midmask.train.loop import distributed, run_steps, to_device
 from midmask.train.optimiser import build_optimiser
 from midmask.train.order import Order, Reader, plan_of
 from midmask.train.order import local_reader as local_reader
 from midmask.train.plan import BatchPlan
-from midmask.train.reader import reads
+from midmask.train.probe import Probe, open_probe
+from midmask.train.reader import Read, reads
 from midmask.train.setup import TrainingSetup as TrainingSetup
 from midmask.train.trace import Trace, summary, totals
 
@@ -84,6 +86,8 @@ class _Run:
         self.checkpoints = out / "checkpoints"
         self.good: Place | None = None
         self.window: list[dict[str, Any]] = []
+        self.watch = Watch(config.steps)
+        self.probe = self._open_probe()
 
     def go(self, reader: Reader, log: Log) -> dict[str, Any]:
         done = self._go_on()
@@ -92,34 +96,57 @@ class _Run:
             self.examples, self.config.batch_size, self.config.seed, world.rank(), world.size(), done, self.setup.stop
         )
         if done < self.setup.stop:
-            self._train(
-                reads(
-                    reader,
-                    order,
-                    pad_id=self.vocabulary.pad_id,
-                    micro_batch=self.config.micro_batch,
-                    pin=self.device.type == "cuda",
-                ),
-                log,
-            )
+            pad_id, pin = self.vocabulary.pad_id, self.device.type == "cuda"
+            self._train(reads(reader, order, pad_id=pad_id, micro_batch=self.config.micro_batch, pin=pin), log)
         return self._finish() if world.rank() == 0 else {}
 
-    def _train(self, work: Any, log: Log) -> None:
+    def _train(self, work: Iterator[Read], log: Log) -> None:
         model = distributed(self.objective)
-        for record in run_steps(model, self.objective, self.optimiser, self.config, work, self.device):
+        for record in run_steps(
+            model, self.objective, self.optimiser, self.config, self._remembered(work), self.device
+        ):
             self.trace.add(record)
             done = record.step + 1
             last = done == self.setup.stop
             saves = last or done % self.config.checkpoint_every == 0
             reports = last or done % self.config.log_every == 0
-            if saves or reports:
+            looks = self._looks(done)
+            if saves or reports or looks:
                 self._settle()
-            if reports:
+            if reports or looks:
                 window, self.window = self.window, []
                 if world.rank() == 0:
-                    log(done, summary(window))
+                    log(done, {**summary(window), **looks})
             if saves:
                 self._save(done)
+
+    def _remembered(self, work: Iterator[Read]) -> Iterator[Read]:
+        for self.read in work:
+            yield self.read
+
+    def _looks(self, done: int) -> dict[str, float]:
+        """What a closer look after this step shows, on rank 0, if one is due: the encoder's health, the probe."""
+        found: dict[str, float] = {}
+        if self.setup.kind != "pretrain" or world.rank() != 0:
+            return found
+        if _due(done, self.config.health_every):
+            values = examine(self.objective, to_device(self.read.micro[0], self.device))
+            self.watch.look(done, values)
+            found |= {f"health/{name}": value for name, value in values.items()}
+        if self.probe is not None and _due(done, self.config.probe_every):
+            found["probe/RR_at_10"] = self.probe.reciprocal_rank(self.backbone, self.vocabulary.pad_id, self.device)
+        return found
+
+    def _open_probe(self) -> Probe | None:
+        """The probe, if one is wanted; without judged dev queries there is none, which is said."""
+        if self.setup.kind != "pretrain" or not self.config.probe_every or world.rank() != 0 or not self.setup.corpus:
+            return None
+        probe = open_probe(self.setup.tokens, self.setup.corpus)
+        if probe is None:
+            logger.warning(
+                "train.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"
+            )
+        return probe
 
     def _go_on(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
@@ -190,6 +217,7 @@ class _Run:
         (self.out / "trace").delete()
         return {
             **totals(trace),
+            "collapses": self.watch.collapses,
             "rows_left_out": self.plan.left_out,
             "workers": world.size(),
             "threads": torch.get_num_threads(),
@@ -211,3 +239,7 @@ class _Run:
                     normalise=bool(getattr(self.setup.objective, "normalise", False)),
                 )
             (self.out / "model").upload(folder)
+
+
+def _due(done: int, every: int) -> bool:
+    return every > 0 and done % every == 0

@@ -55,13 +55,15 @@ class Trace:
         parts = {
             f"part/{name}": total / max(count, 1) for name, total, count in zip(self._names, sums, counts, strict=True)
         }
+        norm, heads_norm = record.gradient_norms.tolist()
         return {
             "step": record.step,
             "epoch": self._plan.epoch_of(record.step),
             "loss": loss,
             **parts,
             "learning_rate": record.learning_rate,
-            "gradient_norm": float(record.gradient_norm),
+            "gradient_norm": norm,
+            "heads_gradient_norm": heads_norm,
             "tokens": int(tokens),
             "slots": int(slots),
             "wait_seconds": record.wait_seconds,
@@ -97,7 +99,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Means over the steps since the last report, under the names they are tracked by."""
     seconds = sum(row["seconds"] for row in rows)
     tokens = sum(row["tokens"] for row in rows)
-    names = ["loss", "gradient_norm", *(name for name in rows[0] if name.startswith("part/"))]
+    names = ["loss", "gradient_norm", "heads_gradient_norm", *(name for name in rows[0] if name.startswith("part/"))]
     means = {f"train/{name.removeprefix('part/')}": sum(row[name] for row in rows) / len(rows) for name in names}
     return {
         **means,
