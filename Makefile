@@ -9,7 +9,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint format types contracts venv ui leaderboard clean
+.PHONY: help demo test test-all mutations check lint format types contracts venv ui leaderboard clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: check ## formatting, lint, types, import contracts, and all tests but the 
 
 test-all: check ## the same with the slow tests
 	$(BIN)/python -m pytest
+
+mutations: $(MADE) ## each one-line mutation of the code must make a test fail
+	$(BIN)/python -m tests.mutations
 
 check: $(MADE)
 	$(BIN)/ruff format --check .

@@ -47,8 +47,11 @@ def read(names: list[str]) -> Iterator[Mutation]:
     """The mutations of the named tables, or of all."""
     for table in sorted(TABLES.glob("*.toml")):
         if not names or table.stem in names:
-            for entry in tomllib.loads(table.read_text("utf-8"))["mutation"]:
-                yield Mutation(**entry)
+            yield from read_table(table)
+
+
+def read_table(table: Path) -> list[Mutation]:
+    return [Mutation(**entry) for entry in tomllib.loads(table.read_text("utf-8"))["mutation"]]
 
 
 def copy_of_project(folder: Path) -> Path:
