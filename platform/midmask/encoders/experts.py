@@ -1,0 +1,125 @@
+"""Experts: queries and passages share an encoder, but each have some of its weights to themselves.
+
+The Hugging Face model's own weights are the passage expert, so its folder stays what it was for other libraries; the
+query expert is a second set of the weights that differ, in `experts.safetensors` beside it. Which text goes through
+which is a matter of its side, not of a gate (CoT-MoTE, Ma et al. 2023, "hard routing").
+
+    ffn   both linear layers of every feed-forward layer; attention, embeddings and, by default, norms are shared
+    all   every weight of the encoder, embeddings included: two encoders
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from midmask.encoders.families import Family
+from midmask.errors import UserError
+
+FILE = "experts.safetensors"
+
+Kind = Literal["ffn", "all"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which weights are each side's own. norms: with `ffn`, also the norm of every feed-forward layer."""
+
+    kind: Kind
+    norms: bool = False
+
+    def __str__(self) -> str:
+        return f"experts = {self.kind}, expert_norms = {str(self.norms).lower()}"
+
+    def names(self, encoder: nn.Module, family: Family) -> list[str]:
+        """Names of those weights in an encoder; none if the family's feed-forward layers cannot be told."""
+        known = [name for name, _ in encoder.named_parameters()]
+        if self.kind == "all":
+            return known
+        patterns = [family.feed_forward_weights, *([family.feed_forward_norms] if self.norms else [])]
+        return [name for name in known if any(re.search(pattern, name) for pattern in patterns)]
+
+
+class QueryExpert(nn.Module):
+    """The weights of an encoder that queries have for themselves, by the encoder's names. They begin as its own."""
+
+    def __init__(self, split: Split, encoder: nn.Module, family: Family) -> None:
+        super().__init__()
+        self.split = split
+        own = dict(encoder.named_parameters())
+        names = split.names(encoder, family)
+        if not names:
+            raise UserError(
+                f"backbone.experts = {split.kind}: the feed-forward layers of {type(encoder).__name__} are not known "
+                "here. Use backbone.experts=all or none."
+            )
+        self.weights = nn.ParameterDict({_key(name): nn.Parameter(own[name].detach().clone()) for name in names})
+
+    def named(self) -> Iterator[tuple[str, Tensor]]:
+        """The encoder's name of each weight, and the query's value."""
+        for key, weight in self.weights.items():
+            yield key.replace("/", "."), weight
+
+    def run(self, encoder: nn.Module, inputs: dict[str, Any]) -> Any:
+        """What the encoder gives with these weights in the place of its own; gradients reach these."""
+        return torch.func.functional_call(encoder, dict(self.named()), kwargs=inputs)
+
+    def distance(self, encoder: nn.Module) -> Tensor:
+        """How far the experts have drifted apart: |query - passage| / |passage|, over all their weights; shape []."""
+        own = dict(encoder.named_parameters())
+        apart = sum((weight - own[name]).square().sum() for name, weight in self.named())
+        return (apart / sum(own[name].square().sum() for name, _ in self.named())).sqrt()
+
+    def save(self, folder: Path) -> None:
+        """Writes `experts.safetensors`: the weights by the encoder's names; the split in its metadata."""
+        tensors = {name: weight.detach().cpu().contiguous() for name, weight in self.named()}
+        about = {"kind": self.split.kind, "norms": str(self.split.norms).lower()}
+        safetensors.torch.save_file(tensors, folder / FILE, about)
+
+    def load(self, folder: Path) -> None:
+        """Takes over what `save` wrote.
+
+        Raises:
+            UserError: if the file's weights are not those of this encoder.
+        """
+        saved, own = safetensors.torch.load_file(folder / FILE), dict(self.named())
+        wrong = saved.keys() ^ own.keys() or {name for name, weight in own.items() if weight.shape != saved[name].shape}
+        if wrong:
+            raise UserError(f"{folder / FILE}: {min(wrong)} does not fit the encoder beside it ({len(wrong)} weights)")
+        with torch.no_grad():
+            for name, weight in own.items():
+                weight.copy_(saved[name])
+
+
+def _key(name: str) -> str:
+    """A name that torch takes for a parameter; it allows no dots."""
+    return name.replace(".", "/")
+
+
+def saved_split(folder: Path) -> Split | None:
+    """How the encoder in a folder is split into experts; none if it is not.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        with safe_open(folder / FILE, "pt") as file:
+            about = file.metadata() or {}
+        kind: Kind = "all" if about["kind"] == "all" else "ffn"
+        return Split(kind, about["norms"] == "true")
+    except (SafetensorError, KeyError) as error:
+        raise UserError(f"{folder / FILE}: no experts can be read there ({error})") from None
+
+
+def put_query_expert(encoder: nn.Module, folder: Path) -> None:
+    """Gives an encoder that was loaded from a folder the query's weights for good, if the folder has experts."""
+    if saved_split(folder) is not None:
+        encoder.load_state_dict(safetensors.torch.load_file(folder / FILE), strict=False)
