@@ -1,8 +1,9 @@
 """Decoder layers that are thrown away after pre-training, shared by objectives.
 
-Shapes: B rows of a batch, L tokens, D width, H attention heads.
+Shapes: B rows of a batch, L tokens, D width, H attention heads, X rows of a visibility matrix: L, or 1 for all alike.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -33,8 +34,7 @@ class DecoderLayer(nn.Module):
             project(stream).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for project, stream in ((self.query, query_BLD), (self.key, context_BLD), (self.value, context_BLD))
         )
-        mask = None if visible is None else visible[:, None]
-        attended_BHLD = F.scaled_dot_product_attention(q, k, v, mask, self.dropout if self.training else 0.0)
+        attended_BHLD = attend(q, k, v, visible, self.dropout if self.training else 0.0)
         attended = self._drop(self.attention_out(attended_BHLD.transpose(1, 2).flatten(2)))
         y = self.attention_norm(query_BLD + attended)
         z: Tensor = self.feed_norm(y + self._drop(self.feed_out(F.gelu(self.feed_in(y)))))
@@ -42,3 +42,84 @@ class DecoderLayer(nn.Module):
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
+
+
+class CausalBlock(nn.Module):
+    """One pre-norm block of GPT-2: x + drop(W_o attn(LN(x))), then the same around a feed-forward layer of 4 x width.
+
+    What a row sees is the caller's: `causal_window`, or every row up to itself by default. GELU is exact, as in the
+    decoders of query-as-context and its descendants, which take the encoder's activation and not GPT-2's approximation.
+    Fresh weights from N(0, 0.02), biases zero; the two projections onto the residual stream from N(0, 0.02 / sqrt(2
+    layers)), `layers` being how many blocks are stacked.
+    """
+
+    def __init__(self, width: int, heads: int, *, dropout: float, norm_eps: float, layers: int = 1) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.attention_norm, self.feed_norm = nn.LayerNorm(width, norm_eps), nn.LayerNorm(width, norm_eps)
+        self.query_key_value, self.attention_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed_in, self.feed_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        onto_residual = 0.02 / (2 * layers) ** 0.5
+        for module in (self.query_key_value, self.attention_out, self.feed_in, self.feed_out):
+            scaled = module is self.attention_out or module is self.feed_out
+            nn.init.normal_(module.weight, std=onto_residual if scaled else 0.02)
+            nn.init.zeros_(module.bias)
+
+    def forward(self, x_BLD: Tensor, visible_BXL: Tensor | None = None) -> Tensor:
+        """visible_BXL: true where row i may see column j; none: causal, without a window."""
+        q, k, v = (
+            stream.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for stream in self.query_key_value(self.attention_norm(x_BLD)).chunk(3, -1)
+        )
+        dropout = self.dropout if self.training else 0.0
+        attended_BHLD = attend(q, k, v, visible_BXL, dropout, causal=visible_BXL is None)
+        x_BLD = x_BLD + self._drop(self.attention_out(attended_BHLD.transpose(1, 2).flatten(2)))
+        inner = F.gelu(self.feed_in(self.feed_norm(x_BLD)))
+        return x_BLD + self._drop(self.feed_out(inner))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+
+class CausalDecoder(nn.Module):
+    """A GPT-2 without embeddings: dropout, `CausalBlock`s, LN. Rows see column 0 and, with a window, little else."""
+
+    def __init__(
+        self, width: int, heads: int, *, layers: int, window: int | None, dropout: float, norm_eps: float
+    ) -> None:
+        super().__init__()
+        self.window, self.dropout = window, dropout
+        self.blocks = nn.ModuleList(
+            CausalBlock(width, heads, dropout=dropout, norm_eps=norm_eps, layers=layers) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width, norm_eps)
+
+    def forward(self, x_BLD: Tensor, lengths_B: Tensor) -> Tensor:
+        """The states that predict the next token, [B, L, D]; `x_BLD` has the sentence vector in column 0."""
+        visible_BLL = causal_window(lengths_B, x_BLD.shape[1], self.window)
+        x_BLD = F.dropout(x_BLD, self.dropout, self.training)
+        for block in self.blocks:
+            x_BLD = block(x_BLD, visible_BLL)
+        states: Tensor = self.norm(x_BLD)
+        return states
+
+
+def causal_window(lengths_B: Tensor, length: int, window: int | None) -> Tensor:
+    """Which columns j a row i sees: column 0, itself and the `window` - 1 before it (none: all before it); bool, [B, L,
+    L].
+
+    Padding is seen by no row. No row is blind: rows of padding see column 0 and what a real row would see.
+    """
+    positions_L = torch.arange(length, device=lengths_B.device)
+    behind_LL = positions_L[:, None] - positions_L
+    near_LL = (behind_LL >= 0) & (behind_LL < (length if window is None else window))
+    first_L = positions_L == 0
+    return (near_LL | first_L) & ((positions_L < lengths_B[:, None]) | first_L)[:, None]
+
+
+def attend(
+    q_BHLD: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: float, *, causal: bool = False
+) -> Tensor:
+    """Attention of all heads; visible: bool, [B, X, L], none: all columns, or those up to the row if `causal`."""
+    mask = None if visible is None else visible[:, None]
+    return F.scaled_dot_product_attention(q_BHLD, k, v, mask, dropout, causal)
