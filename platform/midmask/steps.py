@@ -19,6 +19,7 @@ from midmask.objectives import OBJECTIVES, ObjectiveConfig
 from midmask.objectives.contrastive import Contrastive
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.mine import mine
+from midmask.sharded import Sharded
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
 
@@ -125,9 +126,12 @@ def _quiet(step: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]])
     return make
 
 
+SHARDED: dict[str, Sharded] = {"tokenise": tokens.tokenise}
+"""Steps that work shard by shard: one distributed twin does for all (`cluster.shards`)."""
+
 LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": _quiet(corpora.prepare),
-    "tokenise": _quiet(tokens.tokenise),
+    **{name: _quiet(step) for name, step in SHARDED.items()},
     "pretrain": pretrain,
     "finetune": finetune,
     "adopt": _quiet(adopt),

@@ -1,14 +1,12 @@
 """Text to token rows: one passage a row, cut once, in shards that lie parallel to the corpus's shards.
 
-Without a named tokenizer a WordPiece vocabulary is trained on the corpus itself, so nothing is fetched. A shard is
-the unit of work: shards can be tokenised in any order, on any machine, and a shard that is there already is not made
-again.
+Without a named tokenizer a WordPiece vocabulary is trained on the corpus itself, so nothing is fetched.
 """
 
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Place
 from midmask.identity import Config
+from midmask.sharded import Inputs, Sharded
 from midmask.vocabulary import Vocabulary, load_tokenizer
 
 log = logging.getLogger(__name__)
@@ -46,21 +45,11 @@ class TokensConfig(Config):
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
 
 
-def tokenise(config: TokensConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The one-process step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet,
-    lengths.npy).
-    """
-    corpus = inputs["corpus"].place
-    save_tokenizer(config, corpus, out)
-    for name in (corpus / "docs").names():
-        tokenise_shard(config, corpus, out, name)
-    return finish(config, corpus, out)
-
-
-def save_tokenizer(config: TokensConfig, corpus: Place, out: Place) -> None:
+def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
     """Writes `tokenizer/`: the named one, or one trained on the corpus. Does nothing if it is there already."""
     if (out / "tokenizer" / "tokenizer.json").exists():
         return
+    corpus = inputs["corpus"].place
     tokenizer = load_tokenizer(Path(config.tokenizer)) if config.tokenizer else train_wordpiece(config, corpus)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
@@ -144,21 +133,23 @@ def _passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], l
             yield texts, batch["doc_id"].to_pylist()
 
 
-def tokenise_shard(config: TokensConfig, corpus: Place, out: Place, name: str) -> None:
-    """Writes `passages/<name>` for the corpus shard of that name, unless it is there already."""
-    target = out / "passages" / name
-    if target.exists():
-        return
-    encode = _encoder(out, config.max_length)
+def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    encode = encoder((out / "tokenizer").local(), config.max_length)
     schema = pa.schema([("doc_id", pa.string()), ("ids", pa.list_(pa.int32()))])
-    with target.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
-        for texts, ids in _passages(config, corpus / "docs" / name):
-            rows = pa.table({"doc_id": ids, "ids": encode(texts)}, schema=schema)
-            writer.write_table(rows, row_group_size=ROW_GROUP)
+
+    def write(name: str) -> None:
+        target = out / "passages" / name
+        with target.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+            for texts, ids in _passages(config, inputs["corpus"].place / "docs" / name):
+                rows = pa.table({"doc_id": ids, "ids": encode(texts)}, schema=schema)
+                writer.write_table(rows, row_group_size=ROW_GROUP)
+
+    return write
 
 
-def _encoder(out: Place, max_length: int) -> Any:
-    tokenizer = load_tokenizer((out / "tokenizer").local())
+def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], list[list[int]]]:
+    """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
+    tokenizer = load_tokenizer(tokenizer_folder)
 
     def encode(texts: list[str]) -> list[list[int]]:
         rows = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)["input_ids"]
@@ -167,11 +158,11 @@ def _encoder(out: Place, max_length: int) -> Any:
     return encode
 
 
-def finish(config: TokensConfig, corpus: Place, out: Place) -> dict[str, Any]:
+def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """Tokenises the queries, gathers the lengths of all passages in row order, and counts."""
-    with (corpus / "queries.parquet").reading() as stream:
+    with (inputs["corpus"].place / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream)
-    encode = _encoder(out, config.query_length)
+    encode = encoder((out / "tokenizer").local(), config.query_length)
     ids = encode(queries["text"].to_pylist()) if len(queries) else []
     table = pa.table({"query_id": queries["query_id"], "ids": pa.array(ids, pa.list_(pa.int32()))})
     with (out / "queries.parquet").writing() as stream:
@@ -194,3 +185,7 @@ def _lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
         column = pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
     lengths: np.ndarray[Any, np.dtype[np.int32]] = np.diff(column.offsets.to_numpy()).astype(np.int32)
     return lengths
+
+
+tokenise = Sharded("passages", "corpus/docs", _save_tokenizer, _shard_writer, _finish)
+"""The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy)."""

@@ -7,9 +7,11 @@ import ray
 
 from midmask import steps
 from midmask.artifact import Artifact, Place
-from midmask.cluster import corpora, pool, tokens
+from midmask.cluster import corpora, pool
+from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
 from midmask.recipes.run import Log, Maker
+from midmask.sharded import Sharded
 from midmask.train.run import TrainingSetup
 
 
@@ -23,7 +25,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
     count = workers or max(1, gpus)
     return {
         "prepare": _silent(corpora.prepare),
-        "tokenise": _silent(tokens.tokenise),
+        **{name: _shard_by_shard(step, count) for name, step in steps.SHARDED.items()},
         "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
         "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),
         "mine": _silent(lambda config, inputs, out: pool.mine(config, inputs, out, actors=count)),
@@ -38,6 +40,10 @@ def _silent(make: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]
         return make(config, inputs, out)
 
     return run
+
+
+def _shard_by_shard(step: Sharded, actors: int) -> Maker:
+    return _silent(lambda config, inputs, out: run_sharded(step, config, inputs, out, actors=actors))
 
 
 def _trained(setup_of: Callable[[Any, Mapping[str, Artifact]], TrainingSetup], workers: int, *, use_gpu: bool) -> Maker:

@@ -1,0 +1,50 @@
+"""Steps that work shard by shard: the unit of work, of going on after a kill, and of spreading over a cluster.
+
+A shard is made from the input's shard of the same name, whatever else has been made, and written whole or not at all.
+So shards can be made in any order, on any machine, and one that is there already is not made again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.artifact import Artifact, Place
+from midmask.identity import Config
+
+Inputs = Mapping[str, Artifact]
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """One such step; called, it computes all of it in this process.
+
+    folder: where the shards are written, below the step's place. over: the input and its folder whose shards they
+    follow, such as "corpus/docs". begin: what must be there before the first shard; safe to call again. worker: makes
+    the function that writes `<folder>/<name>` for a name; what is costly to load is loaded there, once a worker.
+    finish: what is written after the last shard, and the step's small results. stays: whether workers load so much
+    (a model) that they should be kept, one per GPU.
+    """
+
+    folder: str
+    over: str
+    begin: Callable[[Any, Inputs, Place], None]
+    worker: Callable[[Any, Inputs, Place], Callable[[str], None]]
+    finish: Callable[[Any, Inputs, Place], dict[str, Any]]
+    stays: Callable[[Any], bool] = lambda config: False
+
+    def missing(self, inputs: Inputs, out: Place) -> list[str]:
+        """Names of the shards that are still to be made; what a killed run has left half written is removed."""
+        source, folder = self.over.split("/")
+        wanted = (inputs[source].place / folder).names()
+        present = (out / self.folder).names()
+        for name in set(present) - set(wanted):
+            (out / self.folder / name).delete()
+        return [name for name in wanted if name not in present]
+
+    def __call__(self, config: Config, inputs: Inputs, out: Place) -> dict[str, Any]:
+        self.begin(config, inputs, out)
+        if missing := self.missing(inputs, out):
+            make = self.worker(config, inputs, out)
+            for name in missing:
+                make(name)
+        return self.finish(config, inputs, out)
