@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from midmask.encoders.backbone import Backbone
+
 
 class DecoderLayer(nn.Module):
     """One post-norm Transformer layer whose queries and keys may come from different streams.
@@ -123,3 +125,31 @@ def attend(
     """Attention of all heads; visible: bool, [B, X, L], none: all columns, or those up to the row if `causal`."""
     mask = None if visible is None else visible[:, None]
     return F.scaled_dot_product_attention(q_BHLD, k, v, mask, dropout, causal)
+
+
+class DecoderPositions(nn.Module):
+    """Where a decoder's rows are: the backbone's own table of positions or, where it has none, a learned one.
+
+    Rotary and relative positions live in the attention of the encoder's layers; its embeddings say nothing of places,
+    and no decoder layer here finds them by itself. So such a backbone's decoder has a table, fresh from N(0, 0.02), for
+    its queries and its context; it is thrown away. The backbone is an argument, not a member: its weights are kept.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        shape = backbone.shape
+        self.table = None if shape.has_positions else nn.Parameter(0.02 * torch.randn(shape.max_length, shape.width))
+
+    def forward(self, backbone: Backbone, length: int) -> Tensor:
+        """Raw rows, as a query stream takes them; [length, D]."""
+        return backbone.positions(length) if self.table is None else self.table[:length]
+
+    def embed(self, backbone: Backbone, ids_BL: Tensor) -> Tensor:
+        """The backbone's embeddings with places in them, [B, L, D]."""
+        embedded_BLD = backbone.embed(ids_BL)
+        return embedded_BLD if self.table is None else embedded_BLD + self.table[: ids_BL.shape[1]]
+
+
+def decoder_input(backbone: Backbone, positions: DecoderPositions, vector_B1D: Tensor, ids_BL: Tensor) -> Tensor:
+    """A text as a decoder reads it, [B, L, D]: the sentence vector as it is at position 0, then embedded tokens."""
+    return torch.cat([vector_B1D, positions.embed(backbone, ids_BL)[:, 1:]], 1)

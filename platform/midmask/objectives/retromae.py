@@ -22,7 +22,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.decoders import DecoderLayer
+from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone
 from midmask.masking import Purpose, select_words, visibility
 from midmask.nouns import Batch, Loss, TokenRows
@@ -77,6 +77,7 @@ class RetroMAE(Objective):
             DecoderLayer(*shape, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
             for _ in range(config.decoder_layers)
         )
+        self.positions = DecoderPositions(backbone)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> RetroMAERows:
@@ -120,13 +121,13 @@ class RetroMAE(Objective):
 
     def decode(self, vector_B1D: Tensor, ids_BL: Tensor, visible_BXL: Tensor) -> Tensor:
         """The decoder's last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""
-        context_BLD = torch.cat([vector_B1D, self.backbone.embed(ids_BL)[:, 1:]], 1)
+        context_BLD = decoder_input(self.backbone, self.positions, vector_B1D, ids_BL)
         if self.config.decoding == "basic":
             for layer in self.decoder:
                 context_BLD = layer(context_BLD, context_BLD, visible_BXL)
             return context_BLD
         if self.config.query_stream == "paper":
-            query_BLD = self.backbone.positions(ids_BL.shape[1]) + vector_B1D
+            query_BLD = self.positions(self.backbone, ids_BL.shape[1]) + vector_B1D
         else:
             query_BLD = self.backbone.embed_stream(vector_B1D.expand_as(context_BLD))
         decoded: Tensor = self.decoder[0](query_BLD, context_BLD, visible_BXL)
