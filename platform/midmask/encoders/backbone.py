@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 from transformers.utils import logging as hf_logging
 
+from midmask.encoders.experts import QueryExpert, Split, saved_split
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError, unknown
 from midmask.identity import Config
@@ -39,6 +40,31 @@ class BackboneConfig(Config):
         "tiny", description="tiny, mini, small or base (fresh weights); or a Hugging Face folder or hub id"
     )
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
+    experts: Literal["none", "ffn", "all", "drop"] = Field(
+        "none",
+        description="what queries and passages have each for themselves: nothing, feed-forward layers, or everything; "
+        "drop: nothing, and a folder's query expert is left behind",
+    )
+    expert_norms: bool = Field(
+        False, description="ffn: whether the norms of feed-forward layers are each expert's own too (unpublished)"
+    )
+
+    @field_validator("experts", mode="before")
+    @classmethod
+    def _none_as_typed(cls, value: Any) -> Any:
+        """On a command line, `none` stands for no value."""
+        return "none" if value is None else value
+
+    @model_validator(mode="after")
+    def _norms_are_of_feed_forward_experts(self) -> Self:
+        if self.expert_norms and self.experts != "ffn":
+            raise ValueError(f"expert_norms = true needs experts = ffn, not {self.experts}")
+        return self
+
+    @property
+    def split(self) -> Split | None:
+        """Which weights queries and passages have each for themselves, if any."""
+        return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
 
 
 Side = Literal["query", "passage"]
@@ -62,9 +88,13 @@ class Shape:
 
 
 class Backbone(nn.Module):
-    """A masked LM and its parts: encoder, embedding module, position table, MLM head."""
+    """A masked LM and its parts: encoder, embedding module, position table, MLM head.
 
-    def __init__(self, model: Any, *, dropout: float) -> None:
+    `experts`, if any, are the weights that queries have for themselves; embedding module and MLM head are the model's
+    own for both sides.
+    """
+
+    def __init__(self, model: Any, *, dropout: float, split: Split | None = None) -> None:
         super().__init__()
         self.model = model
         self.family = FAMILIES[model.config.model_type]
@@ -75,6 +105,7 @@ class Backbone(nn.Module):
         self.feed_forward = int(getattr(model.config, self.family.feed_forward))
         self.norm_eps = float(self._embeddings.LayerNorm.eps)
         self.max_length = int(model.config.max_position_embeddings) - self.family.first_position(model.config)
+        self.experts = None if split is None else QueryExpert(split, self.encoder, self.family)
 
     @property
     def encoder(self) -> Any:
@@ -119,22 +150,27 @@ class Backbone(nn.Module):
         Raises:
             UserError: if a row is longer than the position table.
         """
-        hidden: Tensor = self._encode(ids_BL, lengths_B)[0]
+        hidden: Tensor = self._encode(ids_BL, lengths_B, side)[0]
         return hidden
 
-    def hidden_and_layer(self, ids_BL: Tensor, lengths_B: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def hidden_and_layer(
+        self, ids_BL: Tensor, lengths_B: Tensor, layer: int, side: Side = "passage"
+    ) -> tuple[Tensor, Tensor]:
         """Last hidden states, and those behind layer 1 … `layers` (0: the embeddings), both [B, L, D]."""
-        outputs = self._encode(ids_BL, lengths_B, output_hidden_states=True)
+        outputs = self._encode(ids_BL, lengths_B, side, output_hidden_states=True)
         return outputs[0], outputs.hidden_states[layer]
 
-    def _encode(self, ids_BL: Tensor, lengths_B: Tensor, **wanted: bool) -> Any:
+    def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **wanted: bool) -> Any:
         length = ids_BL.shape[1]
         if length > self.max_length:
             raise UserError(
                 f"tokens.max_length: a row of {length} tokens, but the backbone takes at most {self.max_length}. "
                 f"Lower tokens.max_length."
             )
-        return self.encoder(input_ids=ids_BL, attention_mask=padding_mask(lengths_B, length), **wanted)
+        inputs = {"input_ids": ids_BL, "attention_mask": padding_mask(lengths_B, length), **wanted}
+        if side == "query" and self.experts is not None:
+            return self.experts.run(self.encoder, inputs)
+        return self.encoder(**inputs)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
         """The whole embedding module: words, positions, types, norm, dropout; [B, L, D]."""
@@ -157,9 +193,11 @@ class Backbone(nn.Module):
         return self.family.transform(self.model, x)
 
     def save(self, folder: Path, tokenizer_folder: Path) -> None:
-        """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer."""
+        """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer; and `experts.safetensors`."""
         with quiet_transformers():
             self.model.save_pretrained(folder)
+        if self.experts is not None:
+            self.experts.save(folder)
         load_tokenizer(tokenizer_folder).save_pretrained(folder)
 
 
@@ -197,7 +235,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
     if config.name not in SIZES:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            backbone = _load(config.name, dropout=config.dropout)
+            backbone = _load(config.name, dropout=config.dropout, split=_split(Path(config.name), config))
         _check_vocabulary(backbone, vocabulary, config.name)
         return backbone
     layers, width = SIZES[config.name]
@@ -216,21 +254,37 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Backbone(BertForMaskedLM(settings), dropout=config.dropout)
+        return Backbone(BertForMaskedLM(settings), dropout=config.dropout, split=config.split)
 
 
-def load_backbone(folder: Path, *, dropout: float) -> Backbone:
+def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
     """The backbone in a Hugging Face folder. An MLM head that the folder lacks is made afresh, always the same.
 
+    Args:
+        wanted: with which experts; none: with those that the folder holds.
+
     Raises:
-        UserError: if there is no model of a supported family.
+        UserError: if there is no model of a supported family, or its experts are not the wanted ones.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return _load(str(folder), dropout=dropout)
+        return _load(str(folder), dropout=dropout, split=_split(folder, wanted))
 
 
-def _load(name: str, *, dropout: float) -> Backbone:
+def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
+    """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
+    saved = saved_split(folder)
+    if wanted is None:
+        return saved
+    if saved is not None and wanted.experts != "drop" and saved != wanted.split:
+        raise UserError(
+            f"backbone.experts = {wanted.experts}: {folder} has {saved}. Set the same, or backbone.experts=drop to go "
+            "on without its query expert."
+        )
+    return wanted.split
+
+
+def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
     try:
         settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -250,7 +304,10 @@ def _load(name: str, *, dropout: float) -> Backbone:
         raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
     if missing:
         log.info("%s holds no MLM head; a fresh one is made", name)
-    return Backbone(model, dropout=dropout)
+    backbone = Backbone(model, dropout=dropout, split=split)
+    if backbone.experts is not None and saved_split(Path(name)) is not None:
+        backbone.experts.load(Path(name))
+    return backbone
 
 
 def _unreadable(name: str, error: Exception) -> UserError:

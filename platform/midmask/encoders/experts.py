@@ -73,8 +73,9 @@ class QueryExpert(nn.Module):
     def distance(self, encoder: nn.Module) -> Tensor:
         """How far the experts have drifted apart: |query - passage| / |passage|, over all their weights; shape []."""
         own = dict(encoder.named_parameters())
-        apart = sum((weight - own[name]).square().sum() for name, weight in self.named())
-        return (apart / sum(own[name].square().sum() for name, _ in self.named())).sqrt()
+        apart = torch.stack([(weight - own[name]).norm() for name, weight in self.named()])
+        size = torch.stack([own[name].norm() for name, _ in self.named()])
+        return apart.norm() / size.norm()
 
     def save(self, folder: Path) -> None:
         """Writes `experts.safetensors`: the weights by the encoder's names; the split in its metadata."""
