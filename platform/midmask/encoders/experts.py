@@ -75,7 +75,8 @@ class QueryExpert(nn.Module):
         own = dict(encoder.named_parameters())
         apart = torch.stack([(weight - own[name]).norm() for name, weight in self.named()])
         size = torch.stack([own[name].norm() for name, _ in self.named()])
-        return apart.norm() / size.norm()
+        distance: Tensor = apart.norm() / size.norm()
+        return distance
 
     def save(self, folder: Path) -> None:
         """Writes `experts.safetensors`: the weights by the encoder's names; the split in its metadata."""

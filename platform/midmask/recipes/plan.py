@@ -12,7 +12,6 @@ from typing import Any
 
 from midmask.artifact import Place
 from midmask.corpora import corpus_identity
-from midmask.encoders.backbone import BackboneConfig
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config, file_fingerprint, fingerprint, identity_of, library_versions
 from midmask.recipes.schema import Recipe, StageConfig
@@ -183,7 +182,7 @@ def _stage(
     if stage.negatives == "mined":
         inputs["negatives"] = Step("mine", stage.mine, {"model": before[-1], **searched})
     config = FinetuneConfig(
-        backbone=recipe.backbone if start is None else BackboneConfig(name="start", dropout=recipe.backbone.dropout),
+        backbone=recipe.backbone if start is None else recipe.backbone.model_copy(update={"name": "start"}),
         loss=stage.loss,
         train=stage.train,
         per_query=stage.per_query,
@@ -197,5 +196,5 @@ def _folder_content(name: str | None) -> dict[str, Any]:
     """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
     if name is None or not Path(name).is_dir():
         return {}
-    wanted = ("config.json", "model.safetensors", "tokenizer.json")
+    wanted = ("config.json", "model.safetensors", "experts.safetensors", "tokenizer.json")
     return {file: file_fingerprint(Path(name) / file) for file in wanted if (Path(name) / file).is_file()}

@@ -22,7 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.backbone import quiet_transformers
+from midmask.encoders.backbone import Side, quiet_transformers
+from midmask.encoders.experts import put_query_expert
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -83,8 +84,9 @@ def read_block(tokens: Place, block: Block, columns: Sequence[str] = ("doc_id", 
         return pq.ParquetFile(stream).read_row_group(block.group, columns=list(columns))
 
 
-def load_encoder(folder: Path, device: str = "cpu") -> Any:
-    """The Hugging Face base model of a folder, in float32, without dropout; runs no code from it.
+def load_encoder(folder: Path, device: str = "cpu", side: Side = "passage") -> Any:
+    """The Hugging Face base model of a folder, in float32, without dropout; runs no code from it. If the folder has
+    experts, it is the one of `side`.
 
     Raises:
         UserError: if the folder holds no model in safetensors.
@@ -100,6 +102,8 @@ def load_encoder(folder: Path, device: str = "cpu") -> Any:
                 encoder = AutoModel.from_pretrained(folder, **wanted)
     except (OSError, ValueError) as error:
         raise UserError(f"encoder {str(folder)!r}: no model can be read there ({str(error).splitlines()[0]})") from None
+    if side == "query":
+        put_query_expert(encoder, folder)
     return encoder.to(device).eval()
 
 

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import torch
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.experts import saved_split
 from midmask.encoders.pooling import is_normalised
 from midmask.errors import UserError
 from midmask.retrieve import ranked
@@ -129,7 +130,7 @@ def merge(partials: Sequence[pa.Table], depth: int) -> pa.Table:
 
 
 class ShardWorker:
-    """Does the units of one shard; holds its encoder and index. The same class works in a loop and as a Ray actor."""
+    """Does the units of one shard; holds its encoders and index. The same class works in a loop and as a Ray actor."""
 
     def __init__(self, search: SplitSearch, shard: range) -> None:
         self._search = search
@@ -137,8 +138,13 @@ class ShardWorker:
         self._index: DenseShard | None = None
 
     @cached_property
-    def _encoder(self) -> Any:
+    def _passage_encoder(self) -> Any:
         return load_encoder(self._search.model.local(), self._encoding.device)
+
+    @cached_property
+    def _query_encoder(self) -> Any:
+        folder, device = self._search.model.local(), self._encoding.device
+        return load_encoder(folder, device, "query") if saved_split(folder) else self._passage_encoder
 
     @cached_property
     def _encoding(self) -> Encoding:
@@ -156,7 +162,7 @@ class ShardWorker:
         if target.exists():
             return 0
         encoding = self._cut_to(self._search.query_length)
-        _, vectors_QD = encode_queries(self._encoder, self._search.selected(block), encoding)
+        _, vectors_QD = encode_queries(self._query_encoder, self._search.selected(block), encoding)
         with target.writing() as stream:
             np.save(stream, vectors_QD)
         return 1
@@ -171,7 +177,9 @@ class ShardWorker:
         if (search.out / "embeddings" / search.blocks[block].file).exists():
             return 0
         encoding = self._cut_to(search.passage_length)
-        return encode_passages(self._encoder, search.tokens, search.out, encoding, blocks=[search.blocks[block]])
+        return encode_passages(
+            self._passage_encoder, search.tokens, search.out, encoding, blocks=[search.blocks[block]]
+        )
 
     def _cut_to(self, length: int | None) -> Encoding:
         return Encoding(**{**vars(self._encoding), "max_length": length})

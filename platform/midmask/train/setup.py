@@ -60,7 +60,9 @@ class TrainingSetup:
         """Backbone and objective with the weights the run begins with; depends on the seed alone."""
         vocabulary = Vocabulary.of((self.tokens / "tokenizer").local())
         if self.start is not None:
-            backbone = load_backbone((self.start / "model").local(), dropout=self.backbone.dropout)
+            backbone = load_backbone(
+                (self.start / "model").local(), dropout=self.backbone.dropout, wanted=self.backbone
+            )
         else:
             backbone = build_backbone(self.backbone, vocabulary, seed=self.train.seed)
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
