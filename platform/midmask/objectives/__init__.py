@@ -10,6 +10,7 @@ from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.mlm import MLM
 from midmask.objectives.objective import CoupledObjective, Objective, ObjectiveConfig
 from midmask.objectives.retromae import RetroMAE
+from midmask.objectives.rom import ROM
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
 
@@ -18,6 +19,7 @@ OBJECTIVES: Registry[Any] = Registry(
     {
         "mlm": MLM,  # Devlin et al. 2019: predict masked tokens
         "retromae": RetroMAE,  # Xiao et al. 2022: rebuild the text from the sentence vector and half of the words
+        "rom": ROM,  # Long et al. 2022: predict tokens that matter for a search
         "contrastive": Contrastive,  # Karpukhin et al. 2020: fine-tuning with in-batch negatives
     },
 )

@@ -59,6 +59,9 @@ def mask_for_encoder(
     Args:
         count_specials, unknown: how the method's published whole-word sampler treats specials and [UNK], as in
             `select_words`.
+
+    Raises:
+        ValueError: if the mask is by term weight and the rows have none: they would be masked uniformly, unnoticed.
     """
     ratio, purpose = config.encoder_mask_ratio, Purpose.SELECT
     if config.encoder_mask == "word":
@@ -68,6 +71,8 @@ def mask_for_encoder(
     elif config.encoder_mask == "token":
         selected_BL = select_tokens(text, vocabulary, ratio=ratio, purpose=purpose)
     else:
+        if text.weights_BL is None:
+            raise ValueError("encoder_mask = weighted, but these rows came without term weights")
         selected_BL = select_highest(
             text, vocabulary, ratio=ratio, purpose=purpose, temperature=config.mask_temperature
         )

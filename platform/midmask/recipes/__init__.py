@@ -13,11 +13,12 @@ from midmask.recipes.mlm import mlm
 from midmask.recipes.none import none
 from midmask.recipes.retromae import retromae
 from midmask.recipes.retromae_ance import retromae_ance
+from midmask.recipes.rom import rom
 from midmask.recipes.schema import Recipe
 from midmask.registry import Registry
 
 RECIPES: Registry[Callable[[], Recipe]] = Registry(
-    "recipe", {"none": none, "mlm": mlm, "retromae": retromae, "retromae_ance": retromae_ance}
+    "recipe", {"none": none, "mlm": mlm, "retromae": retromae, "rom": rom, "retromae_ance": retromae_ance}
 )
 
 

@@ -1,0 +1,10 @@
+"""Retrieval-oriented masking (ROM, Long et al. 2022)."""
+
+from midmask.objectives.rom import ROM
+from midmask.recipes.none import none
+from midmask.recipes.schema import Recipe
+
+
+def rom() -> Recipe:
+    """15% of the tokens, preferring words of high idf in the corpus; plain masked language modelling otherwise."""
+    return none().model_copy(update={"name": "rom", "objective": ROM.Config()})
