@@ -38,6 +38,12 @@ def gather_rows(rows_BD: Tensor) -> Tensor:
     return gathered
 
 
+def own_rows(rows_BD: Tensor) -> Tensor:
+    """Where this worker's rows stand among those of `gather_rows`; int64, [B]."""
+    first = 0 if _alone() else sum(_row_counts(rows_BD)[: rank()])
+    return torch.arange(first, first + len(rows_BD), device=rows_BD.device)
+
+
 def _row_counts(rows_BD: Tensor) -> list[int]:
     mine = torch.tensor([len(rows_BD)], device=rows_BD.device)
     counts = [torch.zeros_like(mine) for _ in range(size())]

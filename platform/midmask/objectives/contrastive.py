@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.pooling import cls_vectors
 from midmask.masking import fingerprints
 from midmask.nouns import Batch, Part, TokenRows
+from midmask.objectives.in_batch import in_batch_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
 from midmask.vocabulary import Vocabulary
 
@@ -69,27 +69,22 @@ class Contrastive(CoupledObjective):
         return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise, side=side)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        query_QD, (query_hash_Q, passage_hash_QG) = vectors[0], facts
-        group = passage_hash_QG.shape[1]
-        passage_ND = world.gather_rows(vectors[1])
-        owner_N, passage_hash_N, query_hash_N = world.gather_rows(_passage_facts(*facts)).unbind(1)
-        first = (owner_N < world.rank()).sum()
-        targets_Q = first + torch.arange(len(query_QD), device=query_QD.device) * group
-        with torch.autocast(query_QD.device.type, enabled=False):
-            scores_QN = query_QD @ passage_ND.t() / self.config.temperature
+        (query_QD, local_ND), (query_hash_Q, passage_hash_QG) = vectors, facts
+        passage_ND = world.gather_rows(local_ND)
+        targets_Q = world.own_rows(local_ND)[:: passage_hash_QG.shape[1]]
+        known_QN = None
         if self.config.drop_duplicates:
-            same_text = passage_hash_N == passage_hash_QG[:, :1]
-            same_query = query_hash_N == query_hash_Q[:, None]
-            known = (same_text | same_query).scatter(1, targets_Q[:, None], False)
-            scores_QN = scores_QN.masked_fill(known, -torch.inf)
-        total = F.cross_entropy(scores_QN, targets_Q, reduction="sum")
-        return {"contrastive": Part(total, torch.tensor(len(query_QD), device=query_QD.device))}
+            passage_hash_N, query_hash_N = world.gather_rows(_passage_hashes(*facts)).unbind(1)
+            same_text_QN = passage_hash_N == passage_hash_QG[:, :1]
+            same_query_QN = query_hash_N == query_hash_Q[:, None]
+            known_QN = (same_text_QN | same_query_QN).scatter(1, targets_Q[:, None], False)
+        temperature = self.config.temperature
+        part = in_batch_part(query_QD, passage_ND, targets_Q, temperature=temperature, excluded_QN=known_QN)
+        return {"contrastive": part}
 
 
-def _passage_facts(query_hash_Q: Tensor, passage_hash_QG: Tensor) -> Tensor:
-    """For each passage the worker it is on, its hash, and the hash of the query it is the positive of (else 0); [N,
-    3]."""
+def _passage_hashes(query_hash_Q: Tensor, passage_hash_QG: Tensor) -> Tensor:
+    """For each passage its hash, and the hash of the query it is the positive of (else 0); [N, 2]."""
     query_hash_QG = torch.zeros_like(passage_hash_QG)
     query_hash_QG[:, 0] = query_hash_Q
-    owner_QG = torch.full_like(passage_hash_QG, world.rank())
-    return torch.stack([owner_QG, passage_hash_QG, query_hash_QG], -1).flatten(0, 1)
+    return torch.stack([passage_hash_QG, query_hash_QG], -1).flatten(0, 1)

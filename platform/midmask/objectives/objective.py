@@ -1,7 +1,8 @@
 """What every objective is: masks are drawn first, without a gradient; then a loss is computed from what was drawn."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -101,13 +102,13 @@ class Represented:
     """What the rows of a batch give each by itself.
 
     vectors: float, gradients flow through them; facts: what else is needed where rows meet, without gradient. All have
-    rows along their first axis, so that those of several micro-batches can be put end to end. parts: the terms of the
-    loss in which no two rows meet.
+    rows along their first axis, so that those of several micro-batches can be put end to end. parts: makes the terms of
+    the loss in which no two rows meet, from what is already computed; a first pass that wants only vectors never asks.
     """
 
     vectors: tuple[Tensor, ...]
     facts: tuple[Tensor, ...] = ()
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: Callable[[], dict[str, Part]] = dict
 
 
 class CoupledObjective(Objective):
@@ -129,7 +130,8 @@ class CoupledObjective(Objective):
         """Both halves at once."""
         rows = self.represent(drawn)
         coupled = self.couple(rows.vectors, rows.facts)
-        return Loss({name: {**rows.parts, **coupled}[name] for name in self.parts})
+        parts = {**rows.parts(), **coupled}
+        return Loss({name: parts[name] for name in self.parts})
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,8 +27,8 @@ class Cached:
     def replay(self) -> None:
         """Sets the random state in which the first pass began."""
         torch.set_rng_state(self.random[0])
-        if len(self.random) > 1:
-            torch.cuda.set_rng_state(self.random[1])
+        for state in self.random[1:]:
+            torch.cuda.set_rng_state(state, self.gradients[0].device)
 
     def product(self, vectors: tuple[Tensor, ...]) -> Tensor:
         """A loss whose gradient by the vectors is the cached one, shape []."""
@@ -39,25 +39,27 @@ class Cached:
 def cache_gradients(
     objective: CoupledObjective, drawn: list[Any], counts: dict[str, Tensor]
 ) -> tuple[list[Cached], Loss]:
-    """The first pass: what each micro-batch needs for its second, and the coupled parts of the loss."""
+    """The first pass: what each micro-batch needs for its second, and the coupled parts of the loss.
+
+    Where workers meet in `couple`, all of them must call this in the same step, however many micro-batches each has.
+    """
+    (device,) = {parameter.device for parameter in objective.parameters()}
     states, rows = [], []
     for each in drawn:
-        states.append(_random_state())
+        states.append(_random_state(device))
         with torch.no_grad():
             rows.append(objective.represent(each))
-    vectors = tuple(
-        torch.cat(parts).detach().requires_grad_() for parts in zip(*(r.vectors for r in rows), strict=True)
-    )
-    facts = tuple(torch.cat(parts) for parts in zip(*(r.facts for r in rows), strict=True))
+    vectors = tuple(torch.cat(pieces).requires_grad_() for pieces in zip(*(row.vectors for row in rows), strict=True))
+    facts = tuple(torch.cat(pieces) for pieces in zip(*(row.facts for row in rows), strict=True))
     coupled = Loss(objective.couple(vectors, facts))
-    gradients = torch.autograd.grad(coupled.total(counts), vectors)
-    pieces = (
-        torch.split(gradient, [len(row.vectors[index]) for row in rows]) for index, gradient in enumerate(gradients)
-    )
-    by_batch = zip(*pieces, strict=True)
-    return [Cached(each, state) for each, state in zip(by_batch, states, strict=True)], coupled
+    with torch.autocast(device.type, enabled=False):  # else the products of the backward pass would be in bf16
+        gradients = torch.autograd.grad(coupled.total(counts), vectors)
+    lengths = [[len(row.vectors[index]) for row in rows] for index in range(len(vectors))]
+    pieces = (torch.split(gradient, each) for gradient, each in zip(gradients, lengths, strict=True))
+    return [Cached(*pair) for pair in zip(zip(*pieces, strict=True), states, strict=True)], coupled
 
 
-def _random_state() -> tuple[Tensor, ...]:
-    on_gpu = (torch.cuda.get_rng_state(),) if torch.cuda.is_available() else ()
-    return torch.get_rng_state(), *on_gpu
+def _random_state(device: torch.device) -> tuple[Tensor, ...]:
+    """Of the CPU's generator, and of the device's if it has its own."""
+    own = (torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()
+    return torch.get_rng_state(), *own

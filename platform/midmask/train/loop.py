@@ -61,8 +61,8 @@ class Divided(nn.Module):
             return total, values_of(loss, counts)
         cached.replay()
         rows = self.objective.represent(drawn)
-        product, alone = cached.product(rows.vectors), Loss(rows.parts)
-        total = product + alone.total(counts) if rows.parts else product
+        product, alone = cached.product(rows.vectors), Loss(rows.parts())
+        total = product + alone.total(counts) if alone.parts else product
         return total, values_of(alone, counts)
 
 
@@ -121,7 +121,7 @@ def accumulate(
     bf16 = autocast_type(config.precision, device)
     sums = torch.zeros(1 + len(names), dtype=torch.float64, device=device)
     cached: list[Cached] | list[None] = [None] * len(drawn)
-    if isinstance(objective, CoupledObjective) and len(drawn) > 1:
+    if isinstance(objective, CoupledObjective) and (len(drawn) > 1 or is_cut(config)):
         with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
             cached, coupled = cache_gradients(objective, drawn, divisors)
         sums += values_of(coupled, divisors)
@@ -136,12 +136,23 @@ def accumulate(
     return sums, counts
 
 
+def is_cut(config: TrainConfig) -> bool:
+    """Whether any worker's share of a step takes more than one micro-batch. Workers that meet in a loss must agree on
+    how they do so, and their shares may differ by a row."""
+    largest = -(-config.batch_size // world.size())
+    return config.micro_batch is not None and config.micro_batch < largest
+
+
 def dropout_seed(seed: int, step: int, rank: int) -> int:
     return int.from_bytes(hashlib.sha256(f"dropout/{seed}/{step}/{rank}".encode()).digest()[:8]) >> 1
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
+    def there(x: Tensor) -> Tensor:
+        return x.to(device, non_blocking=True)
+
     def moved(rows: TokenRows) -> TokenRows:
-        return TokenRows(*(x.to(device, non_blocking=True) for x in (rows.ids_BL, rows.lengths_B, rows.keys_B)))
+        weights_BL = None if rows.weights_BL is None else there(rows.weights_BL)
+        return TokenRows(there(rows.ids_BL), there(rows.lengths_B), there(rows.keys_B), weights_BL)
 
     return replace(batch, texts={name: moved(rows) for name, rows in batch.texts.items()})
