@@ -70,6 +70,7 @@ class QueryExpert(nn.Module):
         """What the encoder gives with these weights in the place of its own; gradients reach these."""
         return torch.func.functional_call(encoder, dict(self.named()), kwargs=inputs)
 
+    @torch.no_grad()
     def distance(self, encoder: nn.Module) -> Tensor:
         """How far the experts have drifted apart: |query - passage| / |passage|, over all their weights; shape []."""
         own = dict(encoder.named_parameters())

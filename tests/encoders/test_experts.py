@@ -1,0 +1,233 @@
+"""Experts: who has which weights, that texts go where their side says, and folders there and back."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModel
+
+from midmask.encoders.backbone import Backbone, BackboneConfig, Side, build_backbone, load_backbone
+from midmask.encoders.experts import FILE, QueryExpert, Split
+from midmask.encoders.families import FAMILIES
+from midmask.encoders.pooling import save_bi_encoder
+from midmask.errors import UserError
+from midmask.identity import override
+from midmask.retrieve.encode import load_encoder
+from midmask.vocabulary import Vocabulary, load_tokenizer
+from tests.encoders.conftest import TEXTS
+
+IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3]])
+LENGTHS = torch.tensor([6, 8])
+WIDTH, INNER, LAYERS = 32, 48, 2
+SPLITS = [Split("ffn"), Split("ffn", norms=True), Split("all")]
+
+SHARED = {"bert": "attention.self.key.weight", "distilbert": "attention.k_lin.weight"}
+INSIDE = {"bert": "intermediate.dense.weight", "distilbert": "ffn.lin1.weight"}
+NORM = {"bert": "1.output.LayerNorm.weight", "distilbert": "1.output_layer_norm.weight"}
+
+
+def split_backbone(folder: Path, split: Split, *, dropout: float = 0.0) -> Backbone:
+    return load_backbone(
+        folder, dropout=dropout, wanted=BackboneConfig(experts=split.kind, expert_norms=split.norms)
+    ).eval()
+
+
+def hidden(backbone: Backbone, side: Side) -> Tensor:
+    with torch.no_grad():
+        return backbone.hidden(IDS, LENGTHS, side)
+
+
+def moved_by(backbone: Backbone, weight: Tensor) -> set[str]:
+    """Which sides' hidden states change with a weight."""
+    before: dict[Side, Tensor] = {"query": hidden(backbone, "query"), "passage": hidden(backbone, "passage")}
+    with torch.no_grad():
+        weight += 0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    after = {side: hidden(backbone, side) for side in before}
+    with torch.no_grad():
+        return {side for side in before if not torch.allclose(before[side], after[side], atol=1e-4)}
+
+
+def weight_of(weights: dict[str, Tensor], family: str, part: dict[str, str]) -> Tensor:
+    (name, *_) = (name for name in weights if name.endswith(part.get(family, part["bert"])))
+    return weights[name]
+
+
+def drifted(folder: Path, split: Split) -> Backbone:
+    """Experts that have learnt different things."""
+    backbone = split_backbone(folder, split)
+    assert backbone.experts is not None
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for weight in backbone.experts.parameters():
+            weight += 0.2 * torch.randn_like(weight)
+    return backbone
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_at_the_start_both_sides_are_the_plain_encoder_dropout_included(model_folder: Path, split: Split) -> None:
+    plain = load_backbone(model_folder, dropout=0.2).train()
+    backbone = split_backbone(model_folder, split, dropout=0.2).train()
+    found = []
+    for model, side in ((plain, "passage"), (backbone, "passage"), (backbone, "query")):
+        torch.manual_seed(3)
+        found.append(hidden(model, side))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_experts_have_exactly_the_weights_that_the_split_names(model_folder: Path, split: Split) -> None:
+    backbone = split_backbone(model_folder, split)
+    assert backbone.experts is not None
+    linear = LAYERS * (2 * WIDTH * INNER + INNER + WIDTH)
+    expected = {"ffn": linear + LAYERS * 2 * WIDTH * split.norms, "all": count(backbone.encoder)}[split.kind]
+    assert count(backbone.experts) == expected
+    assert count(backbone) - count(load_backbone(model_folder, dropout=0.0)) == expected
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_a_weight_moves_the_texts_of_the_sides_that_use_it(model_folder: Path, family: str) -> None:
+    backbone = split_backbone(model_folder, Split("ffn"))
+    assert backbone.experts is not None
+    own, queries = dict(backbone.encoder.named_parameters()), dict(backbone.experts.named())
+    assert moved_by(backbone, weight_of(queries, family, INSIDE)) == {"query"}
+    assert moved_by(backbone, weight_of(own, family, INSIDE)) == {"passage"}
+    assert moved_by(backbone, weight_of(own, family, SHARED)) == {"query", "passage"}
+    assert moved_by(backbone, weight_of(own, family, NORM)) == {"query", "passage"}
+
+
+def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
+    backbone = split_backbone(model_folder, Split("ffn"))
+    assert backbone.experts is not None and float(backbone.experts.distance(backbone.encoder)) == 0
+    with torch.no_grad():
+        for weight in backbone.experts.parameters():
+            weight *= 1.5
+    assert float(backbone.experts.distance(backbone.encoder)) == pytest.approx(0.5, rel=1e-5)
+
+
+def test_norms_and_whole_encoders_can_be_apart_too(model_folder: Path, family: str) -> None:
+    with_norms = split_backbone(model_folder, Split("ffn", norms=True))
+    assert with_norms.experts is not None
+    assert moved_by(with_norms, weight_of(dict(with_norms.experts.named()), family, NORM)) == {"query"}
+    apart = split_backbone(model_folder, Split("all"))
+    assert apart.experts is not None
+    own, queries = dict(apart.encoder.named_parameters()), dict(apart.experts.named())
+    for part in (SHARED, NORM, {"bert": "word_embeddings.weight"}):
+        assert moved_by(apart, weight_of(queries, family, part)) == {"query"}
+        assert moved_by(apart, weight_of(own, family, part)) == {"passage"}
+
+
+@pytest.mark.parametrize("side", ["query", "passage"])
+def test_gradients_reach_the_expert_in_use_and_what_is_shared(model_folder: Path, side: Side) -> None:
+    backbone = split_backbone(model_folder, Split("ffn"))
+    last, middle = backbone.hidden_and_layer(IDS, LENGTHS, 1, side)
+    (last.square().sum() + middle.square().sum()).backward()
+    assert backbone.experts is not None
+    of_queries = {name.replace("/", ".") for name in backbone.experts.weights}
+    for name, parameter in backbone.encoder.named_parameters():
+        assert (parameter.grad is not None) == (side == "passage" or name not in of_queries), name
+    assert all((weight.grad is not None) == (side == "query") for weight in backbone.experts.parameters())
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_a_saved_folder_gives_both_sides_back(
+    model_folder: Path, tokenizer_folder: Path, tmp_path: Path, split: Split
+) -> None:
+    backbone = drifted(model_folder, split)
+    backbone.save(tmp_path / "masked", tokenizer_folder)
+    save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12, normalise=False)
+    sides: tuple[Side, Side] = ("query", "passage")
+    for name in ("masked", "pair"):
+        again = load_backbone(tmp_path / name, dropout=0.0).eval()
+        assert again.experts is not None and again.experts.split == split
+        for side in sides:
+            torch.testing.assert_close(hidden(again, side), hidden(backbone, side))
+            found = through_hugging_face(load_encoder(tmp_path / name, side=side))
+            torch.testing.assert_close(found, hidden(backbone, side)[:, 0], rtol=1e-5, atol=1e-5)
+        plain = through_hugging_face(AutoModel.from_pretrained(tmp_path / name).eval())
+        torch.testing.assert_close(plain, hidden(backbone, "passage")[:, 0], rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(hidden(backbone, "query"), hidden(backbone, "passage"), atol=0.01)
+
+
+@torch.no_grad()
+def through_hugging_face(model: nn.Module) -> Tensor:
+    seen = torch.arange(IDS.shape[1]) < LENGTHS[:, None]
+    states: Tensor = model(input_ids=IDS, attention_mask=seen.long()).last_hidden_state
+    return states[:, 0]
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@torch.no_grad()
+def test_sentence_transformers_routes_by_task(
+    model_folder: Path, tokenizer_folder: Path, tmp_path: Path, normalise: bool
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    backbone = drifted(model_folder, Split("ffn"))
+    save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12, normalise=normalise)
+    tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
+    lengths = tokens["attention_mask"].sum(1)
+    sentences = SentenceTransformer(str(tmp_path / "pair"), device="cpu", local_files_only=True)
+    encoders: dict[Side, list[object]] = {
+        "query": [sentences.encode_query],
+        "passage": [sentences.encode_document, sentences.encode],
+    }
+    for side, functions in encoders.items():
+        expected = backbone.hidden(tokens["input_ids"], lengths, side)[:, 0]
+        expected = nn.functional.normalize(expected, dim=-1) if normalise else expected
+        for encode in functions:
+            found = encode(TEXTS, convert_to_tensor=True)  # type: ignore[operator]
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_folder_with_experts_is_not_taken_for_a_plain_one(
+    model_folder: Path, tokenizer_folder: Path, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    backbone = drifted(model_folder, Split("ffn"))
+    backbone.save(tmp_path / "split", tokenizer_folder)
+    config = BackboneConfig(name=str(tmp_path / "split"), dropout=0.0)
+    for fields in ({}, {"experts": "all"}, {"experts": "ffn", "expert_norms": True}):
+        with pytest.raises(UserError, match=r"has experts = ffn, expert_norms = false\. .*experts=drop") as error:
+            build_backbone(config.model_copy(update=fields), vocabulary, seed=0)
+        assert "\n" not in str(error.value)
+    kept = build_backbone(config.model_copy(update={"experts": "ffn"}), vocabulary, seed=0).eval()
+    assert torch.equal(hidden(kept, "query"), hidden(backbone, "query"))
+    dropped = build_backbone(config.model_copy(update={"experts": "drop"}), vocabulary, seed=0).eval()
+    assert dropped.experts is None
+    assert torch.equal(hidden(dropped, "query"), hidden(backbone, "passage"))
+
+
+def test_fresh_weights_can_have_experts(vocabulary: Vocabulary) -> None:
+    plain, split = (build_backbone(BackboneConfig(experts=kind), vocabulary, seed=1).eval() for kind in ("none", "ffn"))
+    assert plain.experts is None and split.experts is not None
+    assert torch.equal(hidden(split, "query"), hidden(plain, "query"))
+
+
+def test_experts_that_do_not_fit_are_refused(model_folder: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+    drifted(model_folder, Split("ffn")).save(tmp_path, tokenizer_folder)
+    weights = load_file(tmp_path / FILE)
+    name = min(weights)
+    about = {"kind": "ffn", "norms": "false"}
+    for changed in ({n: t for n, t in weights.items() if n != name}, {**weights, name: weights[name][:-1].clone()}):
+        save_file(changed, tmp_path / FILE, about)
+        with pytest.raises(UserError, match=rf"{FILE}: {name} does not fit"):
+            load_backbone(tmp_path, dropout=0.0)
+    for spoil in (lambda: save_file(weights, tmp_path / FILE), lambda: (tmp_path / FILE).write_bytes(b"half")):
+        spoil()
+        with pytest.raises(UserError, match="no experts can be read there"):
+            load_backbone(tmp_path, dropout=0.0)
+
+
+def test_config_refuses_what_it_cannot_do(model_folder: Path) -> None:
+    with pytest.raises(UserError, match="expert_norms = true needs experts = ffn, not all"):
+        override(BackboneConfig(), {"experts": "all", "expert_norms": True})
+    assert override(BackboneConfig(experts="ffn"), {"experts": "none"}).experts == "none"
+    encoder = load_backbone(model_folder, dropout=0.0).encoder
+    strange = copy.deepcopy(encoder.embeddings)
+    with pytest.raises(UserError, match=r"backbone\.experts = ffn: the feed-forward layers of \w+ are not known"):
+        QueryExpert(Split("ffn"), strange, FAMILIES["bert"])
