@@ -8,18 +8,19 @@ Shapes: B rows, L tokens, D width, V vocabulary.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
 
 from midmask.encoders.experts import QueryExpert, Split, saved_split
-from midmask.encoders.families import FAMILIES
+from midmask.encoders.families import FAMILIES, shape_from
+from midmask.encoders.families import Shape as Shape
 from midmask.errors import UserError, unknown
 from midmask.identity import Config
 from midmask.vocabulary import Vocabulary, load_tokenizer
@@ -38,6 +39,9 @@ class BackboneConfig(Config):
 
     name: str = Field(
         "tiny", description="tiny, mini, small or base (fresh weights); or a Hugging Face folder or hub id"
+    )
+    fresh: bool = Field(
+        False, description="random weights in the shape of the named model; a named size has them in any case"
     )
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
     experts: Literal["none", "ffn", "all", "drop"] = Field(
@@ -71,22 +75,6 @@ Side = Literal["query", "passage"]
 """What a text is, for encoders that treat queries and passages apart; all others ignore it."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What a method has to know of a backbone before it is made.
-
-    embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
-    has_positions: whether there is a table of absolute positions.
-    """
-
-    family: str
-    layers: int
-    width: int
-    embedding_width: int
-    has_positions: bool
-    max_length: int
-
-
 class Backbone(nn.Module):
     """A masked LM and its parts: encoder, embedding module, position table, MLM head.
 
@@ -96,15 +84,16 @@ class Backbone(nn.Module):
 
     def __init__(self, model: Any, *, dropout: float, split: Split | None = None) -> None:
         super().__init__()
+        self.no_bias_V: Tensor
         self.model = model
         self.family = FAMILIES[model.config.model_type]
         self.dropout = dropout
-        self.width = int(model.config.hidden_size)
-        self.layers = int(model.config.num_hidden_layers)
+        self.shape = shape_from(model.config)
+        self.width, self.layers, self.max_length = self.shape.width, self.shape.layers, self.shape.max_length
         self.heads = int(model.config.num_attention_heads)
         self.feed_forward = int(getattr(model.config, self.family.feed_forward))
-        self.norm_eps = float(self._embeddings.LayerNorm.eps)
-        self.max_length = int(model.config.max_position_embeddings) - self.family.first_position(model.config)
+        self.norm_eps = self.family.norm_eps(model.config)
+        self.register_buffer("no_bias_V", torch.zeros(len(self.output_weight_VD)), persistent=False)
         self.experts = None if split is None else QueryExpert(split, self.encoder, self.family)
 
     @property
@@ -113,36 +102,22 @@ class Backbone(nn.Module):
         return self.model.base_model
 
     @property
-    def _embeddings(self) -> Any:
-        return self.encoder.embeddings
-
-    @property
     def output_weight_VD(self) -> Tensor:
         """The output matrix of the MLM head; the same tensor as the word embeddings where they are tied."""
-        weight: Tensor = self.model.get_output_embeddings().weight
-        return weight
+        return self.family.output(self.model)[0]
 
     @property
     def output_bias_V(self) -> Tensor:
-        bias: Tensor = self.model.get_output_embeddings().bias
-        return bias
-
-    @property
-    def shape(self) -> Shape:
-        return Shape(
-            family=str(self.model.config.model_type),
-            layers=self.layers,
-            width=self.width,
-            embedding_width=self.width,
-            has_positions=True,
-            max_length=self.max_length,
-        )
+        """The bias of the MLM head; zeros if it has none."""
+        bias = self.family.output(self.model)[1]
+        return self.no_bias_V if bias is None else bias
 
     @property
     def word_embeddings_VD(self) -> Tensor:
         """The word embeddings, as wide as the hidden states."""
         weight: Tensor = self.encoder.get_input_embeddings().weight
-        return weight
+        projection = self.family.projection(self.encoder)
+        return weight if projection is None else F.linear(weight, projection.weight, projection.bias)
 
     def hidden(self, ids_BL: Tensor, lengths_B: Tensor, side: Side = "passage") -> Tensor:
         """Last hidden states, [B, L, D]. Padding is seen by no token.
@@ -167,26 +142,34 @@ class Backbone(nn.Module):
                 f"tokens.max_length: a row of {length} tokens, but the backbone takes at most {self.max_length}. "
                 f"Lower tokens.max_length."
             )
-        inputs = {"input_ids": ids_BL, "attention_mask": padding_mask(lengths_B, length), **wanted}
+        mask = padding_mask(lengths_B, length)
+        if mask is not None and self.family.mask == "tokens":
+            mask = mask[:, 0, 0].long()
+        inputs = {"input_ids": ids_BL, "attention_mask": mask, **wanted}
         if side == "query" and self.experts is not None:
             return self.experts.run(self.encoder, inputs)
         return self.encoder(**inputs)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """The whole embedding module: words, positions, types, norm, dropout; [B, L, D]."""
-        embedded: Tensor = self._embeddings(input_ids=ids_BL)
-        return embedded
+        """What the first layer reads: words, positions, types, norm, dropout, projection; [B, L, D]."""
+        return self.family.embed(self.encoder, input_ids=ids_BL)
 
     def embed_stream(self, x_BLD: Tensor) -> Tensor:
-        """The embedding module with `x_BLD` in the place of word embeddings."""
-        embedded: Tensor = self._embeddings(input_ids=None, inputs_embeds=x_BLD)
-        return embedded
+        """The embedding module with `x_BLD` in the place of word embeddings; needs `shape.embeds_streams`."""
+        return self.family.embed(self.encoder, input_ids=None, inputs_embeds=x_BLD)
 
     def positions(self, length: int) -> Tensor:
-        """Raw rows of the position table, [length, D]."""
+        """Rows of the position table without norm, as wide as the hidden states; [length, D].
+
+        Raises:
+            ValueError: if the backbone has no such table; `decoders.DecoderPositions` stands in for it.
+        """
+        if not self.shape.has_positions:
+            raise ValueError(f"a {self.shape.family} backbone has no table of absolute positions")
         first = self.family.first_position(self.model.config)
-        table: Tensor = self._embeddings.position_embeddings.weight
-        return table[first : first + length]
+        rows: Tensor = self.encoder.embeddings.position_embeddings.weight[first : first + length]
+        projection = self.family.projection(self.encoder)
+        return rows if projection is None else F.linear(rows, projection.weight)
 
     def transform(self, x: Tensor) -> Tensor:
         """The MLM head up to, and without, its output matrix; [..., D]."""
@@ -232,29 +215,48 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         UserError: if the name is neither a size nor a model that can be read, its family is not supported, or its
             vocabulary is not the tokenizer's.
     """
-    if config.name not in SIZES:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if config.name in SIZES:
+            settings = _sized(config)
+            settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
+            return _made(settings, config)
+        if config.fresh:
+            backbone = _made(_settings(config.name, config.dropout), config)
+        else:
             backbone = _load(config.name, dropout=config.dropout, split=_split(Path(config.name), config))
-        _check_vocabulary(backbone, vocabulary, config.name)
-        return backbone
+    _check_vocabulary(backbone, vocabulary, config.name)
+    return backbone
+
+
+def shape_of(config: BackboneConfig) -> Shape:
+    """The shape of the backbone that a config names, without its weights.
+
+    Raises:
+        UserError: if the name is neither a size nor a model that can be read, or its family is not supported.
+    """
+    return shape_from(_sized(config) if config.name in SIZES else _settings(config.name, config.dropout))
+
+
+def _sized(config: BackboneConfig) -> Any:
     layers, width = SIZES[config.name]
-    settings = BertConfig(
-        vocab_size=vocabulary.size,
+    return BertConfig(
         hidden_size=width,
         num_hidden_layers=layers,
         num_attention_heads=width // 64,
         intermediate_size=4 * width,
         max_position_embeddings=512,
-        pad_token_id=vocabulary.pad_id,
         hidden_dropout_prob=config.dropout,
         attention_probs_dropout_prob=config.dropout,
         initializer_range=0.02 * (768 / width) ** 0.5,  # BERT's 0.02 is for width 768; narrower layers would start mute
-        attn_implementation="sdpa",
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Backbone(BertForMaskedLM(settings), dropout=config.dropout, split=config.split)
+
+
+def _made(settings: Any, config: BackboneConfig) -> Backbone:
+    """Fresh weights, as transformers draws them for the family."""
+    attention = FAMILIES[settings.model_type].attention
+    model = AutoModelForMaskedLM.from_config(settings, attn_implementation=attention, dtype=torch.float32)
+    return Backbone(model, dropout=config.dropout, split=config.split)
 
 
 def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
@@ -284,21 +286,23 @@ def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     return wanted.split
 
 
-def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
+def _settings(name: str, dropout: float) -> Any:
+    """The Hugging Face config of a folder or hub id, with the wanted dropout."""
     try:
         settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise _unreadable(name, error) from None
-    family = FAMILIES[settings.model_type]
-    for field in family.dropouts:
+    for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
-    try:
-        with quiet_transformers():
-            model, loading = AutoModelForMaskedLM.from_pretrained(
-                name, config=settings, attn_implementation="sdpa", dtype=torch.float32, output_loading_info=True
-            )
-    except (OSError, ValueError) as error:
-        raise _unreadable(name, error) from None
+    return settings
+
+
+def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
+    settings = _settings(name, dropout)
+    model, loading = _read(name, settings)
+    if getattr(settings, "legacy", False) and any("lm_predictions." in key for key in loading["unexpected_keys"]):
+        settings.legacy = False  # the MLM head that DeBERTa was published with; transformers makes another unless told
+        model, loading = _read(name, settings)
     missing = sorted(loading["missing_keys"])
     if lost := [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]:
         raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
@@ -308,6 +312,19 @@ def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
     if backbone.experts is not None and saved_split(Path(name)) is not None:
         backbone.experts.load(Path(name))
     return backbone
+
+
+def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
+    """The masked LM of a folder or hub id, and which weights it lacked or had too many."""
+    attention = FAMILIES[settings.model_type].attention
+    try:
+        with quiet_transformers():
+            model, loading = AutoModelForMaskedLM.from_pretrained(
+                name, config=settings, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
+            )
+    except (OSError, ValueError) as error:
+        raise _unreadable(name, error) from None
+    return model, loading
 
 
 def _unreadable(name: str, error: Exception) -> UserError:

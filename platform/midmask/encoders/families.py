@@ -1,47 +1,175 @@
-"""The supported families of Hugging Face masked LMs: what differs between them, one entry each."""
+"""The supported families of Hugging Face masked LMs: what differs between them, one entry each.
+
+DeBERTa: relative positions, so mostly no table; its published MLM head is not the one that transformers makes by
+default. ModernBERT: rotary positions, a window in most layers, a norm behind the last. ELECTRA: embeddings of their own
+width, projected behind their norm; its head is the generator's.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from midmask.registry import Registry
+
+
+def _transform_under_cls(model: Any, x: Tensor) -> Tensor:
+    transformed: Tensor = model.cls.predictions.transform(x)
+    return transformed
+
+
+def _output_layer(model: Any) -> tuple[Tensor, Tensor | None]:
+    layer = model.get_output_embeddings()
+    return layer.weight, layer.bias
+
+
+def _embed(encoder: Any, **inputs: Any) -> Tensor:
+    embedded: Tensor = encoder.embeddings(**inputs)
+    return embedded
 
 
 @dataclass(frozen=True)
 class Family:
     """Where the parts of a Hugging Face masked LM are, and what its config calls them.
 
-    transform: (model, x) -> x, the MLM head up to, and without, its output matrix. first_position: config -> row of the
-    position table that the first token takes. feed_forward, dropouts: names of config fields. feed_forward_weights,
-    feed_forward_norms: regular expressions for the names, in the base model, of the weights of the feed-forward layers'
-    linear layers, and of their norms.
+    transform: (model, x) -> x, the MLM head up to, and without, its output matrix. output: model -> that matrix and its
+    bias. embed: (encoder, input_ids or inputs_embeds) -> what the first layer reads. projection: encoder -> the linear
+    layer from the embeddings' width to the hidden states', if they differ.
+    embedding_width: config -> columns of the word embeddings. has_positions: config -> whether there is a table of
+    absolute positions. first_position: config -> its row that the first token takes. norm_eps: config -> what norms add
+    to the variance. feed_forward, dropouts: names of config fields.
+    attention: how transformers computes it. mask: what it takes to hide padding: [B, 1, 1, L] as it is, or [B, L], of
+    which it makes masks of its own.
+    feed_forward_weights, feed_forward_norms: regular expressions for the names, in the base model, of the weights of
+    the feed-forward layers' linear layers, and of their norms.
     """
 
-    transform: Callable[[Any, Tensor], Tensor]
+    transform: Callable[[Any, Tensor], Tensor] = _transform_under_cls
+    output: Callable[[Any], tuple[Tensor, Tensor | None]] = _output_layer
+    embed: Callable[..., Tensor] = _embed
+    projection: Callable[[Any], nn.Linear | None] = lambda encoder: None
+    embedding_width: Callable[[Any], int] = lambda config: int(config.hidden_size)
+    has_positions: Callable[[Any], bool] = lambda config: True
     first_position: Callable[[Any], int] = lambda config: 0
+    norm_eps: Callable[[Any], float] = lambda config: float(config.layer_norm_eps)
     feed_forward: str = "intermediate_size"
     dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    mask: Literal["columns", "tokens"] = "columns"
     feed_forward_weights: str = r"layer\.\d+\.(intermediate|output)\.dense\."
     feed_forward_norms: str = r"layer\.\d+\.output\.LayerNorm\."
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a method has to know of a backbone before it is made.
+
+    embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
+    has_positions: whether there is a table of absolute positions. max_length: tokens of the longest row.
+    """
+
+    family: str
+    layers: int
+    width: int
+    embedding_width: int
+    has_positions: bool
+    max_length: int
+
+    @property
+    def embeds_streams(self) -> bool:
+        """Whether the embedding module tells places apart, and takes hidden states in the place of words."""
+        return self.has_positions and self.embedding_width == self.width
+
+
+def _deberta_transform(model: Any, x: Tensor) -> Tensor:
+    if model.legacy:
+        return _transform_under_cls(model, x)
+    head = model.lm_predictions.lm_head
+    transformed: Tensor = head.LayerNorm(head.transform_act_fn(head.dense(x)))
+    return transformed
+
+
+def _deberta_output(model: Any) -> tuple[Tensor, Tensor | None]:
+    """The published head multiplies by the word embeddings; transformers calls its dense layer the output."""
+    if model.legacy:
+        return _output_layer(model)
+    return model.get_input_embeddings().weight, model.lm_predictions.lm_head.bias
+
+
+def _electra_embed(encoder: Any, **inputs: Any) -> Tensor:
+    embedded, project = _embed(encoder, **inputs), _electra_projection(encoder)
+    return embedded if project is None else project(embedded)
+
+
+def _electra_projection(encoder: Any) -> nn.Linear | None:
+    return getattr(encoder, "embeddings_project", None)
+
+
+def _embedding_size(config: Any) -> int:
+    return int(getattr(config, "embedding_size", config.hidden_size))
+
+
+_DEBERTA = Family(
+    transform=_deberta_transform,
+    output=_deberta_output,
+    projection=lambda encoder: encoder.embeddings.embed_proj,
+    embedding_width=_embedding_size,
+    has_positions=lambda config: bool(config.position_biased_input),
+    attention="eager",
+    mask="tokens",
+)
+
 FAMILIES = Registry(
     "backbone family",
     {
-        "bert": Family(lambda model, x: model.cls.predictions.transform(x)),
+        "bert": Family(),
         "roberta": Family(
             lambda model, x: model.lm_head.layer_norm(F.gelu(model.lm_head.dense(x))),
             first_position=lambda config: int(config.pad_token_id) + 1,
         ),
+        "deberta": _DEBERTA,
+        "deberta-v2": _DEBERTA,  # and v3, whose configs say v2
         "distilbert": Family(
             lambda model, x: model.vocab_layer_norm(model.activation(model.vocab_transform(x))),
+            norm_eps=lambda config: 1e-12,  # written in its code, not in its config
             feed_forward="hidden_dim",
             dropouts=("dropout", "attention_dropout"),
             feed_forward_weights=r"layer\.\d+\.ffn\.lin[12]\.",
             feed_forward_norms=r"layer\.\d+\.output_layer_norm\.",
         ),
+        "modernbert": Family(
+            lambda model, x: model.head(x),
+            has_positions=lambda config: False,
+            norm_eps=lambda config: float(config.norm_eps),
+            dropouts=("embedding_dropout", "attention_dropout", "mlp_dropout"),
+            mask="tokens",  # most layers look through a window, which one mask for all layers would open
+            feed_forward_weights=r"layers\.\d+\.mlp\.W[io]\.",
+            feed_forward_norms=r"layers\.\d+\.mlp_norm\.",
+        ),
+        "electra": Family(
+            lambda model, x: model.generator_predictions(x),
+            embed=_electra_embed,
+            projection=_electra_projection,
+            embedding_width=lambda config: int(config.embedding_size),
+        ),
     },
 )
+
+
+def shape_from(settings: Any) -> Shape:
+    """The shape of the model that a Hugging Face config describes.
+
+    Raises:
+        UserError: if its family is not supported.
+    """
+    family = FAMILIES[settings.model_type]
+    return Shape(
+        family=str(settings.model_type),
+        layers=int(settings.num_hidden_layers),
+        width=int(settings.hidden_size),
+        embedding_width=family.embedding_width(settings),
+        has_positions=family.has_positions(settings),
+        max_length=int(settings.max_position_embeddings) - family.first_position(settings),
+    )
