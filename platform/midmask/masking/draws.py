@@ -5,6 +5,7 @@ whatever the padding. Hashes are 32-bit integers with wrap-around (the finaliser
 2014, and of MurmurHash3, Appleby 2011, for positions).
 """
 
+from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
@@ -26,6 +27,8 @@ class Purpose(IntEnum):
     DECODER = 4
     PICK = 5
     FINGERPRINT = 6
+    REKEY = 7
+    GENERATE = 8
 
 
 def row_keys(seed: int, epoch: int, rows: npt.NDArray[np.int64]) -> Tensor:
@@ -50,6 +53,12 @@ def draw_seeds(keys_B: Tensor, purpose: Purpose, draws: int = 1) -> Tensor:
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
     return (x >> 32).to(torch.int32)
+
+
+def rekeyed(text: TokenRows) -> TokenRows:
+    """The same rows under other keys, so that every draw is independent of those for the rows as they were."""
+    high, low = draw_seeds(text.keys_B, Purpose.REKEY, 2).to(torch.int64).unbind(1)
+    return replace(text, keys_B=(high << 32) ^ low)
 
 
 def hashes(seeds: Tensor, positions: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random access to the token rows of a tokens artifact."""
+"""Random access to the rows of an artifact that has a list for each: token ids, term weights, queries."""
 
 from collections import OrderedDict
 from typing import Any
@@ -13,18 +13,25 @@ from midmask.artifact import Place
 from midmask.train.plan import BLOCK, POOL, Rows
 
 Ints = NDArray[np.int32]
+Values = NDArray[Any]
+"""A row's values: int32 for token ids, float16 or float32 for term weights."""
 
 
 class TokenTable:
-    """Random access to the shards of `passages/`: row groups are decoded on demand, the newest kept.
+    """Random access to the shards of a folder: row groups are decoded on demand, the newest kept.
 
     A pool of the batch plan spans about 32 row groups, so pre-training decodes each once an epoch.
+
+    Args:
+        folder: holds Parquet files, whose rows are numbered through in the order of their names.
+        column: a list of numbers a row, or a list of such lists.
     """
 
     KEPT = 2 * POOL // BLOCK + 2
 
-    def __init__(self, passages: Place) -> None:
-        self._shards = [passages / name for name in passages.names()]
+    def __init__(self, folder: Place, column: str = "ids") -> None:
+        self._column_name = column
+        self._shards = [folder / name for name in folder.names()]
         self._metadata = [_metadata(shard) for shard in self._shards]
         self._groups = [
             (shard, group) for shard, meta in enumerate(self._metadata) for group in range(meta.num_row_groups)
@@ -32,24 +39,30 @@ class TokenTable:
         sizes = [self._metadata[shard].row_group(group).num_rows for shard, group in self._groups]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.count = int(self._starts[-1])
-        self._decoded: OrderedDict[int, tuple[Ints, Ints]] = OrderedDict()
+        self._decoded: OrderedDict[int, tuple[Values, list[Ints]]] = OrderedDict()
 
-    def read(self, rows: Rows) -> list[Ints]:
-        """The token ids of passages, in the order asked for."""
+    def read(self, rows: Rows, picks: Rows | None = None) -> list[Values]:
+        """The values of rows, in the order asked for; of a list of lists, the list `picks` names in each."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
-        pieces: list[Ints] = [np.empty(0, np.int32)] * len(rows)
+        pieces: list[Values] = [np.empty(0, np.int32)] * len(rows)
         for place in np.argsort(groups, kind="stable"):  # group by group: none is decoded twice
             values, offsets = self._group(int(groups[place]))
             row = rows[place] - self._starts[groups[place]]
-            pieces[place] = values[offsets[row] : offsets[row + 1]]
+            if picks is not None:
+                row = offsets[0][row] + picks[place]
+            pieces[place] = values[offsets[-1][row] : offsets[-1][row + 1]]
         return pieces
 
-    def _group(self, group: int) -> tuple[Ints, Ints]:
+    def _group(self, group: int) -> tuple[Values, list[Ints]]:
+        """All values of a row group end to end, and where the lists begin in what they are of, outermost first."""
         if group not in self._decoded:
             if len(self._decoded) >= self.KEPT:
                 self._decoded.popitem(last=False)
-            ids = self._column(group, "ids").combine_chunks()
-            self._decoded[group] = (ids.values.to_numpy(), ids.offsets.to_numpy())
+            lists, offsets = self._column(group, self._column_name).combine_chunks(), []
+            while pa.types.is_list(lists.type):
+                offsets.append(lists.offsets.to_numpy())
+                lists = lists.values
+            self._decoded[group] = (lists.to_numpy(), offsets)
         self._decoded.move_to_end(group)
         return self._decoded[group]
 

@@ -1,0 +1,143 @@
+"""Queries that are given from outside, by passage: read from a file or from the judgements, sorted into the corpus's
+shards.
+
+    given.parquet      shard, row within it, query; in blocks, each sorted by shard, so that a shard's rows are found
+    given.json         how many lines were read, how many were kept
+    quarantine.jsonl   every line that was not kept, with the reason
+"""
+
+import gzip
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from midmask.artifact import Place
+from midmask.corpora.ids import IdTable
+from midmask.errors import UserError
+
+BLOCK = 1 << 18
+"""Queries that are sorted by shard at a time."""
+
+SCHEMA = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("query", pa.string())])
+LAYOUT = 'wanted is a line {"doc_id": …, "queries": […]}, {"doc_id": …, "query": …} or doc_id<TAB>query'
+
+
+class Line(NamedTuple):
+    """One line of a file: a passage and its queries; or what is wrong with it, and its text."""
+
+    number: int
+    doc_id: str
+    queries: list[str]
+    fault: str | None = None
+
+
+def read_file(place: Place) -> Iterator[Line]:
+    """The lines of a JSON-lines or tab-separated file, plain or gzip'd; which of both is read off each line.
+
+    Raises:
+        UserError: if there is no such file.
+    """
+    if not place.exists():
+        raise UserError(f"pseudo_queries.source = file:{place}: there is no such file")
+    with place.reading() as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+        stream.seek(0)
+        source = gzip.GzipFile(fileobj=stream) if zipped else stream
+        for number, text in enumerate(io.TextIOWrapper(source, encoding="utf-8", errors="replace"), start=1):
+            if text.strip():
+                yield _parsed(number, text.rstrip("\r\n"))
+
+
+def _parsed(number: int, text: str) -> Line:
+    try:
+        if text.lstrip().startswith("{"):
+            row = json.loads(text)
+            doc_id = row["doc_id"] if "doc_id" in row else row["_id"]
+            queries = row["queries"] if "queries" in row else [row["query"]]
+        else:
+            doc_id, query = text.split("\t", 1)
+            queries = [query]
+    except (ValueError, KeyError):
+        return Line(number, "", [text], "malformed line")
+    if not isinstance(doc_id, str | int) or not isinstance(queries, list) or not all(map(_is_text, queries)):
+        return Line(number, "", [text], "malformed line")
+    kept = [query.strip() for query in queries if query.strip()]
+    return Line(number, str(doc_id), kept) if kept else Line(number, str(doc_id), [text], "no query")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def judged_queries(corpus: Place, split: str) -> Iterator[Line]:
+    """Every passage that is judged relevant (grade 1 or more) to a query of the split, with that query."""
+    with (corpus / "qrels.parquet").reading() as stream:
+        qrels = pq.read_table(stream)
+    with (corpus / "queries.parquet").reading() as stream:
+        queries = pq.read_table(stream, columns=["query_id", "text"])
+    wanted = pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1))
+    qrels = qrels.filter(wanted)
+    place = pc.index_in(qrels["query_id"], value_set=queries["query_id"])
+    texts = queries["text"].take(place)
+    for number, (doc_id, text) in enumerate(zip(qrels["doc_id"].to_pylist(), texts.to_pylist(), strict=True), start=1):
+        yield Line(number, doc_id, [text])
+
+
+def sort_by_shard(lines: Iterator[Line], corpus: Place, out: Place) -> None:
+    """Writes the files that the module names; given.json last, and nothing at all if it is there already."""
+    if (out / "given.json").exists():
+        return
+    ids, starts = IdTable(), [0]
+    for name in (corpus / "docs").names():
+        with (corpus / "docs" / name).reading() as stream:
+            ids.add(pq.read_table(stream, columns=["doc_id"])["doc_id"].to_pylist())
+        starts.append(len(ids))
+    counts: Counter[str] = Counter()
+    with (out / "quarantine.jsonl").writing() as quarantine, (out / "given.parquet").writing() as stream:
+        with pq.ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
+            while block := list(islice(lines, BLOCK)):
+                kept = _known(block, ids, quarantine, counts)
+                writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
+    (out / "given.json").write_json({"lines": counts.total(), **counts})
+
+
+def _known(block: list[Line], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
+    """(row of the passage, query) of the good lines; the others are quarantined."""
+    kept: list[tuple[int, str]] = []
+    for line, row in zip(block, ids.rows([line.doc_id for line in block]).tolist(), strict=True):
+        fault = line.fault or ("unknown id" if row < 0 else None)
+        counts[fault or "kept"] += 1
+        if fault:
+            entry = {"kind": fault, "line": line.number, "doc_id": line.doc_id, "text": line.queries[0][:1000]}
+            quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        else:
+            kept += [(row, query) for query in line.queries]
+    return kept
+
+
+def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
+    rows = np.array([row for row, _ in kept], np.int64)
+    shards = np.searchsorted(starts, rows, side="right") - 1
+    order = np.argsort(rows, kind="stable")
+    queries = pa.array([query for _, query in kept], pa.string()).take(pa.array(order))
+    columns = [shards[order].astype(np.int32), (rows - starts[shards])[order], queries]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def given_to(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
+    """The queries of a shard's passages first … first + count - 1, each in the order in which they were given."""
+    wanted = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
+    with (out / "given.parquet").reading() as stream:
+        table = pq.read_table(stream, filters=wanted)
+    queries: list[list[str]] = [[] for _ in range(count)]
+    for row, query in zip(table["row"].to_pylist(), table["query"].to_pylist(), strict=True):
+        queries[row - first].append(query)
+    return queries

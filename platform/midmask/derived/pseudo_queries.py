@@ -1,0 +1,175 @@
+"""A few queries for every passage: what query-as-context pre-training reads as the passage's context.
+
+    pseudo_queries/<shard>   doc_id, queries, ids (by the tokens' tokenizer); row by row beside passages/<shard> there
+    counts.npy               how many queries each passage has, int32
+
+    source       where the queries come from
+    sentences    the passage's own sentences: a stand-in that needs no model; far easier than a query, since its words
+                 are in the passage
+    titles       the passage's title
+    train        the queries of split train that it is judged relevant to; it then leaks them into pre-training
+    file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
+    model:FOLDER a Hugging Face sequence-to-sequence model writes them, as published
+
+Passages without a query are counted and sit out the pre-training.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field, field_validator
+
+from midmask.artifact import Place
+from midmask.derived.generate import GenerateConfig, Generator
+from midmask.derived.given import given_to, judged_queries, read_file, sort_by_shard
+from midmask.derived.sentences import sentences, splitter
+from midmask.errors import UserError
+from midmask.identity import Config, file_fingerprint
+from midmask.sharded import Inputs, Sharded
+from midmask.tokens import ROW_GROUP, encoder
+
+FOLDER = "pseudo_queries"
+SCHEMA = pa.schema(
+    [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
+)
+CHOICES = "choose sentences, titles, train, file:PATH or model:FOLDER"
+
+
+class PseudoQueriesConfig(Config):
+    """Where the queries of passages come from."""
+
+    source: str = Field("sentences", description="sentences, titles, train, file:PATH or model:FOLDER")
+    per_passage: int = Field(
+        5, ge=1, le=1000, description="model: queries a passage (CoT-MoTE: 5, query-as-context: 20)"
+    )
+    max_length: int = Field(
+        64, ge=4, le=8192, description="tokens of a query, special tokens included; the rest is cut"
+    )
+    generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how queries are written")
+
+    @field_validator("source")
+    @classmethod
+    def _source_is_known(cls, value: str) -> str:
+        kind, colon, place = value.partition(":")
+        if (kind in ("sentences", "titles", "train") and not colon) or (kind in ("file", "model") and place):
+            return value
+        raise ValueError(f"there is no such source; {CHOICES}")
+
+    @property
+    def kind(self) -> str:
+        return self.source.partition(":")[0]
+
+    @property
+    def place(self) -> str:
+        """The path of a file or model."""
+        return self.source.partition(":")[2]
+
+
+def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
+    """What the source holds, by fingerprint, as a part of the artifact's identity.
+
+    Raises:
+        UserError: if the file or the model is not there.
+    """
+    if config.kind == "sentences":
+        return splitter()
+    if config.kind == "file":
+        if not Path(config.place).is_file():
+            raise UserError(f"pseudo_queries.source = {config.source}: there is no such file")
+        return {"file": file_fingerprint(config.place)}
+    if config.kind == "model":
+        folder = Path(config.place)
+        if not (folder / "config.json").is_file():
+            raise UserError(f"pseudo_queries.source = {config.source}: no config.json in it; name a model folder")
+        kinds = (".json", ".safetensors", ".model")
+        return {file.name: file_fingerprint(file) for file in sorted(folder.iterdir()) if file.suffix in kinds}
+    return {}
+
+
+def _begin(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
+    corpus = inputs["corpus"].place
+    if config.kind == "file":
+        sort_by_shard(read_file(Place(config.place)), corpus, out)
+    if config.kind == "train":
+        sort_by_shard(judged_queries(corpus, "train"), corpus, out)
+
+
+def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    docs = inputs["corpus"].place / "docs"
+    encode = encoder((inputs["tokens"].place / "tokenizer").local(), config.max_length)
+    queries_of = _writer_of_queries(config, docs.names(), out)
+
+    def write(name: str) -> None:
+        first = 0
+        with (
+            (docs / name).reading() as source,
+            (out / FOLDER / name).writing() as stream,
+            pq.ParquetWriter(stream, SCHEMA, compression="zstd") as file,
+        ):
+            for rows in pq.ParquetFile(source).iter_batches(batch_size=ROW_GROUP):
+                queries = queries_of(name, first, rows)
+                file.write_table(_encoded(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
+                first += len(rows)
+
+    return write
+
+
+def _writer_of_queries(
+    config: PseudoQueriesConfig, shards: list[str], out: Place
+) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
+    """(shard, number of the first row, passages) -> the queries of each passage."""
+    if config.kind == "sentences":
+        return lambda name, first, rows: [_own_sentences(text) for text in rows["text"].to_pylist()]
+    if config.kind == "titles":
+        return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
+    if config.kind == "model":
+        generator = Generator(Path(config.place), config.generate)
+        return lambda name, first, rows: generator.queries(
+            rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
+        )
+    return lambda name, first, rows: given_to(out, shards.index(name), first, len(rows))
+
+
+def _own_sentences(text: str) -> list[str]:
+    return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
+
+
+def _encoded(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
+    flat = [query for own in queries for query in own]
+    ids = iter(encode(flat) if flat else [])
+    return pa.table([doc_ids, queries, [[next(ids) for _ in own] for own in queries]], schema=SCHEMA)
+
+
+def _finish(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Writes counts.npy, and counts.
+
+    Raises:
+        UserError: if no passage has a query.
+    """
+    counts = []
+    for name in (out / FOLDER).names():
+        with (out / FOLDER / name).reading() as stream:
+            lists = pq.read_table(stream, columns=["queries"])["queries"]
+        counts.append(pc.list_value_length(lists).to_numpy())
+    per_passage = np.concatenate(counts)
+    with (out / "counts.npy").writing() as stream:
+        np.save(stream, per_passage.astype(np.int32))
+    passages, queries, without = len(per_passage), int(per_passage.sum()), int((per_passage == 0).sum())
+    if not queries:
+        raise UserError(
+            f"pseudo_queries.source = {config.source}: none of {passages:,} passages has a query; {CHOICES}"
+        )
+    given = {"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {}
+    per = round(queries / passages, 2)
+    return {"passages": passages, "passages_without": without, "queries": queries, "queries_per_passage": per, **given}
+
+
+PSEUDO_QUERIES = Sharded(
+    FOLDER, "corpus/docs", _begin, _worker, _finish, stays=lambda config: bool(config.kind == "model")
+)
+"""The step: corpus and tokens (for their tokenizer) in, pseudo-queries artifact out."""
