@@ -1,6 +1,6 @@
 """The encoder's side of masked methods: which tokens it must predict, and the loss on them. Shared by all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,13 +15,18 @@ from midmask.nouns import Part, TokenRows
 from midmask.objectives.objective import ObjectiveConfig, Reads, flat_targets
 from midmask.vocabulary import Vocabulary
 
+EncoderMask = Literal["word", "token", "exact", "weighted"]
+"""How tokens are chosen that an encoder must predict."""
+
 
 class MaskedConfig(ObjectiveConfig):
     """Base of the configs of methods whose encoder reads a masked text."""
 
     encoder_mask_ratio: float = Field(0.3, gt=0.0, lt=1.0, description="share of tokens hidden from the encoder")
-    encoder_mask: Literal["word", "token", "weighted"] = Field(
-        "word", description="whole words to an exact quota; tokens one by one; or an exact share by term weight (ROM)"
+    encoder_mask: EncoderMask = Field(
+        "word",
+        description="whole words to an exact quota; tokens one by one; exactly ceil(ratio * n) of a text's n tokens "
+        "(LexMAE); or an exact share by term weight (ROM)",
     )
     mask_temperature: float = Field(
         1.0, ge=0.0, le=1000.0, description="weighted: tokens of highest temperature * uniform + term weight are hidden"
@@ -39,6 +44,12 @@ class MaskedRows:
     lengths_B: Tensor
     rows_R: Tensor
     labels_R: Tensor
+
+    @property
+    def selected_BL(self) -> Tensor:
+        """True at the targets; bool."""
+        chosen = torch.zeros(self.ids_BL.numel(), dtype=torch.bool, device=self.ids_BL.device)
+        return chosen.index_fill_(0, self.rows_R, True).view_as(self.ids_BL)
 
     @property
     def count(self) -> Tensor:
@@ -70,6 +81,9 @@ def mask_for_encoder(
         )
     elif config.encoder_mask == "token":
         selected_BL = select_tokens(text, vocabulary, ratio=ratio, purpose=purpose)
+    elif config.encoder_mask == "exact":
+        unweighted = replace(text, weights_BL=None)
+        selected_BL = select_highest(unweighted, vocabulary, ratio=ratio, purpose=purpose, round_up=True)
     else:
         if text.weights_BL is None:
             raise ValueError("encoder_mask = weighted, but these rows came without term weights")

@@ -138,3 +138,14 @@ def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
     """Where a batch is true, as row numbers of its flattened form, and the ids there; int64, [R] each."""
     rows_R = chosen_BL.flatten().nonzero().squeeze(1)
     return rows_R, ids_BL.flatten()[rows_R]
+
+
+def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part]) -> dict[str, Tensor]:
+    """A decoder's mean loss by target, and the same with the batch's mean vector, which says nothing of the text.
+
+    Args:
+        loss_of: the decoder's loss when it is given these vectors.
+    """
+    given = {"decoder_loss": vector_BD, "decoder_loss_without_vector": vector_BD.mean(0, True).expand_as(vector_BD)}
+    parts = {name: loss_of(vectors) for name, vectors in given.items()}
+    return {name: part.total / part.count.clamp(min=1) for name, part in parts.items()}

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone
 from midmask.masking import Purpose, select_words, visibility
-from midmask.nouns import Batch, Loss, TokenRows
+from midmask.nouns import Batch, Loss, Part, TokenRows
 from midmask.objectives.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.objective import Objective, flat_targets
+from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.vocabulary import Vocabulary
 
 
@@ -41,51 +41,46 @@ class RetroMAERows:
     visible_BXL: Tensor
 
 
-class RetroMAE(Objective):
-    class Config(MaskedConfig):
-        """RetroMAE; the defaults are the paper's."""
+class DecodingConfig(MaskedConfig):
+    """Base of the configs of methods that decode as RetroMAE does; the defaults are RetroMAE's paper's."""
 
-        name: Literal["retromae"] = Field("retromae", description="the objective")
-        decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
-        decoding: Literal["enhanced", "basic"] = Field("enhanced", description="two-stream, or plain masked decoding")
-        decoder_layers: int = Field(1, ge=1, le=12, description="layers of the decoder; more than 1 only if basic")
-        query_stream: Literal["paper", "embedding"] = Field(
-            "paper", description="enhanced: queries are P + h, or the embedding module applied to h"
-        )
-        decoder_masks: Literal["published", "independent"] = Field(
-            "published", description="enhanced: rows pick from min(length, 256) masks, or each draws its own"
-        )
-        encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
-        decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
+    decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
+    decoding: Literal["enhanced", "basic"] = Field("enhanced", description="two-stream, or plain masked decoding")
+    decoder_layers: int = Field(1, ge=1, le=12, description="layers of the decoder; more than 1 only if basic")
+    query_stream: Literal["paper", "embedding"] = Field(
+        "paper", description="enhanced: queries are P + h, or the embedding module applied to h"
+    )
+    decoder_masks: Literal["published", "independent"] = Field(
+        "published", description="enhanced: rows pick from min(length, 256) masks, or each draws its own"
+    )
+    encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
+    decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
 
-        @model_validator(mode="after")
-        def _one_enhanced_layer(self) -> Self:
-            if self.decoding == "enhanced" and self.decoder_layers != 1:
-                raise ValueError(
-                    f"decoder_layers = {self.decoder_layers} needs decoding = basic: with more than one enhanced layer "
-                    "hidden context leaks through the rows between"
-                )
-            return self
+    @model_validator(mode="after")
+    def _one_enhanced_layer(self) -> Self:
+        if self.decoding == "enhanced" and self.decoder_layers != 1:
+            raise ValueError(
+                f"decoder_layers = {self.decoder_layers} needs decoding = basic: with more than one enhanced layer "
+                "hidden context leaks through the rows between"
+            )
+        return self
 
-    parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+class RetroMAEDecoder(nn.ModuleList):
+    """The decoder's layers, what is hidden from them, and what they make of it. The backbone is an argument, not a
+    member: its weights are kept."""
+
+    def __init__(self, config: DecodingConfig, backbone: Backbone) -> None:
         shape = (backbone.width, backbone.heads, backbone.feed_forward)
-        self.decoder = nn.ModuleList(
+        super().__init__(
             DecoderLayer(*shape, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
             for _ in range(config.decoder_layers)
         )
-        self.positions = DecoderPositions(backbone)
+        self.config = config
 
-    @torch.no_grad()
-    def draw(self, batch: Batch) -> RetroMAERows:
-        text = batch.texts["passage"]
-        vocabulary = self.vocabulary(text.ids_BL.device)
-        encoder = mask_for_encoder(text, vocabulary, self.config)
-        decoder, visible_BXL = (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
-        return RetroMAERows(encoder, decoder, visible_BXL)
+    def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+        """The decoder's ids and targets, and which columns its rows see, as in `RetroMAERows`."""
+        return (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
 
     def _enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         visible_BLL = visibility(
@@ -104,31 +99,66 @@ class RetroMAE(Objective):
         real_BL = torch.arange(text.ids_BL.shape[1], device=ids_BL.device) < text.lengths_B[:, None]
         return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, hidden_BL)), real_BL[:, None]
 
+    def forward(
+        self,
+        backbone: Backbone,
+        positions: DecoderPositions,
+        vector_B1D: Tensor,
+        ids_BL: Tensor,
+        visible_BXL: Tensor,
+    ) -> Tensor:
+        """The last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""
+        context_BLD = decoder_input(backbone, positions, vector_B1D, ids_BL)
+        if self.config.decoding == "basic":
+            for layer in self:
+                context_BLD = layer(context_BLD, context_BLD, visible_BXL)
+            return context_BLD
+        if self.config.query_stream == "paper":
+            query_BLD = positions(backbone, ids_BL.shape[1]) + vector_B1D
+        else:
+            query_BLD = backbone.embed_stream(vector_B1D.expand_as(context_BLD))
+        decoded: Tensor = self[0](query_BLD, context_BLD, visible_BXL)
+        return decoded
+
+
+class RetroMAE(Objective):
+    class Config(DecodingConfig):
+        """RetroMAE; the defaults are the paper's."""
+
+        name: Literal["retromae"] = Field("retromae", description="the objective")
+
+    parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.decoder = RetroMAEDecoder(config, backbone)
+        self.positions = DecoderPositions(backbone)
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> RetroMAERows:
+        text = batch.texts["passage"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        return RetroMAERows(mask_for_encoder(text, vocabulary, self.config), *self.decoder.draw(text, vocabulary))
+
     def counts(self, drawn: RetroMAERows) -> dict[str, Tensor]:
         return {"encoder_mlm": drawn.encoder.count, "decoder_mlm": drawn.decoder.count}
 
     def forward(self, drawn: RetroMAERows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        decoded_BLD = self.decode(hidden_BLD[:, :1], drawn.decoder.ids_BL, drawn.visible_BXL)
-        encoder, decoder = (
-            masked_lm_part(self.backbone, hidden, rows, weight=weight)
-            for hidden, rows, weight in (
-                (hidden_BLD, drawn.encoder, self.config.encoder_weight),
-                (decoded_BLD, drawn.decoder, self.config.decoder_weight),
-            )
-        )
-        return Loss({"encoder_mlm": encoder, "decoder_mlm": decoder})
+        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
+        return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(hidden_BLD[:, 0], drawn)})
+
+    def _decoder_part(self, vector_BD: Tensor, drawn: RetroMAERows) -> Part:
+        decoded_BLD = self.decode(vector_BD[:, None], drawn.decoder.ids_BL, drawn.visible_BXL)
+        return masked_lm_part(self.backbone, decoded_BLD, drawn.decoder, weight=self.config.decoder_weight)
 
     def decode(self, vector_B1D: Tensor, ids_BL: Tensor, visible_BXL: Tensor) -> Tensor:
-        """The decoder's last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""
-        context_BLD = decoder_input(self.backbone, self.positions, vector_B1D, ids_BL)
-        if self.config.decoding == "basic":
-            for layer in self.decoder:
-                context_BLD = layer(context_BLD, context_BLD, visible_BXL)
-            return context_BLD
-        if self.config.query_stream == "paper":
-            query_BLD = self.positions(self.backbone, ids_BL.shape[1]) + vector_B1D
-        else:
-            query_BLD = self.backbone.embed_stream(vector_B1D.expand_as(context_BLD))
-        decoded: Tensor = self.decoder[0](query_BLD, context_BLD, visible_BXL)
+        """The decoder's last states, [B, L, D]."""
+        decoded: Tensor = self.decoder(self.backbone, self.positions, vector_B1D, ids_BL, visible_BXL)
         return decoded
+
+    def health(self, drawn: RetroMAERows) -> dict[str, Tensor]:
+        """Whether the decoder uses the sentence vector."""
+        vector_BD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)[:, 0]
+        return use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
