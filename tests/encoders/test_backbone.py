@@ -1,13 +1,13 @@
-"""Backbones against the Hugging Face models they wrap, folders there and back, and what a user may get wrong."""
+"""Backbones' folders there and back, sizes, seeds, and what a user may get wrong."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoModelForMaskedLM, ElectraConfig, ElectraForMaskedLM
+from transformers import AlbertConfig, AutoModel, AutoModelForMaskedLM
 
-from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
+from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary
 
@@ -18,38 +18,6 @@ SEEN = torch.arange(8) < LENGTHS[:, None]
 
 def loaded(folder: Path) -> Backbone:
     return load_backbone(folder, dropout=0.0).eval()
-
-
-@torch.no_grad()
-def test_hidden_states_and_logits_equal_hugging_faces(model_folder: Path) -> None:
-    backbone = loaded(model_folder)
-    theirs = AutoModelForMaskedLM.from_pretrained(model_folder).eval()
-    output = theirs(input_ids=IDS, attention_mask=SEEN.long(), output_hidden_states=True)
-    hidden = backbone.hidden(IDS, LENGTHS)
-    torch.testing.assert_close(hidden[SEEN], output.hidden_states[-1][SEEN], rtol=1e-5, atol=1e-5)
-    logits = backbone.transform(hidden) @ backbone.output_weight_VD.t() + backbone.output_bias_V
-    torch.testing.assert_close(logits[SEEN], output.logits[SEEN], rtol=1e-5, atol=1e-5)
-
-
-@torch.no_grad()
-def test_embedding_parts_fit_together(model_folder: Path) -> None:
-    """The module on ids, and on word vectors as a stream, is norm(words + positions + type 0)."""
-    backbone = loaded(model_folder)
-    module = backbone.encoder.embeddings
-    words = module.word_embeddings(IDS[1:2])
-    kind = getattr(module, "token_type_embeddings", None)
-    summed = words + backbone.positions(8) + (0 if kind is None else kind.weight[0])
-    torch.testing.assert_close(module.LayerNorm(summed), backbone.embed(IDS[1:2]))
-    torch.testing.assert_close(backbone.embed_stream(words), backbone.embed(IDS[1:2]))
-
-
-@torch.no_grad()
-def test_padding_changes_nothing(model_folder: Path) -> None:
-    backbone = loaded(model_folder)
-    together = backbone.hidden(IDS, LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = backbone.hidden(IDS[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(alone[0], together[row, :length], rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
@@ -117,10 +85,12 @@ def test_a_folder_without_a_model_is_one_line(vocabulary: Vocabulary, tmp_path: 
 
 
 def test_an_unsupported_family_lists_the_supported(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "embedding_size": 32}
-    ElectraForMaskedLM(ElectraConfig(vocab_size=40, **shape)).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"unknown backbone family 'electra'\. Known: bert, distilbert, roberta"):
-        build_backbone(BackboneConfig(name=str(tmp_path)), vocabulary, seed=0)
+    AlbertConfig().save_pretrained(tmp_path)
+    config = BackboneConfig(name=str(tmp_path))
+    known = "bert, deberta, deberta-v2, distilbert, electra, modernbert, roberta"
+    for build in (lambda: build_backbone(config, vocabulary, seed=0), lambda: shape_of(config)):
+        with pytest.raises(UserError, match=rf"unknown backbone family 'albert'; .* Known: {known}\."):
+            build()
 
 
 def test_a_folder_that_lacks_encoder_weights_is_refused(model_folder: Path) -> None:
