@@ -23,7 +23,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
-from midmask.encoders.backbone import Backbone
+from midmask.encoders.backbone import Backbone, Shape
+from midmask.errors import UserError
 from midmask.masking import Purpose, select_words, visibility
 from midmask.nouns import Batch, Loss, Part, TokenRows
 from midmask.objectives.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
@@ -64,6 +65,14 @@ class DecodingConfig(MaskedConfig):
                 "hidden context leaks through the rows between"
             )
         return self
+
+    def check(self, shape: Shape) -> None:
+        if self.decoding == "enhanced" and self.query_stream == "embedding" and not shape.embeds_streams:
+            lack = "no table of positions" if not shape.has_positions else f"embeddings {shape.embedding_width} wide"
+            raise UserError(
+                f"objective.query_stream = embedding: a {shape.family} backbone has {lack}, so its embedding module "
+                "makes no queries of a sentence vector. Use objective.query_stream=paper."
+            )
 
 
 class RetroMAEDecoder(nn.ModuleList):
