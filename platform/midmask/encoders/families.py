@@ -67,7 +67,8 @@ class Shape:
     """What a method has to know of a backbone before it is made.
 
     embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
-    has_positions: whether there is a table of absolute positions. max_length: tokens of the longest row.
+    has_positions: whether there is a table of absolute positions. max_length: tokens of the longest row. dropout: a
+    probability.
     """
 
     family: str
@@ -76,6 +77,7 @@ class Shape:
     embedding_width: int
     has_positions: bool
     max_length: int
+    dropout: float
 
     @property
     def embeds_streams(self) -> bool:
@@ -172,4 +174,5 @@ def shape_from(settings: Any) -> Shape:
         embedding_width=family.embedding_width(settings),
         has_positions=family.has_positions(settings),
         max_length=int(settings.max_position_embeddings) - family.first_position(settings),
+        dropout=float(getattr(settings, family.dropouts[0])),
     )
