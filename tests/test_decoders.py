@@ -29,6 +29,13 @@ def test_a_row_sees_the_vector_itself_and_the_window_before_it(window: int | Non
         assert visible[0, i].nonzero().flatten().tolist() == sorted({0, *nearest})
 
 
+def test_a_second_vector_is_seen_by_every_row_from_its_own_on() -> None:
+    visible = causal_window(torch.tensor([6]), 6, 2, 2)[0]
+    assert [row.nonzero().flatten().tolist() for row in visible] == [
+        *([0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 3, 4], [0, 1, 4, 5])
+    ]
+
+
 @pytest.mark.parametrize("window", [2, None])
 def test_padding_is_seen_by_no_row_and_no_row_is_blind(window: int | None) -> None:
     lengths = torch.tensor([0, 1, 2, 6])

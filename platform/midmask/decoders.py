@@ -46,6 +46,24 @@ class DecoderLayer(nn.Module):
         return F.dropout(x, self.dropout, self.training)
 
 
+class Decoder(nn.ModuleList):
+    """Ordinary layers on top of each other; each row sees all columns but padding."""
+
+    def __init__(
+        self, width: int, heads: int, feed_forward: int, *, layers: int, dropout: float, norm_eps: float
+    ) -> None:
+        super().__init__(
+            DecoderLayer(width, heads, feed_forward, dropout=dropout, norm_eps=norm_eps) for _ in range(layers)
+        )
+
+    def forward(self, x_BLD: Tensor, lengths_B: Tensor) -> Tensor:
+        """The last states, [B, L, D]."""
+        visible_B1L = (torch.arange(x_BLD.shape[1], device=x_BLD.device) < lengths_B[:, None])[:, None]
+        for layer in self:
+            x_BLD = layer(x_BLD, x_BLD, visible_B1L)
+        return x_BLD
+
+
 class CausalBlock(nn.Module):
     """One pre-norm block of GPT-2: x + drop(W_o attn(LN(x))), then the same around a feed-forward layer of 4 x width.
 
@@ -84,21 +102,29 @@ class CausalBlock(nn.Module):
 
 
 class CausalDecoder(nn.Module):
-    """A GPT-2 without embeddings: dropout, `CausalBlock`s, LN. Rows see column 0 and, with a window, little else."""
+    """A GPT-2 without embeddings: dropout, `CausalBlock`s, LN. Rows see the vectors and, with a window, little else."""
 
     def __init__(
-        self, width: int, heads: int, *, layers: int, window: int | None, dropout: float, norm_eps: float
+        self,
+        width: int,
+        heads: int,
+        *,
+        layers: int,
+        window: int | None,
+        dropout: float,
+        norm_eps: float,
+        vectors: int = 1,
     ) -> None:
         super().__init__()
-        self.window, self.dropout = window, dropout
+        self.window, self.vectors, self.dropout = window, vectors, dropout
         self.blocks = nn.ModuleList(
             CausalBlock(width, heads, dropout=dropout, norm_eps=norm_eps, layers=layers) for _ in range(layers)
         )
         self.norm = nn.LayerNorm(width, norm_eps)
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor) -> Tensor:
-        """The states that predict the next token, [B, L, D]; `x_BLD` has the sentence vector in column 0."""
-        visible_BLL = causal_window(lengths_B, x_BLD.shape[1], self.window)
+        """The states that predict the next token, [B, L, D]; sentence vectors are the first columns of `x_BLD`."""
+        visible_BLL = causal_window(lengths_B, x_BLD.shape[1], self.window, self.vectors)
         x_BLD = F.dropout(x_BLD, self.dropout, self.training)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible_BLL)
@@ -106,17 +132,19 @@ class CausalDecoder(nn.Module):
         return states
 
 
-def causal_window(lengths_B: Tensor, length: int, window: int | None) -> Tensor:
-    """Which columns j a row i sees: column 0, itself and the `window` - 1 before it (none: all before it); bool, [B, L,
-    L].
+def causal_window(lengths_B: Tensor, length: int, window: int | None, vectors: int = 1) -> Tensor:
+    """Which columns j a row i sees; bool, [B, L, L].
 
-    Padding is seen by no row. No row is blind: rows of padding see column 0 and what a real row would see.
+    Itself and the `window` - 1 columns before it (none: all before it), and of the first `vectors` columns all up to
+    its own. Padding is seen by no row. No row is blind: rows of padding see the vectors, and what else a real row would
+    see.
     """
     positions_L = torch.arange(length, device=lengths_B.device)
     behind_LL = positions_L[:, None] - positions_L
-    near_LL = (behind_LL >= 0) & (behind_LL < (length if window is None else window))
-    first_L = positions_L == 0
-    return (near_LL | first_L) & ((positions_L < lengths_B[:, None]) | first_L)[:, None]
+    vector_L = positions_L < vectors
+    near_LL = behind_LL < (length if window is None else window)
+    real_BL = (positions_L < lengths_B[:, None]) | vector_L
+    return (behind_LL >= 0) & (near_LL | vector_L) & real_BL[:, None]
 
 
 def attend(

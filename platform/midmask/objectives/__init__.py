@@ -7,10 +7,14 @@ from pydantic import Field
 
 from midmask.encoders.backbone import Backbone
 from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.cotmae import CoTMAE
+from midmask.objectives.cotmae_qc import QueryAsContext
+from midmask.objectives.cotmae_v2 import CoTMAEv2
 from midmask.objectives.mlm import MLM
 from midmask.objectives.objective import CoupledObjective, Objective, ObjectiveConfig
 from midmask.objectives.retromae import RetroMAE
 from midmask.objectives.rom import ROM
+from midmask.objectives.seed import SEED
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
 
@@ -20,6 +24,10 @@ OBJECTIVES: Registry[Any] = Registry(
         "mlm": MLM,  # Devlin et al. 2019: predict masked tokens
         "retromae": RetroMAE,  # Xiao et al. 2022: rebuild the text from the sentence vector and half of the words
         "rom": ROM,  # Long et al. 2022: predict tokens that matter for a search
+        "cotmae": CoTMAE,  # Wu et al. 2023: rebuild one span of a document from the vector of another
+        "cotmae_qc": QueryAsContext,  # Wu et al. 2023: write a pseudo-query from the vector of its passage
+        "cotmae_v2": CoTMAEv2,  # Wu et al. 2023: a dense and a sparse view, two decoders
+        "seed": SEED,  # Lu et al. 2021: write the text from its vector, with little else to look at
         "contrastive": Contrastive,  # Karpukhin et al. 2020: fine-tuning with in-batch negatives
     },
 )

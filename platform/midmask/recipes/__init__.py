@@ -9,16 +9,31 @@ from typing import Any
 from pydantic import ValidationError
 
 from midmask.identity import as_user_error
+from midmask.recipes.cotmae import cotmae
+from midmask.recipes.cotmae_qc import cotmae_qc
+from midmask.recipes.cotmae_v2 import cotmae_v2
 from midmask.recipes.mlm import mlm
 from midmask.recipes.none import none
 from midmask.recipes.retromae import retromae
 from midmask.recipes.retromae_ance import retromae_ance
 from midmask.recipes.rom import rom
 from midmask.recipes.schema import Recipe
+from midmask.recipes.seed import seed
 from midmask.registry import Registry
 
 RECIPES: Registry[Callable[[], Recipe]] = Registry(
-    "recipe", {"none": none, "mlm": mlm, "retromae": retromae, "rom": rom, "retromae_ance": retromae_ance}
+    "recipe",
+    {
+        "none": none,
+        "mlm": mlm,
+        "retromae": retromae,
+        "rom": rom,
+        "cotmae": cotmae,
+        "cotmae_qc": cotmae_qc,
+        "cotmae_v2": cotmae_v2,
+        "seed": seed,
+        "retromae_ance": retromae_ance,
+    },
 )
 
 

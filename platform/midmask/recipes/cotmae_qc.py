@@ -1,0 +1,10 @@
+"""Query as context (EMNLP 2023): a passage's vector writes a pseudo-query for it."""
+
+from midmask.objectives.cotmae_qc import QueryAsContext
+from midmask.recipes.none import none
+from midmask.recipes.schema import Recipe
+
+
+def cotmae_qc() -> Recipe:
+    """Encoder mask of 30%, one causal block with a window of three tokens."""
+    return none().model_copy(update={"name": "cotmae_qc", "objective": QueryAsContext.Config()})
