@@ -31,12 +31,18 @@ def recipe_for(options: Options, default: str) -> Recipe:
 
 
 def changed(recipe: Recipe, options: Options) -> Recipe:
-    """The recipe with the shared flags applied; `--set` is last, so it wins."""
+    """The recipe with the shared flags applied; `--set` is last, so it wins.
+
+    Raises:
+        UserError: as `recipe_for`, or for what cannot be done on the recipe's backbone.
+    """
     changes: dict[str, object] = {"corpus.name": options.corpus}
     if options.seed is not None:
         changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
         changes["pretrain.seed"] = options.seed
-    return override(override(recipe, changes), dict(options.changes))
+    wanted = override(override(recipe, changes), dict(options.changes))
+    wanted.check()
+    return wanted
 
 
 def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:

@@ -15,6 +15,7 @@ from midmask import world
 from midmask.artifact import Place
 from midmask.cluster.channel import Channel
 from midmask.cluster.stream import READ_CPUS, ray_reader
+from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
 from midmask.train.run import Log, NonFiniteLoss, TrainingSetup, run_training
 
@@ -134,8 +135,12 @@ def _node_cpus() -> list[float]:
 
 def absolute(setup: TrainingSetup) -> TrainingSetup:
     """The setup with paths that hold in any working directory: Ray's workers have their own."""
+    name = setup.backbone.name
+    if name not in SIZES and Path(name).is_dir():
+        name = str(Path(name).absolute())
     return replace(
         setup,
+        backbone=setup.backbone.model_copy(update={"name": name}),
         tokens=_absolute(setup.tokens),
         start=setup.start and _absolute(setup.start),
         resume=setup.resume and _absolute(setup.resume),

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from midmask.corpora import CorpusConfig
-from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
@@ -69,3 +70,19 @@ class Recipe(Config):
                 "stages.0: the first stage has no stage before it; use negatives=in-batch, starts_from=pretrained"
             )
         return self
+
+    def check(self) -> None:
+        """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
+
+        Raises:
+            UserError: if there is no such backbone, or a method or the rows' length does not fit it.
+        """
+        shape = shape_of(self.backbone)
+        if self.tokens.max_length > shape.max_length:
+            raise UserError(
+                f"tokens.max_length = {self.tokens.max_length}: the backbone takes at most {shape.max_length} tokens. "
+                f"Use tokens.max_length={shape.max_length} or less."
+            )
+        for method in (self.objective, *(stage.loss for stage in self.stages)):
+            if method is not None:
+                method.check(shape)

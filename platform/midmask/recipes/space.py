@@ -106,11 +106,11 @@ def check(space: Space, recipe: Recipe) -> None:
     """Tries every extreme of every parameter on the recipe, before anything starts.
 
     Raises:
-        UserError: for a path that the recipe lacks, naming the nearest, or a value that it refuses.
+        UserError: for a path that the recipe lacks, naming the nearest, or a value that it or its backbone refuses.
     """
     for path, distribution in space.parameters.items():
         for value in distribution.extremes():
-            override(recipe, {path: value})
+            override(recipe, {path: value}).check()
 
 
 def grid(space: Space) -> list[dict[str, Any]]:
