@@ -23,6 +23,6 @@ __all__ = [
     "select_words",
     "uniform",
     "visibility",
-    "word_runs",
     "whole_word_masks",
+    "word_runs",
 ]

@@ -29,6 +29,9 @@ class Purpose(IntEnum):
     FINGERPRINT = 6
     REKEY = 7
     GENERATE = 8
+    CROP = 9
+    DELETE = 10
+    CLOZE = 11
 
 
 def row_keys(seed: int, epoch: int, rows: npt.NDArray[np.int64]) -> Tensor:
