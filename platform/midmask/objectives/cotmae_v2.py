@@ -25,10 +25,10 @@ from torch import Tensor
 
 from midmask.decoders import CausalDecoder, Decoder, DecoderPositions
 from midmask.encoders.backbone import Backbone
-from midmask.heads import linear_column_max
 from midmask.nouns import Batch, Loss, Part
 from midmask.objectives.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.sparse_view import Pooling, Projection, pooled_positions, projected, sparse_weights
 from midmask.objectives.vector_decoding import decoded_part, end_to_end, masked_context, next_tokens
 from midmask.vocabulary import Vocabulary
 
@@ -60,10 +60,10 @@ class CoTMAEv2(Objective):
         window: int | None = Field(
             None, ge=1, description="tokens that an ar row sees, itself included; none: all before it (unpublished)"
         )
-        pooling: Literal["all", "text"] = Field(
+        pooling: Pooling = Field(
             "all", description="positions that s looks at: all but padding, or none of the specials (unpublished)"
         )
-        projection: Literal["sum", "mean"] = Field(
+        projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
         )
         encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
@@ -97,9 +97,7 @@ class CoTMAEv2(Objective):
         if self.config.context != "pseudo_query":
             text, context = (end_to_end(*pair, vocabulary.pad_id) for pair in ((text, context), (context, text)))
         encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False)
-        pooled_BL = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
-        if self.config.pooling == "text":
-            pooled_BL &= ~vocabulary.special_V[text.ids_BL]
+        pooled_BL = pooled_positions(text, vocabulary, self.config.pooling)
         masked = masked_context(context, vocabulary, self.config.decoder_mask_ratio)
         return CoTMAEv2Rows(encoder, masked, next_tokens(context), pooled_BL)
 
@@ -122,16 +120,9 @@ class CoTMAEv2(Objective):
         return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
     def _views(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
-        """h and the projection of s, [B, 2, D]. The maximum comes before log(1 + relu), which keeps the order."""
-        features_BLD = self.backbone.transform(hidden_BLD)
-        highest_BV = linear_column_max(
-            features_BLD, self.backbone.output_weight_VD, self.backbone.output_bias_V, pooled_BL
-        )
-        sparse_BV = torch.log1p(torch.relu(highest_BV))
-        if self.config.projection == "mean":
-            tiny = torch.finfo(sparse_BV.dtype).tiny  # a text whose logits are all negative has s = 0
-            sparse_BV = sparse_BV / sparse_BV.sum(1, keepdim=True).clamp(min=tiny)
-        projected_BD = sparse_BV.to(hidden_BLD.dtype) @ self.backbone.word_embeddings_VD
+        """h and the projection of s, [B, 2, D]."""
+        sparse_BV = sparse_weights(self.backbone, hidden_BLD, pooled_BL)
+        projected_BD = projected(self.backbone, sparse_BV, self.config.projection)
         return torch.stack([hidden_BLD[:, 0], projected_BD.to(hidden_BLD.dtype)], 1)
 
     def health(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
