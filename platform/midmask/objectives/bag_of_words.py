@@ -4,6 +4,7 @@ No tensor of targets over the vocabulary is made: a bag is a text's own row of i
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,9 @@ from midmask.vocabulary import Vocabulary
 
 WINNERS = 10
 """Highest entries of each text that `winning_vocabulary` looks at."""
+
+TargetWeights = Literal["share", "set", "sum"]
+"""What a distinct token weighs: 1 / tokens of the text, repeated ones included; 1 / distinct tokens; or 1."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,19 @@ class Bag:
     def present_BL(self) -> Tensor:
         """True at one place of each distinct token."""
         return self.counts_BL > 0
+
+    @property
+    def count(self) -> Tensor:
+        """Texts that hold a token, int64, []."""
+        return self.present_BL.any(1).sum()
+
+    def weights(self, kind: TargetWeights, dtype: torch.dtype) -> Tensor:
+        """The target weight of each distinct token at its one place, 0 elsewhere; [B, L]."""
+        present_BL = self.present_BL.to(dtype)
+        if kind == "sum":
+            return present_BL
+        counted_BL = self.counts_BL if kind == "share" else self.present_BL
+        return present_BL / counted_BL.sum(1, keepdim=True).clamp(min=1)
 
 
 def bag_of_words(text: TokenRows, vocabulary: Vocabulary, *, unknown: bool = True) -> Bag:

@@ -1,0 +1,13 @@
+"""Bag-of-words prediction ("Drop your decoder", Ma et al., SIGIR 2024): [CLS] names the words of the text."""
+
+from midmask.objectives.bow import BOW
+from midmask.recipes.none import none
+from midmask.recipes.schema import Recipe
+
+
+def bow() -> Recipe:
+    """Encoder ratio 0.3; the bag's weight falls from 1 to 0.1 over the whole run. A longer run needs a longer
+    `objective.bow_decay_steps`.
+    """
+    base = none()
+    return base.model_copy(update={"name": "bow", "objective": BOW.Config(bow_decay_steps=base.pretrain.steps)})

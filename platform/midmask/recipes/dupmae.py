@@ -1,0 +1,10 @@
+"""DupMAE, or RetroMAE v2 (Xiao et al., ACL 2023): RetroMAE, and a bag of words from the ordinary tokens."""
+
+from midmask.objectives.dupmae import DupMAE
+from midmask.recipes.none import none
+from midmask.recipes.schema import Recipe
+
+
+def dupmae() -> Recipe:
+    """Encoder ratio 0.3, enhanced decoding with ratio 0.5, the bag of words with weight 1."""
+    return none().model_copy(update={"name": "dupmae", "objective": DupMAE.Config()})

@@ -1,0 +1,10 @@
+"""LexMAE (Shen et al., ICLR 2023): a masked encoder, and a decoder that is fed a mixture of word embeddings."""
+
+from midmask.objectives.lexmae import LexMAE
+from midmask.recipes.none import none
+from midmask.recipes.schema import Recipe
+
+
+def lexmae() -> Recipe:
+    """Encoder ratio 0.3, decoder ratio 0.5 with a mask that holds the encoder's, two layers."""
+    return none().model_copy(update={"name": "lexmae", "objective": LexMAE.Config()})
