@@ -1,5 +1,6 @@
 """What masks and models need to know of a tokenizer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,20 +61,31 @@ class Vocabulary:
             unk_id=tokenizer.unk_token_id,
             continues_V=_continuations(tokens),
             special_V=special,
-            stop_V=_stops(tokens) & ~special,
+            stop_V=_stops(tokens, speller(tokenizer)) & ~special,
         )
 
 
-def _continuations(tokens: list[str]) -> Tensor:
-    """Which tokens continue a word: '##x' in WordPiece; in byte-level and SentencePiece tokenizers, those without 'Ġ'
-    or '▁'.
+def _mark(tokens: list[str]) -> str:
+    """By what a tokenizer tells words apart: '##' continues one (WordPiece); 'Ġ' (byte-level) or '▁' (SentencePiece)
+    begins one; '' if it does not say. The mark that most tokens bear: byte-level vocabularies have headings like '##'
+    as tokens, WordPiece ones the letter 'Ġ'.
     """
-    if any(token.startswith("##") for token in tokens):
-        return torch.tensor([token.startswith("##") for token in tokens])
-    begins = ("Ġ", "▁")
-    if any(token.startswith(begins) for token in tokens):
-        return torch.tensor([not token.startswith(begins) for token in tokens])
-    return torch.zeros(len(tokens), dtype=torch.bool)
+    counts = {mark: sum(token.startswith(mark) for token in tokens) for mark in ("##", "Ġ", "▁")}
+    mark = max(counts, key=lambda mark: counts[mark])
+    return mark if counts[mark] else ""
+
+
+def _continuations(tokens: list[str]) -> Tensor:
+    """Which tokens continue a word."""
+    mark = _mark(tokens)
+    return torch.tensor([mark != "" and token.startswith(mark) == (mark == "##") for token in tokens])
+
+
+def speller(tokenizer: Any) -> Callable[[list[str]], str]:
+    """What tokens that make one word spell, without the tokenizer's marks; a cut-up character is U+FFFD."""
+    if _mark(tokenizer.convert_ids_to_tokens(range(len(tokenizer)))) in ("Ġ", "▁"):
+        return lambda tokens: str(tokenizer.convert_tokens_to_string(tokens)).strip()
+    return lambda tokens: "".join(token.removeprefix("##") for token in tokens)
 
 
 @lru_cache(maxsize=4)
@@ -92,14 +104,20 @@ def load_tokenizer(folder: Path) -> Any:
         raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
 
 
-def _stops(tokens: list[str]) -> Tensor:
-    """Which tokens are a whole stop-word, or made of punctuation alone (Long et al. 2022, ROM, count these)."""
+def _stops(tokens: list[str], spell: Callable[[list[str]], str]) -> Tensor:
+    """Which tokens are a whole stop-word, or made of punctuation alone (Long et al. 2022, ROM, count these).
+
+    A token that continues a word is no stop-word ('##the', 'the' without its 'Ġ'), but it may be punctuation.
+    """
     from bm25s.stopwords import STOPWORDS_EN_PLUS
 
     stop_words = frozenset(STOPWORDS_EN_PLUS)
 
-    def stops(token: str) -> bool:
-        bare = token.removeprefix("##").lstrip("Ġ▁")
-        return token.lstrip("Ġ▁").lower() in stop_words or (bare != "" and not any(c.isalnum() for c in bare))
+    def stops(token: str, continues: bool) -> bool:
+        text = spell([token])
+        if any(letter.isalnum() or letter == "\ufffd" for letter in text):
+            return not continues and text.lower() in stop_words
+        return text != ""
 
-    return torch.tensor([stops(token) for token in tokens])
+    continues_V = _continuations(tokens).tolist()
+    return torch.tensor([stops(token, continues) for token, continues in zip(tokens, continues_V, strict=True)])

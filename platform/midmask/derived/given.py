@@ -39,21 +39,26 @@ class Line(NamedTuple):
     fault: str | None = None
 
 
-def read_file(place: Place) -> Iterator[Line]:
-    """The lines of a JSON-lines or tab-separated file, plain or gzip'd; which of both is read off each line.
+def text_lines(place: Place, field: str) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of the lines of a file that are not blank, plain or gzip'd.
 
     Raises:
-        UserError: if there is no such file.
+        UserError: if there is no such file, naming the config's `field`.
     """
     if not place.exists():
-        raise UserError(f"pseudo_queries.source = file:{place}: there is no such file")
+        raise UserError(f"{field} = file:{place}: there is no such file")
     with place.reading() as stream:
         zipped = stream.read(2) == b"\x1f\x8b"
         stream.seek(0)
         source = gzip.GzipFile(fileobj=stream) if zipped else stream
         for number, text in enumerate(io.TextIOWrapper(source, encoding="utf-8", errors="replace"), start=1):
             if text.strip():
-                yield _parsed(number, text.rstrip("\r\n"))
+                yield number, text.rstrip("\r\n")
+
+
+def read_file(place: Place) -> Iterator[Line]:
+    """The lines of a JSON-lines or tab-separated file of queries; which of both is read off each line."""
+    return (_parsed(number, text) for number, text in text_lines(place, "pseudo_queries.source"))
 
 
 def _parsed(number: int, text: str) -> Line:

@@ -1,0 +1,247 @@
+"""How much each token of each passage matters, in [0, 1]: what weighted masks (ROM, Long et al. 2022) are drawn by.
+
+    tokens shard        token rows
+    raw weight          of each use of a word: from counts, from a frozen encoder's attention, or from a file
+    scaled              to [0, 1]; a word's weight holds for each of its tokens; specials get 0
+    weights/<shard>     doc_id, weights, parallel to the tokens shard's doc_id, ids
+
+The paper says no more than that weights are normalised to [0, 1]: source, scaling and k1, b are unpublished choices.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from midmask.artifact import Artifact, Place
+from midmask.derived.term_attention import AttentionWeigher
+from midmask.derived.term_file import FileWeigher, sort_vectors
+from midmask.derived.words import ShardWords, shard_words
+from midmask.errors import UserError, unknown
+from midmask.identity import Config, file_fingerprint
+from midmask.sharded import Inputs, Sharded
+from midmask.tokens import ROW_GROUP
+from midmask.vocabulary import Vocabulary
+
+Floats = NDArray[np.float64]
+
+SOURCES = ("idf", "bm25", "attention", "uniform", "file")
+
+
+class WeighConfig(Config):
+    """Where term weights come from."""
+
+    source: str = Field(
+        "idf",
+        description="idf or bm25, by the corpus's counts; attention, of a frozen encoder; uniform, all 0, the control; "
+        'or file:PATH, JSON lines {"id", "vector": {term: weight}}. Unpublished for ROM',
+    )
+    scaling: Literal["passage", "corpus", "none"] = Field(
+        "passage",
+        description="how weights come to [0, 1]: lowest to highest of the passage; of the corpus (idf, bm25: as far as "
+        "its counts allow; file: of all its weights); or as they are. Unpublished for ROM",
+    )
+    k1: float = Field(0.9, ge=0, le=10, description="bm25: how soon repeated words stop to count")
+    b: float = Field(0.4, ge=0, le=1, description="bm25: how much long passages are held back")
+    encoder: str | None = Field(
+        None, description="attention: a Hugging Face folder with the tokens' vocabulary; none: the recipe's backbone"
+    )
+    attention_from: Literal["cls", "all"] = Field(
+        "cls", description="attention: received from [CLS], or from all tokens on average, in the last layer"
+    )
+    attention_pieces: Literal["mean", "max", "sum"] = Field(
+        "mean", description="attention: a word's weight from its tokens' weights. Unpublished"
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _known_source(cls, source: str) -> str:
+        kind, _, path = source.partition(":")
+        if kind not in SOURCES or bool(path) != (kind == "file"):
+            raise unknown("weights.source", source, SOURCES, hint="Write file:PATH for a file of weights.")
+        return source
+
+    @model_validator(mode="after")
+    def _source_can_be_scaled_so(self) -> Self:
+        if self.scaling == "none" and self.kind in ("idf", "bm25"):
+            raise ValueError(f"scaling = none, but {self.kind} weights are not in [0, 1]; choose passage or corpus")
+        if self.scaling == "corpus" and self.kind == "attention":
+            raise ValueError("scaling = corpus: what range attention has is not known beforehand; choose passage")
+        return self
+
+    @property
+    def kind(self) -> str:
+        return self.source.partition(":")[0]
+
+    @property
+    def needs_statistics(self) -> bool:
+        """Whether the step reads the input `statistics`."""
+        return self.kind in ("idf", "bm25")
+
+    @property
+    def path(self) -> str:
+        """The file after `file:`; empty for other sources."""
+        return self.source.partition(":")[2]
+
+    @property
+    def encoder_folder(self) -> Path:
+        """The frozen encoder's folder.
+
+        Raises:
+            UserError: if none is named, or it holds no model in safetensors.
+        """
+        folder = Path(self.encoder or "")
+        if self.encoder is None or not (folder / "model.safetensors").is_file():
+            raise UserError(
+                f"weights.encoder = {self.encoder}: weights.source=attention needs a trained encoder; name a Hugging "
+                "Face folder, here or as backbone.name"
+            )
+        return folder
+
+
+def weigh_content(config: WeighConfig) -> dict[str, Any]:
+    """What the source holds, by fingerprint, as a part of the artifact's identity.
+
+    Raises:
+        UserError: if the file or the encoder is not there.
+    """
+    if config.kind == "file":
+        if not Path(config.path).is_file():
+            raise UserError(f"weights.source = {config.source}: there is no such file")
+        return {"file": file_fingerprint(config.path)}
+    if config.kind == "attention":
+        return {name: file_fingerprint(config.encoder_folder / name) for name in ("config.json", "model.safetensors")}
+    return {}
+
+
+class CountWeigher:
+    """idf, or BM25's weight of a word in a passage, from the statistics of the corpus.
+
+    idf = ln(1 + (N - n + 0.5) / (n + 0.5)) for a word in n of N passages; BM25 = idf * tf (k1 + 1) / (tf + k1 (1 - b +
+    b * length / mean length)), lengths in words (Robertson & Zaragoza 2009, the non-negative idf of Lucene).
+    """
+
+    def __init__(self, config: WeighConfig, statistics: Artifact) -> None:
+        with (statistics.place / "words.parquet").reading() as stream:
+            self._table = pq.read_table(stream).combine_chunks()
+        self._config, self._result = config, statistics.result
+
+    def _idf(self, passages: NDArray[np.int64]) -> Floats:
+        total = self._result["passages"]
+        idf: Floats = np.log1p((total - passages + 0.5) / (passages + 0.5))
+        return idf
+
+    def weights(self, found: ShardWords, name: str) -> Floats:
+        place = pc.index_in(found.words, value_set=self._table["word"])
+        idf_U = self._idf(self._table["passages"].take(place).to_numpy())[found.word_U]
+        if self._config.kind == "idf":
+            return idf_U
+        _, counts, pair_U = found.occurrences()
+        tf_U = counts[pair_U].astype(np.float64)
+        length_U = np.bincount(found.passage_U, minlength=len(found.lengths_P))[found.passage_U]
+        relative_U = length_U / self._result["words_per_passage"]
+        k1, b = self._config.k1, self._config.b
+        bm25_U: Floats = idf_U * tf_U * (k1 + 1) / (tf_U + k1 * (1 - b + b * relative_U))
+        return bm25_U
+
+    def bounds(self) -> tuple[float, float]:
+        """Between which all weights lie: the lowest and highest idf; for BM25, 0 and what endless repetition gives."""
+        extremes = np.array([self._result["most_passages"], self._result["least_passages"]])
+        lowest, highest = self._idf(extremes).tolist()
+        return (lowest, highest) if self._config.kind == "idf" else (0.0, highest * (self._config.k1 + 1))
+
+
+class UniformWeigher:
+    """Nothing matters more than anything else."""
+
+    def weights(self, found: ShardWords, name: str) -> Floats:
+        return np.zeros(len(found.word_U))
+
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+
+Weigher = CountWeigher | UniformWeigher | AttentionWeigher | FileWeigher
+"""`weights(found, name)`: the raw weight of each use in the shard of that name, [U]; `bounds()`: of them all."""
+
+
+def scale(weight_U: Floats, passage_U: NDArray[np.int64], passages: int) -> Floats:
+    """Lowest to 0 and highest to 1 within each passage; all 0 where they are equal."""
+    lowest_P, highest_P = np.full(passages, np.inf), np.full(passages, -np.inf)
+    np.minimum.at(lowest_P, passage_U, weight_U)
+    np.maximum.at(highest_P, passage_U, weight_U)
+    above_U, range_U = weight_U - lowest_P[passage_U], highest_P[passage_U] - lowest_P[passage_U]
+    scaled_U: Floats = np.divide(above_U, range_U, out=np.zeros_like(weight_U), where=range_U > 0)
+    return scaled_U
+
+
+def scaled(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Floats:
+    """The weight of each use of a word in a shard, in [0, 1]."""
+    weight_U = weigher.weights(found, name)
+    if config.scaling == "passage":
+        return scale(weight_U, found.passage_U, len(found.lengths_P))
+    if config.scaling == "corpus":
+        lowest, highest = weigher.bounds()
+        weight_U = (weight_U - lowest) / (highest - lowest) if highest > lowest else np.zeros_like(weight_U)
+    return weight_U.clip(0.0, 1.0)
+
+
+def _weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
+    if config.needs_statistics:
+        return CountWeigher(config, inputs["statistics"])
+    tokens = inputs["tokens"].place
+    if config.kind == "attention":
+        return AttentionWeigher(
+            config.encoder_folder, vocabulary, tokens, config.attention_from, config.attention_pieces
+        )
+    if config.kind == "file":
+        return FileWeigher(tokens, out)
+    return UniformWeigher()
+
+
+def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
+    if config.kind == "file":
+        sort_vectors(config.path, inputs["corpus"].place, out, unit=config.scaling == "none")
+
+
+def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    tokens = inputs["tokens"].place
+    vocabulary = Vocabulary.of((tokens / "tokenizer").local())
+    weigher = _weigher(config, inputs, out, vocabulary)
+
+    def write(name: str) -> None:
+        with (tokens / "passages" / name).reading() as stream:
+            rows = pq.read_table(stream, columns=["doc_id", "ids"])
+        ids = rows["ids"].combine_chunks()
+        found = shard_words(ids, vocabulary)
+        weight_T = np.zeros(len(found.candidate_T), np.float32)
+        weight_T[found.candidate_T] = scaled(config, weigher, found, name)[found.use_of_C]
+        offsets = np.concatenate([[0], np.cumsum(found.lengths_P)]).astype(np.int32)
+        weights = pa.ListArray.from_arrays(pa.array(offsets), pa.array(weight_T))
+        with (out / "weights" / name).writing() as stream:
+            table = pa.table({"doc_id": rows["doc_id"], "weights": weights})
+            pq.write_table(table, stream, row_group_size=ROW_GROUP, compression="zstd")
+
+    return write
+
+
+def _finish(config: WeighConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Counts; for a file, also what of it was not used."""
+    passages, tokens, total = 0, 0, 0.0
+    for name in (out / "weights").names():
+        with (out / "weights" / name).reading() as stream:
+            weights = pq.read_table(stream, columns=["weights"])["weights"].combine_chunks()
+        passages, tokens = passages + len(weights), tokens + len(weights.values)
+        total += float(weights.values.to_numpy().sum(dtype=np.float64))
+    facts = {"passages": passages, "tokens": tokens, "mean_weight": total / max(tokens, 1)}
+    return {**facts, **FileWeigher.counts(out)} if config.kind == "file" else facts
+
+
+WEIGH = Sharded("weights", "tokens/passages", _begin, _worker, _finish, lambda config: config.kind == "attention")
+"""The step: tokens, and statistics (idf, bm25) or corpus (file), in; term weights out (weights/)."""
