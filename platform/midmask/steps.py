@@ -11,6 +11,8 @@ from pydantic import Field, SerializeAsAny, field_validator
 
 from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
+from midmask.derived.pseudo_queries import PSEUDO_QUERIES
+from midmask.derived.spans import SPANS
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
@@ -74,16 +76,24 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
     """What a worker needs to know to pre-train: plain data and places, so that it travels to any node."""
+    reads = config.objective.reads()
+    rows = inputs[reads.rows if reads.rows in inputs else "tokens"]
+    packed = {"passage_length": inputs["tokens"].record["config"]["max_length"]} if reads.rows == "packed" else {}
     return TrainingSetup(
         kind="pretrain",
         objective=config.objective,
         train=config.train,
         backbone=config.backbone,
         tokens=inputs["tokens"].place,
-        fingerprint=inputs["tokens"].fingerprint,
+        fingerprint=rows.fingerprint,
         start=_place(inputs, "start"),
         resume=_place(inputs, "resume"),
         stop_after=config.stop_after,
+        spans=_place(inputs, "spans"),
+        pseudo_queries=_place(inputs, "pseudo_queries"),
+        weights=_place(inputs, "weights"),
+        corpus=_place(inputs, "corpus"),
+        **packed,
     )
 
 
@@ -126,7 +136,11 @@ def _quiet(step: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]])
     return make
 
 
-SHARDED: dict[str, Sharded] = {"tokenise": tokens.tokenise}
+SHARDED: dict[str, Sharded] = {
+    "tokenise": tokens.tokenise,
+    "spans": SPANS,
+    "pseudo_queries": PSEUDO_QUERIES,
+}
 """Steps that work shard by shard: one distributed twin does for all (`cluster.shards`)."""
 
 LOCAL: dict[str, Callable[..., dict[str, Any]]] = {

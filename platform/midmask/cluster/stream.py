@@ -81,7 +81,8 @@ def _read(chunk: Order) -> Iterator[pa.Table]:
 def _to_row(step: int, texts: Texts) -> dict[str, Any]:
     row: dict[str, Any] = {"step": step}
     for name, text in texts.items():
-        row |= {f"{name}.{field}": value for field, value in zip(TextRows._fields, text, strict=True)}
+        fields = zip(TextRows._fields, text, strict=True)
+        row |= {f"{name}.{field}": value for field, value in fields if value is not None}
     return row
 
 
@@ -96,9 +97,10 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
 
 
 def _from_row(block: pa.Table, row: int) -> tuple[int, Texts]:
-    names = dict.fromkeys(name.split(".")[0] for name in block.column_names if "." in name)
-    texts = {
-        name: TextRows(*(block[f"{name}.{field}"][row].values.to_numpy() for field in TextRows._fields))
-        for name in names
-    }
-    return block["step"][row].as_py(), texts
+    """The arrays of one step; a field that no column holds was none."""
+    texts: dict[str, dict[str, Any]] = {}
+    for column in block.column_names:
+        name, dot, field = column.partition(".")
+        if dot:
+            texts.setdefault(name, {})[field] = block[column][row].values.to_numpy()
+    return block["step"][row].as_py(), {name: TextRows(**fields) for name, fields in texts.items()}

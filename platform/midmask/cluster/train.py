@@ -144,6 +144,9 @@ def absolute(setup: TrainingSetup) -> TrainingSetup:
         tokens=_absolute(setup.tokens),
         start=setup.start and _absolute(setup.start),
         resume=setup.resume and _absolute(setup.resume),
+        spans=setup.spans and _absolute(setup.spans),
+        pseudo_queries=setup.pseudo_queries and _absolute(setup.pseudo_queries),
+        weights=setup.weights and _absolute(setup.weights),
         corpus=setup.corpus and _absolute(setup.corpus),
         negatives=setup.negatives and _absolute(setup.negatives),
     )

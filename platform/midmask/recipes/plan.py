@@ -12,6 +12,8 @@ from typing import Any
 
 from midmask.artifact import Place
 from midmask.corpora import corpus_identity
+from midmask.derived.pseudo_queries import pseudo_queries_content
+from midmask.derived.sentences import splitter
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config, file_fingerprint, fingerprint, identity_of, library_versions
 from midmask.recipes.schema import Recipe, StageConfig
@@ -22,7 +24,7 @@ from midmask.steps import AdoptConfig, FinetuneConfig, PretrainConfig
 NAMED_BY_CONTENT = ("prepare", "adopt")
 """Steps whose config names a place: what lies there is their identity, not the name."""
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
 
 
@@ -82,10 +84,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one recipe by role; `stages` in order."""
+    """The steps of one recipe by role; `stages` in order; `spans` and `pseudo_queries` whether they are read or not."""
 
     corpus: Step
     tokens: Step
+    spans: Step
+    pseudo_queries: Step
     pretrained: Step | None
     stages: tuple[Step, ...]
 
@@ -113,16 +117,21 @@ class Contents:
     corpus: Mapping[str, Any]
     tokenizer: Mapping[str, Any]
     backbone: Mapping[str, Any]
+    pseudo_queries: Mapping[str, Any]
 
 
 def contents_of(recipe: Recipe) -> Contents:
     """Reads what the recipe's paths hold.
 
     Raises:
-        UserError: if the corpus is not there.
+        UserError: if the corpus is not there, or a source of pseudo-queries that is named.
     """
-    tokenizer, backbone = _folder_content(recipe.tokens.tokenizer), _folder_content(recipe.backbone.name)
-    return Contents(corpus_identity(recipe.corpus), tokenizer, backbone)
+    return Contents(
+        corpus=corpus_identity(recipe.corpus),
+        tokenizer=_folder_content(recipe.tokens.tokenizer),
+        backbone=_folder_content(recipe.backbone.name),
+        pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
+    )
 
 
 def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0, resume: Step | None = None) -> Plan:
@@ -136,11 +145,16 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     held = contents or contents_of(recipe)
     corpus = Step("prepare", recipe.corpus, content=held.corpus)
     tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
-    pretrained = _pretrained(recipe, tokens, held, share, resume)
+    both = {"corpus": corpus, "tokens": tokens}
+    derived = {
+        "spans": Step("spans", recipe.spans, both, content=splitter()),
+        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+    }
+    pretrained = _pretrained(recipe, both, derived, held, share, resume)
     stages: list[Step] = []
     for stage in recipe.stages:
         stages.append(_stage(recipe, stage, tokens, held, pretrained, stages))
-    return Plan(corpus, tokens, pretrained, tuple(stages))
+    return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], pretrained, tuple(stages))
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None = None) -> list[Plan]:
@@ -160,7 +174,15 @@ def bm25_evaluation(recipe: Recipe, split: str) -> Step:
     return Step("evaluate", evaluation, {"ranked": ranked, "corpus": corpus})
 
 
-def _pretrained(recipe: Recipe, tokens: Step, held: Contents, share: float, resume: Step | None) -> Step | None:
+def _pretrained(
+    recipe: Recipe,
+    always: Mapping[str, Step],
+    derived: Mapping[str, Step],
+    held: Contents,
+    share: float,
+    resume: Step | None,
+) -> Step | None:
+    """The pre-training, with tokens and corpus (for a probe) and of the derived artifacts those that are read."""
     if recipe.objective is None:
         return None
     steps = recipe.pretrain.steps
@@ -168,7 +190,10 @@ def _pretrained(recipe: Recipe, tokens: Step, held: Contents, share: float, resu
     config = PretrainConfig(
         backbone=recipe.backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop
     )
-    return Step("pretrain", config, {"tokens": tokens}, content=held.backbone, resume=resume)
+    reads = recipe.objective.reads()
+    wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
+    inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
+    return Step("pretrain", config, inputs, content=held.backbone, resume=resume)
 
 
 def _stage(

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from midmask.corpora import CorpusConfig
+from midmask.derived.pseudo_queries import PseudoQueriesConfig
+from midmask.derived.spans import SpansConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
@@ -48,6 +50,10 @@ class Recipe(Config):
     name: str = Field(description="the recipe's name, as in the table of recipes")
     corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="what is read")
     tokens: TokensConfig = Field(default_factory=TokensConfig, description="how it is tokenised")
+    spans: SpansConfig = Field(default_factory=SpansConfig, description="how documents are cut into spans, if read")
+    pseudo_queries: PseudoQueriesConfig = Field(
+        default_factory=PseudoQueriesConfig, description="where passages' queries come from, if read"
+    )
     backbone: BackboneConfig = Field(default_factory=BackboneConfig, description="the encoder that is trained")
     objective: SerializeAsAny[ObjectiveConfig] | None = Field(description="the middle training; none: there is none")
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")

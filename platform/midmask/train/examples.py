@@ -13,19 +13,23 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.train.plan import Rows
-from midmask.train.table import Ints, TokenTable, read_table
+from midmask.train.table import Ints, TokenTable, Values, read_table
 
 
 class TextRows(NamedTuple):
-    """Token rows end to end: flat int32 [sum of lengths]; lengths int32, rows (which text each row is) int64, [B]."""
+    """Token rows end to end: flat int32 [sum of lengths]; lengths int32, rows (which text each row is) int64, [B];
+    weights float32 [sum of lengths], each token's term weight, where asked for.
+    """
 
     flat: Ints
     lengths: Ints
     rows: Rows
+    weights: NDArray[np.float32] | None = None
 
     def pieces(self) -> Iterator[Ints]:
         """The rows one by one."""
@@ -66,15 +70,41 @@ def opened(examples: Examples) -> Source:
     return examples.open()
 
 
+class Passages:
+    """The passages of a tokens artifact by row, with their term weights where a `weights` artifact is given."""
+
+    def __init__(self, tokens: Place, weights: Place | None, *, planned: int | None = None) -> None:
+        self._ids = TokenTable(tokens / "passages", planned=planned)
+        self._weights = TokenTable(weights / "weights", "weights", planned=planned) if weights else None
+        self.count = self._ids.count
+        self.names = self._ids.doc_ids
+
+    def read(self, rows: Rows) -> TextRows:
+        return joined(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
+
+
+def lengths_of(tokens: Place) -> Ints:
+    """The tokens of each passage, int32."""
+    with (tokens / "lengths.npy").reading() as stream:
+        lengths: Ints = np.load(stream, allow_pickle=False)
+    return lengths
+
+
 @dataclass(frozen=True)
 class PassageExamples:
-    """Pre-training: a row is a passage of the tokens artifact; batches are grouped by length."""
+    """Pre-training: a row is a passage of the tokens artifact.
+
+    weights: an artifact of term weights. by_length: whether batches are grouped by length; not where the rows of a
+    batch meet, since all negatives of a text would then be of its length.
+    """
 
     tokens: Place
     fingerprint: str
+    weights: Place | None = None
+    by_length: bool = True
 
     def open(self) -> "PassageSource":
-        return PassageSource(self.tokens)
+        return PassageSource(self)
 
 
 class PassageSource:
@@ -82,17 +112,16 @@ class PassageSource:
 
     group = 1
 
-    def __init__(self, tokens: Place) -> None:
-        with (tokens / "lengths.npy").reading() as stream:
-            self.lengths: Ints | None = np.load(stream, allow_pickle=False)
-        self._table = TokenTable(tokens / "passages")
-        self.count = self._table.count
+    def __init__(self, examples: PassageExamples) -> None:
+        self.lengths: Ints | None = lengths_of(examples.tokens) if examples.by_length else None
+        self._passages = Passages(examples.tokens, examples.weights)
+        self.count = self._passages.count
 
     def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
-        return {"passage": joined(self._table.read(rows), rows)}
+        return {"passage": self._passages.read(rows)}
 
     def names(self, rows: Rows) -> list[str]:
-        return self._table.doc_ids(rows)
+        return self._passages.names(rows)
 
 
 @dataclass(frozen=True)
@@ -212,9 +241,20 @@ def cut(ids: Ints, length: int) -> Ints:
     return ids if len(ids) <= length else np.concatenate([ids[: length - 1], ids[-1:]])
 
 
-def joined(pieces: list[Ints], rows: Rows) -> TextRows:
+def joined(pieces: list[Ints], rows: Rows, weights: list[Values] | None = None) -> TextRows:
+    """Rows end to end; `weights`: of their tokens, row by row."""
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int32)
-    return TextRows(np.concatenate(pieces).astype(np.int32, copy=False), lengths, rows)
+    flat = np.concatenate(pieces).astype(np.int32, copy=False)
+    weighed = None if weights is None else np.concatenate(weights).astype(np.float32, copy=False)
+    if weighed is not None and len(weighed) != len(flat):
+        raise ValueError(f"{len(weighed)} term weights for {len(flat)} tokens: they belong to other tokens")
+    return TextRows(flat, lengths, rows, weighed)
+
+
+def drawn(seed: int, epoch: int, rows: Rows, what: int, below: Any) -> Rows:
+    """A number below `below` for each row, by hash of (seed, epoch, row, what it decides); int64 [B]."""
+    keys = mix(mix(np.uint64(seed), np.uint64(epoch)), rows.astype(np.uint64))
+    return np.asarray(mix(keys, np.uint64(what)) % np.asarray(below).astype(np.uint64)).astype(np.int64)
 
 
 def mix(key: Any, number: Any) -> Any:

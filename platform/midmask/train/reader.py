@@ -71,7 +71,9 @@ def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:
     each = len(text.lengths) // rows
     first, last = start * each, min(start + size, rows) * each
     ends = np.concatenate([[0], np.cumsum(text.lengths)])
-    return TextRows(text.flat[ends[first] : ends[last]], text.lengths[first:last], text.rows[first:last])
+    tokens = slice(ends[first], ends[last])
+    weights = None if text.weights is None else text.weights[tokens]
+    return TextRows(text.flat[tokens], text.lengths[first:last], text.rows[first:last], weights)
 
 
 def _padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
@@ -79,7 +81,11 @@ def _padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> To
     seen_BL = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
     ids_BL = torch.full(seen_BL.shape, pad_id, dtype=torch.int64)
     ids_BL[seen_BL] = torch.from_numpy(text.flat.astype(np.int64))
-    tensors = (ids_BL, lengths_B, row_keys(seed, epoch, text.rows))
+    tensors = [ids_BL, lengths_B, row_keys(seed, epoch, text.rows)]
+    if text.weights is not None:
+        weights_BL = torch.zeros(seen_BL.shape)
+        weights_BL[seen_BL] = torch.from_numpy(text.weights.copy())
+        tensors.append(weights_BL)
     return TokenRows(*(tensor.pin_memory() for tensor in tensors)) if pin else TokenRows(*tensors)
 
 

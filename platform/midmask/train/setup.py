@@ -5,9 +5,11 @@ from typing import Literal
 
 from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
-from midmask.objectives import Objective, ObjectiveConfig, build_objective
+from midmask.objectives import OBJECTIVES, CoupledObjective, Objective, ObjectiveConfig, build_objective
+from midmask.train.contexts import PseudoQueryExamples, SpanExamples
 from midmask.train.examples import Examples, PairExamples, PassageExamples
 from midmask.train.optimiser import TrainConfig
+from midmask.train.packing import PackedExamples
 from midmask.vocabulary import Vocabulary
 
 
@@ -17,7 +19,10 @@ class TrainingSetup:
 
     start: an artifact whose `model/` is trained on. resume: an artifact of a prefix of this very run, to go on from.
     stop_after: steps to stop after, as a prefix of the whole run.
-    corpus, negatives, per_query, query_length, passage_length, split: fine-tuning only.
+    spans, pseudo_queries, weights: what the objective reads besides the tokens. corpus: for fine-tuning, or a probe.
+    passage_length: for fine-tuning, or the length of packed rows. negatives, per_query, query_length, split: for
+    fine-tuning.
+    fingerprint: of the artifact whose rows are read, which their order depends on.
     """
 
     kind: Literal["pretrain", "finetune"]
@@ -29,6 +34,9 @@ class TrainingSetup:
     start: Place | None = None
     resume: Place | None = None
     stop_after: int | None = None
+    spans: Place | None = None
+    pseudo_queries: Place | None = None
+    weights: Place | None = None
     corpus: Place | None = None
     negatives: Place | None = None
     per_query: int = 0
@@ -41,8 +49,13 @@ class TrainingSetup:
         return min(self.stop_after or self.train.steps, self.train.steps)
 
     def examples(self) -> Examples:
+        """What a row of the run is.
+
+        Raises:
+            ValueError: if a place that it is read from is not given.
+        """
         if self.kind == "pretrain":
-            return PassageExamples(self.tokens, self.fingerprint)
+            return self._texts()
         if self.corpus is None:
             raise ValueError("fine-tuning needs a corpus")
         return PairExamples(
@@ -56,6 +69,20 @@ class TrainingSetup:
             passage_length=self.passage_length,
         )
 
+    def _texts(self) -> Examples:
+        """What the objective reads, and only that: of an artifact that it does not read nothing is known here."""
+        reads = self.objective.reads()
+        weights = _given(self.weights, "weights") if reads.term_weights else None
+        by_length = not issubclass(OBJECTIVES[self.objective.name], CoupledObjective)
+        if reads.rows == "packed":
+            return PackedExamples(self.tokens, self.fingerprint, self.passage_length, weights)
+        if reads.rows == "spans":
+            return SpanExamples(_given(self.spans, "spans"), self.fingerprint, reads.context)
+        if reads.rows == "pseudo_queries":
+            queries = _given(self.pseudo_queries, "pseudo_queries")
+            return PseudoQueryExamples(self.tokens, queries, self.fingerprint, weights, by_length)
+        return PassageExamples(self.tokens, self.fingerprint, weights, by_length)
+
     def build(self) -> tuple[Backbone, Objective, Vocabulary]:
         """Backbone and objective with the weights the run begins with; depends on the seed alone."""
         vocabulary = Vocabulary.of((self.tokens / "tokenizer").local())
@@ -66,3 +93,9 @@ class TrainingSetup:
         else:
             backbone = build_backbone(self.backbone, vocabulary, seed=self.train.seed)
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
+
+
+def _given(place: Place | None, name: str) -> Place:
+    if place is None:
+        raise ValueError(f"the objective reads {name}, and the setup has no place for them")
+    return place

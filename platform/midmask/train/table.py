@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.train.plan import BLOCK, POOL, Rows
+from midmask.train.plan import POOL, Rows
 
 Ints = NDArray[np.int32]
 Values = NDArray[Any]
@@ -20,16 +20,18 @@ Values = NDArray[Any]
 class TokenTable:
     """Random access to the shards of a folder: row groups are decoded on demand, the newest kept.
 
-    A pool of the batch plan spans about 32 row groups, so pre-training decodes each once an epoch.
+    As many are kept as two pools of the batch plan lie in, so that pre-training decodes each about once an epoch.
 
     Args:
         folder: holds Parquet files, whose rows are numbered through in the order of their names.
         column: a list of numbers a row, or a list of such lists.
+        planned: rows of the batch plan, if these are not the table's: they are spread evenly over it.
     """
 
-    KEPT = 2 * POOL // BLOCK + 2
+    KEPT = 512
+    """Decoded row groups at most."""
 
-    def __init__(self, folder: Place, column: str = "ids") -> None:
+    def __init__(self, folder: Place, column: str = "ids", *, planned: int | None = None) -> None:
         self._column_name = column
         self._shards = [folder / name for name in folder.names()]
         self._metadata = [_metadata(shard) for shard in self._shards]
@@ -39,6 +41,7 @@ class TokenTable:
         sizes = [self._metadata[shard].row_group(group).num_rows for shard, group in self._groups]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.count = int(self._starts[-1])
+        self._kept = min(self.KEPT, 2 * -(-POOL * len(self._groups) // max(1, planned or self.count)) + 2)
         self._decoded: OrderedDict[int, tuple[Values, list[Ints]]] = OrderedDict()
 
     def read(self, rows: Rows, picks: Rows | None = None) -> list[Values]:
@@ -56,7 +59,7 @@ class TokenTable:
     def _group(self, group: int) -> tuple[Values, list[Ints]]:
         """All values of a row group end to end, and where the lists begin in what they are of, outermost first."""
         if group not in self._decoded:
-            if len(self._decoded) >= self.KEPT:
+            if len(self._decoded) >= self._kept:
                 self._decoded.popitem(last=False)
             lists, offsets = self._column(group, self._column_name).combine_chunks(), []
             while pa.types.is_list(lists.type):
