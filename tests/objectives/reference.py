@@ -104,12 +104,41 @@ class Reference:
         parts = ("query", "key", "value", "attention_out", "attention_norm", "feed_in", "feed_out", "feed_norm")
         return {part: f"decoder.{number}.{part}" for part in parts}
 
-    def surprise(self, state: Tensor, token: int) -> Tensor:
-        """-log p(token) by the masked-LM head: E · LN(GELU(W h + b)) + b_v."""
+    def causal_decoder(self, name: str, states: Vectors, *, layers: int, window: int | None, vectors: int) -> Vectors:
+        """GPT-2's pre-norm blocks and last norm; all rows see earlier vectors, and the last `window` columns."""
+        visible = [
+            [j <= i and (j < vectors or window is None or i - j < window) for j in range(len(states))]
+            for i in range(len(states))
+        ]
+        for number in range(layers):
+            block = f"{name}.blocks.{number}"
+            projected = [
+                self.linear(f"{block}.query_key_value", self.norm(f"{block}.attention_norm", x)) for x in states
+            ]
+            queries, keys, values = zip(*(projection.chunk(3) for projection in projected), strict=True)
+            attended = self.attend(list(queries), list(keys), list(values), visible)
+            states = [x + self.linear(f"{block}.attention_out", a) for x, a in zip(states, attended, strict=True)]
+            inner = [gelu(self.linear(f"{block}.feed_in", self.norm(f"{block}.feed_norm", x))) for x in states]
+            states = [x + self.linear(f"{block}.feed_out", y) for x, y in zip(states, inner, strict=True)]
+        return [self.norm(f"{name}.norm", x) for x in states]
+
+    def logits(self, state: Tensor) -> Tensor:
+        """By the masked-LM head: E · LN(GELU(W h + b)) + b_v."""
         transform = "backbone.model.cls.predictions.transform"
         x = self.norm(f"{transform}.LayerNorm", gelu(self.linear(f"{transform}.dense", state)))
         table, bias = self.bert("embeddings.word_embeddings.weight"), self.get("backbone.model.cls.predictions.bias")
-        logits = table @ x + bias
+        return table @ x + bias
+
+    def decoder(self, states: Vectors, layers: int) -> Vectors:
+        """Ordinary layers that see everything."""
+        everything = [[True] * len(states)] * len(states)
+        for number in range(layers):
+            states = self.layer(self.decoder_names(number), states, states, everything)
+        return states
+
+    def surprise(self, state: Tensor, token: int) -> Tensor:
+        """-log p(token) by the masked-LM head."""
+        logits = self.logits(state)
         return log_sum_exp(logits) - logits[token]
 
 
