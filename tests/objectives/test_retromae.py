@@ -11,7 +11,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
-from midmask.objectives.retromae import RetroMAE, RetroMAERows
+from midmask.objectives.retromae import DecodingConfig, RetroMAE, RetroMAERows
 from tests.objectives.reference import Reference, Vectors, assert_same_gradients
 from tests.objectives.texts import CLS, MASK, SEP, UNK, random_texts, small_vocabulary, token_rows
 
@@ -42,7 +42,7 @@ def places(rows_R: torch.Tensor, row: int, width: int) -> list[int]:
 
 
 def decode(
-    config: RetroMAE.Config, reference: Reference, vector: torch.Tensor, drawn: RetroMAERows, row: int
+    config: DecodingConfig, reference: Reference, vector: torch.Tensor, drawn: RetroMAERows, row: int
 ) -> Vectors:
     length = int(drawn.decoder.lengths_B[row])
     context = [vector, *reference.embed(drawn.decoder.ids_BL[row, :length].tolist())[1:]]
@@ -190,6 +190,21 @@ def test_an_impossible_ratio_is_refused_by_name(field: str) -> None:
         RetroMAE.Config(**{field: 0.0})
 
 
+def test_health_tells_what_the_decoder_does_without_the_text_s_vector() -> None:
+    retromae = objective().eval()
+    drawn = retromae.draw(Batch(0, {"passage": texts()}))
+    part = retromae(drawn).parts["decoder_mlm"]
+    found = retromae.health(drawn)
+    torch.testing.assert_close(found["decoder_loss"], part.total / part.count)
+    hidden = retromae.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+    same = sum(hidden[row, 0] for row in range(4)) / 4
+    decoded = retromae.decode(torch.stack([same] * 4)[:, None], drawn.decoder.ids_BL, drawn.visible_BXL)
+    logits = retromae.backbone.transform(decoded) @ retromae.backbone.output_weight_VD.t()
+    logits = (logits + retromae.backbone.output_bias_V).flatten(0, 1)[drawn.decoder.rows_R]
+    expected = torch.nn.functional.cross_entropy(logits, drawn.decoder.labels_R)
+    torch.testing.assert_close(found["decoder_loss_without_vector"], expected)
+
+
 def test_heads_go_and_come_back() -> None:
     first, second = objective(), objective()
     with torch.no_grad():
@@ -197,8 +212,8 @@ def test_heads_go_and_come_back() -> None:
             parameter.add_(1.0)
     state = first.heads_state()
     assert set(state) == {f"decoder.{name}" for name in first.decoder.state_dict()}
-    second.load_heads_state(state)
+    assert second.take_over(state) == list(state)
     drawn = first.draw(Batch(0, {"passage": texts()}))
     assert torch.equal(first(drawn).parts["decoder_mlm"].total, second(drawn).parts["decoder_mlm"].total)
-    with pytest.raises(RuntimeError, match=r"decoder\.0\.query\.bias"):
-        second.load_heads_state({name: tensor for name, tensor in state.items() if name != "decoder.0.query.bias"})
+    wider = {"decoder.0.query.bias": torch.zeros(7), "head.weight": torch.zeros(2)}
+    assert first.take_over({**state, **wider}) == [name for name in state if name != "decoder.0.query.bias"]

@@ -87,14 +87,18 @@ class Objective(nn.Module, ABC):
         """The weights that are thrown away after training; saved beside the backbone so that training can go on."""
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith(KEPT)}
 
-    def load_heads_state(self, state: dict[str, Tensor]) -> None:
-        """Takes over what `heads_state` gave.
+    @torch.no_grad()
+    def take_over(self, state: dict[str, Tensor]) -> list[str]:
+        """Copies from another objective's `heads_state` what has a name and a shape of this one's; the rest stays.
 
-        Raises:
-            RuntimeError: if names or shapes differ.
+        Returns:
+            The names, in order.
         """
-        kept = {name: tensor for name, tensor in self.state_dict().items() if name.startswith(KEPT)}
-        self.load_state_dict({**kept, **state})
+        own = self.heads_state()
+        taken = [name for name in own if name in state and state[name].shape == own[name].shape]
+        for name in taken:
+            own[name].copy_(state[name])
+        return taken
 
 
 @dataclass(frozen=True)

@@ -221,5 +221,6 @@ def _folder_content(name: str | None) -> dict[str, Any]:
     """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
     if name is None or not Path(name).is_dir():
         return {}
-    wanted = ("config.json", "model.safetensors", "experts.safetensors", "tokenizer.json")
-    return {file: file_fingerprint(Path(name) / file) for file in wanted if (Path(name) / file).is_file()}
+    wanted = ("config.json", "tokenizer.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin")
+    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern))
+    return {path.name: file_fingerprint(path) for path in found}

@@ -3,8 +3,8 @@
 Called again after a kill, with the same setup and place, it goes on from the newest checkpoint and ends with the same
 files:
 
-    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder)
-    heads.safetensors     what the objective throws away, if anything
+    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder), and in heads.safetensors
+                          what the objective throws away, if anything
     checkpoint/           state after the last step, for a longer run of the same plan to go on from
     trace.parquet         every step: losses, what was read, how long it took
 """
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 
 from midmask import world
@@ -27,6 +26,7 @@ from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.train import checkpoint
 from midmask.train.examples import opened
+from midmask.train.heads import save_heads, take_heads
 from midmask.train.health import Watch, examine
 from midmask.train.loop import distributed, run_steps, to_device
 from midmask.train.optimiser import build_optimiser
@@ -55,7 +55,8 @@ def run_training(
 
     Returns:
         On rank 0: steps, loss and parts (means over the last 20 steps), tokens, seconds (over all restarts),
-        data_wait_share, rows_left_out (an epoch), threads, device. On other ranks: nothing.
+        data_wait_share, heads_taken and heads_fresh (tensors; pre-training), rows_left_out (an epoch), threads,
+        device. On other ranks: nothing.
 
     Raises:
         NonFiniteLoss: naming the step, its examples and the last good checkpoint.
@@ -80,6 +81,7 @@ class _Run:
         self.examples = setup.examples()
         self.plan: BatchPlan = plan_of(self.examples, config.batch_size, config.seed)
         self.backbone, objective, self.vocabulary = setup.build()
+        self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
         self.optimiser = build_optimiser(self.objective, config, device)
         self.trace = Trace(out, tuple(self.objective.parts), self.plan, writes=world.rank() == 0)
@@ -154,6 +156,8 @@ class _Run:
         ready = [place for place in final if (place / checkpoint.POSITION).exists()]
         self.good = next(iter([*filter(None, [checkpoint.newest(self.checkpoints)]), *ready]), None)
         if self.good is None:
+            if self.heads["heads_taken"] and world.rank() == 0:
+                logger.info("heads: %(heads_taken)d tensors taken over, %(heads_fresh)d fresh", self.heads)
             return 0
         position = checkpoint.load(self.good, self.objective, self.optimiser)
         if position["plan"] != self.plan.fingerprint:
@@ -206,9 +210,6 @@ class _Run:
     def _finish(self) -> dict[str, Any]:
         """Writes the artifact's files, each whole, so that it can be done again; deletes what only served the run."""
         self._save_model()
-        heads = {name: tensor.detach().cpu().contiguous() for name, tensor in self.objective.heads_state().items()}
-        if heads:
-            (self.out / "heads.safetensors").write(safetensors.torch.save(heads))
         if self.setup.kind == "pretrain":
             checkpoint.save(self.out / "checkpoint", self.objective, self.optimiser, self._position(self.setup.stop))
         before = self.setup.resume / "trace.parquet" if self.setup.resume else None
@@ -217,6 +218,7 @@ class _Run:
         (self.out / "trace").delete()
         return {
             **totals(trace),
+            **(self.heads if self.setup.kind == "pretrain" else {}),
             "collapses": self.watch.collapses,
             "rows_left_out": self.plan.left_out,
             "workers": world.size(),
@@ -238,6 +240,7 @@ class _Run:
                     max_length=self.setup.passage_length,
                     normalise=bool(getattr(self.setup.objective, "normalise", False)),
                 )
+            save_heads(self.objective, self.setup.objective.name, folder)
             (self.out / "model").upload(folder)
 
 
