@@ -28,13 +28,19 @@ def select_words(
     count_specials: bool = True,
     unknown: Unknown = "spent",
 ) -> Tensor:
-    """One whole-word mask per row, bool [B, L]. `count_specials`: as in `whole_word_masks`."""
+    """One whole-word mask per row, bool [B, L].
+
+    Args:
+        count_specials: whether [CLS] and [SEP] count in the length that the quota is a share of (RetroMAE: yes;
+            Condenser, CoT-MAE: no). [UNK] always does.
+    """
     words = find_words(text, vocabulary)
+    counted_B = text.lengths_B if count_specials else words.candidate_BL.sum(1)
     is_unknown = text.ids_BL == (-1 if vocabulary.unk_id is None else vocabulary.unk_id)
     if unknown == "skipped":
         words = replace(words, candidate_BL=words.candidate_BL & ~is_unknown)
     seeds = draw_seeds(text.keys_B, purpose)
-    selected = whole_word_masks(words, text.lengths_B, seeds, ratio=ratio, count_specials=count_specials)[:, 0]
+    selected = whole_word_masks(words, counted_B, seeds, ratio=ratio)[:, 0]
     return selected & ~is_unknown if unknown == "spent" else selected
 
 

@@ -68,9 +68,7 @@ def one_thread() -> Iterator[None]:
 
 
 @one_thread()
-def whole_word_masks(
-    words: Words, lengths_B: Tensor, seeds_BK: Tensor, *, ratio: float, count_specials: bool = True
-) -> Tensor:
+def whole_word_masks(words: Words, lengths_B: Tensor, seeds_BK: Tensor, *, ratio: float) -> Tensor:
     """K whole-word masks per row, with exactly the law of the published sampler; bool, [B, K, L].
 
     Published (the whole-word collator that RetroMAE, Condenser and CoT-MAE share): walk over the words in random order,
@@ -79,16 +77,14 @@ def whole_word_masks(
     that word does not fit exactly go on, to the next words that do.
 
     Args:
-        ratio: share of a row's tokens to hide, in (0, 1).
-        count_specials: whether [CLS] and [SEP] count in the length that the quota is a share of (RetroMAE: yes;
-            Condenser, CoT-MAE: no).
+        lengths_B: tokens of each row that the quota is a share of, at least its candidates and at most L.
+        ratio: share of them to hide, in (0, 1).
     """
     rows, length = words.start_BL.shape
     draws = seeds_BK.shape[1]
-    counted = lengths_B if count_specials else words.candidate_BL.sum(1)
     # One rank serves all rows: where a row's quota is lower, as many of its non-candidates get the lowest key.
     rank = int(quota(torch.tensor([length]), ratio))
-    filled = (~words.candidate_BL).cumsum(1) <= (rank - quota(counted, ratio))[:, None]
+    filled = (~words.candidate_BL).cumsum(1) <= (rank - quota(lengths_B, ratio))[:, None]
     others = torch.where(filled, LOWEST, HIGHEST).to(torch.int32)
     keep = torch.where(words.candidate_BL, -(2**POSITION_BITS), 0).to(torch.int32)
     put = torch.where(words.candidate_BL, words.start_BL, others)
