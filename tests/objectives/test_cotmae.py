@@ -11,7 +11,7 @@ from midmask.identity import override
 from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives.cotmae import CoTMAE
-from tests.objectives import checks
+from tests.objectives import two_sided
 from tests.objectives.reference import Reference, Vectors
 from tests.objectives.texts import CLS, FIRST, MASK, SEP, UNK, random_texts, token_rows
 
@@ -23,7 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def objective(**fields: Any) -> CoTMAE:
-    built = checks.build(CoTMAE.Config(), fields)
+    built = two_sided.build(CoTMAE.Config(), fields)
     assert isinstance(built, CoTMAE)
     return built
 
@@ -46,14 +46,14 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     decoder: Vectors = []
     for row in range(4):
         for here, there, kind, other in ((row, row, "passage", "context"), (row + 4, row + 4, "context", "passage")):
-            states = reference.encode(checks.ids(drawn.encoder, here))
-            own, others = (checks.ids(pairs.texts[name], row) for name in (kind, other))
-            encoder += checks.surprises(reference, states, drawn.encoder, here, own)
-            read = [states[0], *reference.embed(checks.ids(drawn.decoder, there))[1:]]
+            states = reference.encode(two_sided.ids(drawn.encoder, here))
+            own, others = (two_sided.ids(pairs.texts[name], row) for name in (kind, other))
+            encoder += two_sided.surprises(reference, states, drawn.encoder, here, own)
+            read = [states[0], *reference.embed(two_sided.ids(drawn.decoder, there))[1:]]
             decoded = reference.decoder(read, config.decoder_layers)
-            decoder += checks.surprises(reference, decoded, drawn.decoder, there, others)
+            decoder += two_sided.surprises(reference, decoded, drawn.decoder, there, others)
     expected = {"encoder_mlm": (config.encoder_weight, encoder), "decoder_mlm": (config.decoder_weight, decoder)}
-    checks.assert_equal(cotmae, drawn, reference, expected)
+    two_sided.assert_equal(cotmae, drawn, reference, expected)
 
 
 def test_the_decoder_reads_the_other_span() -> None:
@@ -62,8 +62,8 @@ def test_the_decoder_reads_the_other_span() -> None:
         kinds = ("passage", "context") if side == "encoder" else ("context", "passage")
         for number, kind in enumerate(kinds):
             for row in range(4):
-                read, true = checks.ids(rows, 4 * number + row), checks.ids(pairs.texts[kind], row)
-                hidden = checks.places(rows, 4 * number + row)
+                read, true = two_sided.ids(rows, 4 * number + row), two_sided.ids(pairs.texts[kind], row)
+                hidden = two_sided.places(rows, 4 * number + row)
                 assert [token for j, token in enumerate(read) if j not in hidden] == [
                     token for j, token in enumerate(true) if j not in hidden
                 ]
@@ -96,16 +96,16 @@ def test_quotas_leave_out_specials_and_the_two_masks_are_independent() -> None:
 
 
 def test_sums_do_not_depend_on_how_a_batch_is_cut() -> None:
-    checks.assert_sums_survive_cutting(objective(), batch())
+    two_sided.assert_sums_survive_cutting(objective(), batch())
 
 
 @pytest.mark.parametrize("length", [0, 1, 2])
 def test_the_shortest_texts_give_finite_gradients(length: int) -> None:
-    checks.assert_finite(objective(), spans(random_texts([length, 6]), random_texts([3, length])))
+    two_sided.assert_finite(objective(), spans(random_texts([length, 6]), random_texts([3, length])))
 
 
 def test_health_compares_with_and_without_the_vector() -> None:
-    checks.assert_health_compares(objective(), batch(), {"decoder_loss": "decoder_mlm"})
+    two_sided.assert_health_compares(objective(), batch(), {"decoder_loss": "decoder_mlm"})
 
 
 def test_it_reads_spans_and_its_encoder_may_be_weighted() -> None:
@@ -119,7 +119,7 @@ def test_it_reads_spans_and_its_encoder_may_be_weighted() -> None:
     }
     drawn = objective(encoder_mask="weighted", mask_temperature=0.0).draw(Batch(0, weighted))
     for row, length in enumerate([8, 4, 6, 4, 5, 7, 3, 9]):
-        assert len(checks.places(drawn.encoder, row)) == max(1, round(0.3 * length))
+        assert len(two_sided.places(drawn.encoder, row)) == max(1, round(0.3 * length))
 
 
 def test_unknown_choices_are_refused() -> None:
