@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,10 +10,11 @@ from torch import Tensor
 from midmask.encoders.backbone import BackboneConfig, Side, build_backbone
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.masking import rekeyed
+from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
-from midmask.objectives.cotmote import CoTMoTE, SideRows
+from midmask.objectives.cotmote import CoTMoTE
+from tests.objectives.checks import assert_equals, places
 from tests.objectives.reference import Reference, Vectors, assert_same_gradients
 from tests.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
 
@@ -47,7 +49,11 @@ def objective(backbone: dict[str, Any] | None = None, *, drift: bool = True, **f
 
 
 def batch(passages: TokenRows | None = None, queries: TokenRows | None = None) -> Batch:
-    return Batch(0, {"passage": passages or token_rows(PASSAGES), "context": queries or token_rows(QUERIES)})
+    return Batch(0, {"passage": passages or token_rows(PASSAGES), "context": queries or query_rows(QUERIES)})
+
+
+def query_rows(texts: list[list[int]]) -> TokenRows:
+    return token_rows(texts, keys=row_keys(7, 0, np.arange(100, 100 + len(texts))))
 
 
 class Routed(Reference):
@@ -95,7 +101,7 @@ def decoded(config: CoTMoTE.Config, reference: Reference, vectors: Vectors, span
 
 def reference_terms(cotmote: CoTMoTE, reference: Routed, drawn: Any) -> dict[str, list[Tensor]]:
     config, terms = cotmote.config, {name: [] for name in cotmote.parts}
-    texts = {"passage": token_rows(PASSAGES), "query": token_rows(QUERIES)}
+    texts = {"passage": token_rows(PASSAGES), "query": query_rows(QUERIES)}
     spans = {"passage": QUERIES, "query": {"query": QUERIES, "passage": PASSAGES}.get(config.query_decodes)}
     for side in ("passage", "query"):
         text, rows = texts[side], getattr(drawn, side)
@@ -104,8 +110,9 @@ def reference_terms(cotmote: CoTMoTE, reference: Routed, drawn: Any) -> dict[str
         for row, length in enumerate(text.lengths_B.tolist()):
             true = text.ids_BL[row, :length].tolist()
             states = reference.encode_side(rows.encoder.ids_BL[row, :length].tolist(), expert)
-            places = [place - row * width for place in rows.encoder.rows_R.tolist()]
-            terms[f"{side}_mlm"] += [reference.surprise(states[i], true[i]) for i in places if 0 <= i < length]
+            terms[f"{side}_mlm"] += [
+                reference.surprise(states[i], true[i]) for i in places(rows.encoder.rows_R, row, width)
+            ]
             if spans[side] is not None:
                 passes = [
                     decoded(config, reference, vectors, [2, *spans[side][row], 3])
@@ -120,18 +127,8 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     backbone, fields = VARIANTS[variant]
     cotmote = objective(backbone, **fields)
     drawn = cotmote.draw(batch())
-    counts = cotmote.counts(drawn)
-    loss = cotmote(drawn)
-    total = loss.total(counts)
-    total.backward()
     reference = Routed(cotmote, heads=2, layers=2, pad_id=0)
-    terms = reference_terms(cotmote, reference, drawn)
-    weights = {"mlm": cotmote.config.encoder_weight, "clm": cotmote.config.decoder_weight}
-    expected = sum(weights[name[-3:]] * sum(values) / len(values) for name, values in terms.items() if values)
-    expected.backward()
-    assert {name: int(count) for name, count in counts.items()} == {name: len(values) for name, values in terms.items()}
-    assert list(loss.parts) == [name for name, values in terms.items() if values]
-    torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-6)
+    assert_equals(cotmote, drawn, reference_terms(cotmote, reference, drawn))
     assert_same_gradients(cotmote, reference)
 
 
@@ -157,25 +154,14 @@ def test_switching_exchanges_the_experts(switched: bool, side: str) -> None:
     assert changed == {f"{side}_mlm", f"{side}_clm"}
 
 
-def test_masks_of_a_pair_are_drawn_apart() -> None:
-    """Even of a query that repeats its passage, under the same row keys."""
-    same = token_rows(random_texts([60] * 20))
-    drawn = objective(encoder_mask_ratio=0.3).draw(batch(same, same))
-    chosen = [set(rows.encoder.rows_R.tolist()) for rows in (drawn.passage, drawn.query)]
-    shared = len(chosen[0] & chosen[1]) / len(chosen[0])
-    # 360 of 1,200 tokens each: 0.30 expected, standard deviation below 0.03 for words of up to four tokens; a false
-    # alarm is rarer than one in 10,000
-    assert 0.18 < shared < 0.42
-    assert rekeyed(same).keys_B.tolist() != same.keys_B.tolist()
-
-
 @pytest.mark.parametrize("fields", [{}, {"decoding": "together", "query_decodes": "passage"}], ids=str)
 def test_sums_do_not_depend_on_how_a_batch_is_cut(fields: dict[str, Any]) -> None:
     cotmote = objective({"experts": "ffn"}, **fields)
     whole = cotmote(cotmote.draw(batch()))
     pieces = []
     for row in range(len(PASSAGES)):
-        alone = (one_row(token_rows(texts), row, len(texts[row]) + 2) for texts in (PASSAGES, QUERIES))
+        together = (token_rows(PASSAGES), query_rows(QUERIES))
+        alone = (one_row(rows, row, int(rows.lengths_B[row])) for rows in together)
         pieces.append(cotmote(cotmote.draw(batch(*alone))).parts)
     for name, part in whole.parts.items():
         assert sum(piece[name].count for piece in pieces) == part.count
@@ -193,6 +179,7 @@ def test_the_shortest_texts_give_finite_gradients(length: int, fields: dict[str,
     cotmote = objective({"experts": "ffn"}, **fields)
     short = token_rows(random_texts([length, 6]))
     drawn = cotmote.draw(batch(short, short))
+    assert all(bool(value.isfinite()) for value in cotmote.health(drawn).values())
     cotmote(drawn).total(cotmote.counts(drawn)).backward()
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in cotmote.parameters())
 
@@ -222,11 +209,11 @@ def test_health_tells_experts_and_vectors_apart() -> None:
 def test_only_the_decoder_is_thrown_away() -> None:
     cotmote = objective({"experts": "ffn"})
     assert set(cotmote.heads_state()) == {f"decoder.{name}" for name in cotmote.decoder.state_dict()}
-    rows: SideRows = cotmote.draw(batch()).passage
-    assert rows.encoder.lengths_B.tolist() == [10, 6, 8, 6]
 
 
 def test_impossible_values_are_refused_by_name() -> None:
     for field, value in (("views", "neither"), ("query_decodes", "both"), ("decoder_layers", 0), ("window", 0)):
         with pytest.raises(UserError, match=rf"{field} = {value!r}"):
             override(CoTMoTE.Config(), {field: value})
+    with pytest.raises(UserError, match="encoder_mask = weighted: pseudo-queries have no term weights"):
+        override(CoTMoTE.Config(), {"encoder_mask": "weighted"})

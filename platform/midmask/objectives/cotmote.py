@@ -20,17 +20,16 @@ differs   there is no published code. Unpublished, hence fields: what a query's 
           short queries weigh as much as passages
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.decoders import CausalDecoder, DecoderPositions
 from midmask.encoders.backbone import Backbone, Side
-from midmask.masking import rekeyed
 from midmask.nouns import Batch, Loss, Part, TokenRows
 from midmask.objectives.bag_of_words import winning_vocabulary
 from midmask.objectives.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
@@ -88,8 +87,14 @@ class CoTMoTE(Objective):
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
         )
 
+        @model_validator(mode="after")
+        def _queries_have_no_weights(self) -> Self:
+            if self.encoder_mask == "weighted":
+                raise ValueError("encoder_mask = weighted: pseudo-queries have no term weights; choose word or token")
+            return self
+
         def reads(self) -> Reads:
-            return Reads(rows="pseudo_queries", term_weights=self.encoder_mask == "weighted")
+            return Reads(rows="pseudo_queries")
 
     parts: ClassVar[tuple[str, ...]] = ("passage_mlm", "query_mlm", "passage_clm", "query_clm")
 
@@ -109,7 +114,7 @@ class CoTMoTE(Objective):
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> CoTMoTERows:
-        passage, query = batch.texts["passage"], rekeyed(batch.texts["context"])
+        passage, query = batch.texts["passage"], batch.texts["context"]
         behind_query = {"query": query, "passage": passage, "nothing": None}[self.config.query_decodes]
         return CoTMoTERows(self._side(passage, query), self._side(query, behind_query))
 
@@ -121,11 +126,7 @@ class CoTMoTE(Objective):
 
     def counts(self, drawn: CoTMoTERows) -> dict[str, Tensor]:
         encoded = {f"{side}_mlm": rows.encoder.count for side, rows in drawn.sides}
-        decoded = {
-            f"{side}_clm": torch.zeros_like(rows.encoder.count) if rows.decoder is None else rows.decoder.count
-            for side, rows in drawn.sides
-        }
-        return {**encoded, **decoded}
+        return {**encoded, **{f"{side}_clm": _targets(rows) for side, rows in drawn.sides}}
 
     def forward(self, drawn: CoTMoTERows) -> Loss:
         encoded, decoded = {}, {}
@@ -134,22 +135,23 @@ class CoTMoTE(Objective):
             encoded[f"{side}_mlm"] = masked_lm_part(
                 self.backbone, hidden_BLD, rows.encoder, weight=self.config.encoder_weight
             )
-            if rows.decoder is not None:
-                decoded[f"{side}_clm"] = self._decoded(self._vectors(hidden_BLD, rows.pooled_BL), rows.decoder)
+            decoded[f"{side}_clm"] = self._decoded(hidden_BLD, rows)
         return Loss({**encoded, **decoded})
 
     def _hidden(self, side: Side, rows: SideRows) -> Tensor:
         expert = OTHER[side] if self.config.switched else side
         return self.backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B, expert)
 
-    def _decoded(self, vectors: dict[str, Tensor], rows: MaskedRows) -> Part:
-        """Each of the vectors by itself, summed."""
-        parts = [self._decode(vectors_BKD, rows) for vectors_BKD in vectors.values()]
-        return replace(parts[0], total=torch.stack([part.total for part in parts]).sum())
+    def _decoded(self, hidden_BLD: Tensor, rows: SideRows) -> Part:
+        """The decoder's loss behind each of the vectors by itself, summed."""
+        totals = [hidden_BLD.new_zeros(())]
+        if rows.decoder is not None:
+            vectors = self._vectors(hidden_BLD, rows.pooled_BL).values()
+            totals += [self._decode(vectors_BKD, rows.decoder).total for vectors_BKD in vectors]
+        return Part(torch.stack(totals).sum(), _targets(rows), self.config.decoder_weight)
 
     def _decode(self, vectors_BKD: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.decoder_weight
-        return decoded_part(self.backbone, self.positions, self.decoder, vectors_BKD, rows, weight=weight)
+        return decoded_part(self.backbone, self.positions, self.decoder, vectors_BKD, rows, weight=1.0)
 
     def _vectors(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""
@@ -186,3 +188,7 @@ class CoTMoTE(Objective):
         passages, queries = (rows.encoder.lengths_B.sum() for _, rows in drawn.sides)
         share = (passages if self.config.switched else queries) / (passages + queries)
         return {"query_expert_share": share, "expert_distance": self.backbone.experts.distance(self.backbone.encoder)}
+
+
+def _targets(rows: SideRows) -> Tensor:
+    return torch.zeros_like(rows.encoder.count) if rows.decoder is None else rows.decoder.count
