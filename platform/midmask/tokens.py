@@ -84,11 +84,12 @@ def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
 
 
 def _bert_pipeline(core: Any) -> Any:
-    """BERT's normalisation and pre-tokenisation; [CLS] text [SEP] once the special tokens have numbers."""
-    from tokenizers import normalizers, pre_tokenizers, processors
+    """BERT's normalisation, pre-tokenisation and way back to text; [CLS] text [SEP] once the special tokens have numbers."""
+    from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
     core.normalizer = normalizers.BertNormalizer(lowercase=True)
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    core.decoder = decoders.WordPiece()
     if core.token_to_id("[CLS]") is not None:
         ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
         core.post_processor = processors.TemplateProcessing(
