@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
+from midmask.encoders.families import FAMILIES
 from midmask.vocabulary import Vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -60,7 +61,9 @@ def random_model(variant: str) -> Any:
     shape |= {"cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
     if not variant.startswith("distilbert"):
         shape |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-    config = AutoConfig.for_model(variant.partition(",")[0], **{**shape, **VARIANTS[variant]})
+    family = variant.partition(",")[0]
+    dropouts = dict.fromkeys(FAMILIES[family].dropouts, 0.1)
+    config = AutoConfig.for_model(family, **{**shape, **dropouts, **VARIANTS[variant]})
     torch.manual_seed(11)
     model = AutoModelForMaskedLM.from_config(config)
     with torch.no_grad():

@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from midmask.decoders import DecoderPositions
-from midmask.encoders.backbone import Backbone
+from midmask.encoders.backbone import Backbone, Shape
 from midmask.heads import linear_column_max
 from midmask.nouns import Batch, Loss, Part
 from midmask.objectives.bag_of_words import Bag, TargetWeights, bag_cross_entropy, bag_of_words, winning_vocabulary
@@ -91,6 +91,10 @@ class DupMAE(Objective):
                 )
             return self
 
+        def check(self, shape: Shape) -> None:
+            if self.decode != "ot":
+                super().check(shape)
+
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm", "bag_of_words")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
@@ -128,7 +132,7 @@ class DupMAE(Objective):
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
         nothing = Part(torch.zeros_like(encoder.total), torch.zeros_like(encoder.count))
         decoder = nothing if self.decoder is None else self._decoder_part(hidden_BLD[:, 0], drawn)
-        bag = nothing if self.config.decode == "cls" else self._bag_part(hidden_BLD, drawn)
+        bag = nothing if self.config.decode == "cls" else self.bag_part(hidden_BLD, drawn)
         return Loss(dict(zip(self.parts, (encoder, decoder, bag), strict=True)))
 
     def _decoder_part(self, vector_BD: Tensor, drawn: DupMAERows) -> Part:
@@ -137,7 +141,8 @@ class DupMAE(Objective):
         decoded_BLD = self.decoder(self.backbone, self.positions, vector_BD[:, None], rows.ids_BL, visible_BXL)
         return masked_lm_part(self.backbone, decoded_BLD, rows, weight=self.config.decoder_weight)
 
-    def _bag_part(self, hidden_BLD: Tensor, drawn: DupMAERows) -> Part:
+    def bag_part(self, hidden_BLD: Tensor, drawn: DupMAERows) -> Part:
+        """The loss of naming the text's words from its tokens' last states."""
         logits_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
         weights_BL = drawn.bag.weights(self.config.bow_targets, logits_BV.dtype) * drawn.has_bag_B[:, None]
         total = bag_cross_entropy(logits_BV, drawn.bag.ids_BL, weights_BL)
