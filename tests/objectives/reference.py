@@ -136,12 +136,6 @@ class Reference:
             states = self.layer(self.decoder_names(number), states, states, everything)
         return states
 
-    def logits(self, state: Tensor) -> Tensor:
-        """The masked-LM head: E · LN(GELU(W h + b)) + b_v."""
-        transform = "backbone.model.cls.predictions.transform"
-        x = self.norm(f"{transform}.LayerNorm", gelu(self.linear(f"{transform}.dense", state)))
-        return self.bert("embeddings.word_embeddings.weight") @ x + self.get("backbone.model.cls.predictions.bias")
-
     def surprise(self, state: Tensor, token: int) -> Tensor:
         """-log p(token) by the masked-LM head."""
         logits = self.logits(state)

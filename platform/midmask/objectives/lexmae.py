@@ -7,7 +7,7 @@ masked    encoder: exactly ceil(0.3 n) of a text's n tokens without specials, [U
           are 80/10/10, drawn apart
 vector    b = a · E, gradients not reaching E this way; u = max over positions of the MLM head's raw logits; a =
           softmax(u), or with `bottleneck` saturated s / (sum of s + 1e-4), s = log(1 + relu(u)); cls: b = h, the last
-          hidden state of [CLS]; none: the decoder reads [CLS] as it is, the paper's ablation. The positions of u are
+          hidden state of [CLS]; off: the decoder reads [CLS] as it is, the paper's ablation. The positions of u are
           those whose *corrupted* id is neither [CLS], [SEP] nor padding; [MASK] is among them
 trained   encoder, embeddings and MLM head; the decoder shares embeddings and output matrix
 thrown    the decoder: two ordinary layers, an MLM transform of its own, and its own output bias
@@ -59,7 +59,7 @@ class LexMAE(Objective):
         overlap: Literal["inclusive", "random", "exclusive"] = Field(
             "inclusive", description="the decoder's mask holds the encoder's; is drawn apart; or avoids the encoder's"
         )
-        bottleneck: Literal["softmax", "saturated", "cls", "none"] = Field(
+        bottleneck: Literal["softmax", "saturated", "cls", "off"] = Field(
             "softmax", description="what feeds the decoder: words by softmax or log(1 + relu); the [CLS] state; nothing"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder")
@@ -135,7 +135,7 @@ class LexMAE(Objective):
         """What the decoder reads in the place of [CLS], [B, D]."""
         if self.config.bottleneck == "cls":
             return hidden_BLD[:, 0]
-        if self.config.bottleneck == "none":
+        if self.config.bottleneck == "off":
             return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])[:, 0]
         u_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
         if self.config.bottleneck == "softmax":
@@ -157,7 +157,7 @@ class LexMAE(Objective):
     def health(self, drawn: LexMAERows) -> dict[str, Tensor]:
         """Whether the decoder uses the bottleneck, and whether texts have winners of their own in the max-pool."""
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        if self.config.bottleneck == "none":
+        if self.config.bottleneck == "off":
             return {}
         vector_BD = self._vector(hidden_BLD, drawn)
         found = use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
