@@ -13,19 +13,24 @@ from midmask.cluster.job import Options
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import need, recipe_for, run_steps
+    from midmask.cluster.driver import recipe_for, run_steps
     from midmask.cluster.report import markdown
     from midmask.recipes.plan import plan
 
     recipe = recipe_for(options, default="retromae")
-    step = need(plan(recipe).pretrained, recipe, "middle training")
-    done = run_steps(options, recipe, {"pretrained": step})
-    if done:
-        result = done["pretrained"].result
-        rows = [(name, f"{value:.4f}") for name, value in {"loss": result["loss"], **result["parts"]}.items()]
-        rows += [(name, f"{result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]
+    steps = plan(recipe)
+    done = run_steps(options, recipe, {"encoder": steps.pretrained or steps.initial})
+    if not done:
+        return
+    encoder = done["encoder"]
+    if steps.pretrained is None:
+        print(f"recipe {recipe.name} has no middle training; this is the encoder that its fine-tuning starts from")
+    else:
+        losses = {"loss": encoder.result["loss"], **encoder.result["parts"]}
+        rows = [(name, f"{value:.4f}") for name, value in losses.items()]
+        rows += [(name, f"{encoder.result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]
         print(markdown(["pre-training", recipe.name], rows))
-        print(f"\nmodel: {done['pretrained'].place}/model\n{options.where_to_look()}")
+    print(f"\nmodel: {encoder.place}/model\n{options.where_to_look()}")
 
 
 if __name__ == "__main__":

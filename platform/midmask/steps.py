@@ -3,6 +3,7 @@
 They are what a sweep's trial runs, and the oracle that the distributed twins in `cluster/` must equal.
 """
 
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES
 from midmask.derived.spans import SPANS
-from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
 from midmask.identity import Config
@@ -24,6 +25,7 @@ from midmask.retrieve.mine import mine
 from midmask.sharded import Sharded
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
+from midmask.vocabulary import Vocabulary
 
 Log = Callable[[int, dict[str, float]], None]
 
@@ -53,6 +55,23 @@ class FinetuneConfig(Config):
     per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
     query_length: int = Field(32, ge=4, description="tokens of a query")
     passage_length: int = Field(128, ge=8, description="tokens of a passage")
+
+
+class InitialConfig(Config):
+    """The encoder as it is before any training."""
+
+    backbone: BackboneConfig = Field(description="the encoder")
+    seed: int = Field(0, ge=0, lt=2**31, description="of weights that are made afresh")
+
+
+def initial(config: InitialConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """Writes `model/`, what recipes without middle training start from."""
+    tokenizer = (inputs["tokens"].place / "tokenizer").local()
+    backbone = build_backbone(config.backbone, Vocabulary.of(tokenizer), seed=config.seed)
+    with tempfile.TemporaryDirectory() as name:
+        backbone.save(Path(name), tokenizer)
+        (out / "model").upload(Path(name))
+    return {"parameters": sum(parameter.numel() for parameter in backbone.parameters())}
 
 
 class AdoptConfig(Config):
@@ -146,6 +165,7 @@ SHARDED: dict[str, Sharded] = {
 LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": _quiet(corpora.prepare),
     **{name: _quiet(step) for name, step in SHARDED.items()},
+    "initial": _quiet(initial),
     "pretrain": pretrain,
     "finetune": finetune,
     "adopt": _quiet(adopt),

@@ -9,7 +9,6 @@ from midmask.cluster.connection import connect
 from midmask.cluster.job import Options
 from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags
-from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, adopted
@@ -93,13 +92,6 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
             observer = TrackingObserver(tracker, parent, options.job, recipe)
             runner = Runner(storage, cluster_makers(options.workers), observer)
             return {key: runner.run(step) for key, step in targets.items()}
-
-
-def need(step: Step | None, recipe: Recipe, what: str) -> Step:
-    """The step, or the error for a recipe that does not have it."""
-    if step is None:
-        raise UserError(f"recipe {recipe.name!r} has no {what}; choose another with --recipe, such as retromae")
-    return step
 
 
 def searched_with(recipe: Recipe, folder: str | None) -> tuple[Recipe, Step | None]:

@@ -29,6 +29,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
         "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),
         "mine": _silent(lambda config, inputs, out: pool.mine(config, inputs, out, actors=count)),
+        "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
         "bm25": _as_task("bm25", gpus=0),
         "evaluate": _as_task("evaluate", gpus=min(1, gpus)),

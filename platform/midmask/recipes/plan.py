@@ -19,7 +19,7 @@ from midmask.identity import Config, file_fingerprint, fingerprint, identity_of,
 from midmask.recipes.schema import Recipe, StageConfig
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.mine import MineConfig
-from midmask.steps import AdoptConfig, FinetuneConfig, PretrainConfig
+from midmask.steps import AdoptConfig, FinetuneConfig, InitialConfig, PretrainConfig
 
 NAMED_BY_CONTENT = ("prepare", "adopt")
 """Steps whose config names a place: what lies there is their identity, not the name."""
@@ -84,12 +84,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one recipe by role; `stages` in order; `spans` and `pseudo_queries` whether they are read or not."""
+    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before any
+    training) whether they are needed or not."""
 
     corpus: Step
     tokens: Step
     spans: Step
     pseudo_queries: Step
+    initial: Step
     pretrained: Step | None
     stages: tuple[Step, ...]
 
@@ -150,11 +152,13 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
         "spans": Step("spans", recipe.spans, both, content=splitter()),
         "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
     }
+    untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
+    initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     pretrained = _pretrained(recipe, both, derived, held, share, resume)
     stages: list[Step] = []
     for stage in recipe.stages:
         stages.append(_stage(recipe, stage, tokens, held, pretrained, stages))
-    return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], pretrained, tuple(stages))
+    return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], initial, pretrained, tuple(stages))
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None = None) -> list[Plan]:
