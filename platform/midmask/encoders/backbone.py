@@ -9,11 +9,13 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
@@ -322,7 +324,9 @@ def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
             model, loading = AutoModelForMaskedLM.from_pretrained(
                 name, config=settings, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
             )
-    except (OSError, ValueError) as error:
+    except UnpicklingError:
+        raise _unreadable(name, ValueError("its pickle holds more than tensors, which could run code")) from None
+    except (OSError, ValueError, SafetensorError) as error:
         raise _unreadable(name, error) from None
     return model, loading
 
