@@ -1,7 +1,7 @@
 """One worker of a training run as a process of its own: `python worker.py JSON`. The tests start, join and kill it.
 
-JSON: kind, objective (fields), train (fields), backbone (fields), tokens, corpus, start, out; rank, size, meet (a file
-through which the workers find each other); kill_at (steps done after which the process kills itself).
+JSON: kind, objective (fields), train (fields), backbone (fields), PLACES, out; rank, size, meet (a file through which
+the workers find each other); kill_at (steps done after which the process kills itself).
 """
 
 import json
@@ -18,9 +18,11 @@ from midmask.objectives import OBJECTIVES
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
 
+PLACES = ("tokens", "pseudo_queries", "corpus", "start", "resume")
+
 
 def setup_of(spec: dict) -> TrainingSetup:
-    places = {name: Place(spec[name]) for name in ("tokens", "corpus", "start", "resume") if spec.get(name)}
+    places = {name: Place(spec[name]) for name in PLACES if spec.get(name)}
     return TrainingSetup(
         kind=spec["kind"],
         objective=OBJECTIVES[spec["objective"]["name"]].Config(**spec["objective"]),
