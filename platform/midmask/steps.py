@@ -14,6 +14,8 @@ from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES
 from midmask.derived.spans import SPANS
+from midmask.derived.terms import WEIGH
+from midmask.derived.words import STATISTICS
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
@@ -159,6 +161,8 @@ SHARDED: dict[str, Sharded] = {
     "tokenise": tokens.tokenise,
     "spans": SPANS,
     "pseudo_queries": PSEUDO_QUERIES,
+    "statistics": STATISTICS,
+    "weigh": WEIGH,
 }
 """Steps that work shard by shard: one distributed twin does for all (`cluster.shards`)."""
 

@@ -84,7 +84,7 @@ def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
 
 
 def _bert_pipeline(core: Any) -> Any:
-    """BERT's normalisation, pre-tokenisation and way back to text; [CLS] text [SEP] once the special tokens have numbers."""
+    """BERT's normalisation, words and way back to text; [CLS] text [SEP] once the special tokens have numbers."""
     from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
     core.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -4,88 +4,30 @@ Two recipes that agree on a step's config and inputs share the step: a sweep's t
 baseline computed yesterday is found today.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.artifact import Place
 from midmask.corpora import corpus_identity
 from midmask.derived.pseudo_queries import pseudo_queries_content
 from midmask.derived.sentences import splitter
+from midmask.derived.terms import WeighConfig, weigh_content
+from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import Config, file_fingerprint, fingerprint, identity_of, library_versions
+from midmask.identity import file_fingerprint
 from midmask.recipes.schema import Recipe, StageConfig
+from midmask.recipes.step import Step as Step
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.mine import MineConfig
 from midmask.steps import AdoptConfig, FinetuneConfig, InitialConfig, PretrainConfig
 
-NAMED_BY_CONTENT = ("prepare", "adopt")
-"""Steps whose config names a place: what lies there is their identity, not the name."""
-
-FORMAT = 2
-"""Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One node: the step's name, its config, its inputs, and what its config's paths held when the plan was made.
-
-    `resume` is a finished prefix of this very step, such as its first quarter: it saves work and changes nothing, so
-    it is not part of the identity.
-    """
-
-    name: str
-    config: Config
-    inputs: Mapping[str, "Step"] = field(default_factory=dict)
-    content: Mapping[str, Any] = field(default_factory=dict)
-    resume: "Step | None" = None
-
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        return {
-            "step": self.name,
-            "format": FORMAT,
-            "config": {} if self.name in NAMED_BY_CONTENT else identity_of(self.config),
-            "content": dict(self.content),
-            "inputs": {name: step.fingerprint for name, step in self.inputs.items()},
-            "libraries": library_versions(),
-        }
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return fingerprint(self.identity)
-
-    @property
-    def optimiser_steps(self) -> int:
-        """How many steps a training takes; 0 for every other step."""
-        if isinstance(self.config, PretrainConfig):
-            return self.config.stop_after or self.config.train.steps
-        return self.config.train.steps if isinstance(self.config, FinetuneConfig) else 0
-
-    def place(self, storage: Place) -> Place:
-        return storage / self.name / self.fingerprint
-
-    def upstream(self) -> Iterator["Step"]:
-        """Every step that this one needs, itself last, each once, in an order that can be run."""
-        seen: set[str] = set()
-
-        def walk(step: "Step") -> Iterator["Step"]:
-            if step.fingerprint in seen:
-                return
-            seen.add(step.fingerprint)
-            for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
-                yield from walk(source)
-            yield step
-
-        yield from walk(self)
-
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before any
-    training) whether they are needed or not."""
+    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
+    any training) whether they are needed or not.
+    """
 
     corpus: Step
     tokens: Step
@@ -120,19 +62,22 @@ class Contents:
     tokenizer: Mapping[str, Any]
     backbone: Mapping[str, Any]
     pseudo_queries: Mapping[str, Any]
+    weights: Mapping[str, Any]
 
 
 def contents_of(recipe: Recipe) -> Contents:
     """Reads what the recipe's paths hold.
 
     Raises:
-        UserError: if the corpus is not there, or a source of pseudo-queries that is named.
+        UserError: if the corpus is not there, or a source of pseudo-queries or of term weights that is read.
     """
+    weighed = recipe.objective is not None and recipe.objective.reads().term_weights
     return Contents(
         corpus=corpus_identity(recipe.corpus),
         tokenizer=_folder_content(recipe.tokens.tokenizer),
         backbone=_folder_content(recipe.backbone.name),
         pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
+        weights=weigh_content(_weighing(recipe)) if weighed else {},
     )
 
 
@@ -151,6 +96,7 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     derived = {
         "spans": Step("spans", recipe.spans, both, content=splitter()),
         "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+        "weights": _weights(recipe, both, held),
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
@@ -176,6 +122,22 @@ def bm25_evaluation(recipe: Recipe, split: str) -> Step:
     ranked = Step("bm25", config, {"corpus": corpus})
     evaluation = recipe.evaluation.model_copy(update={"split": split})
     return Step("evaluate", evaluation, {"ranked": ranked, "corpus": corpus})
+
+
+def _weighing(recipe: Recipe) -> WeighConfig:
+    """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
+    attends = recipe.weights.kind == "attention"
+    encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
+    return recipe.weights.model_copy(update={"encoder": encoder})
+
+
+def _weights(recipe: Recipe, both: Mapping[str, Step], held: Contents) -> Step:
+    """Term weights, from word counts or the source that is named."""
+    config = _weighing(recipe)
+    inputs = dict(both) if config.kind == "file" else {"tokens": both["tokens"]}
+    if config.needs_statistics:
+        inputs["statistics"] = Step("statistics", StatisticsConfig(), {"tokens": both["tokens"]})
+    return Step("weigh", config, inputs, content=held.weights)
 
 
 def _pretrained(

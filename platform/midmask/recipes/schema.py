@@ -9,12 +9,14 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from midmask.corpora import CorpusConfig
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
+from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
 from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.objective import Reads
 from midmask.retrieve.mine import MineConfig
 from midmask.tokens import TokensConfig
 from midmask.train.optimiser import TrainConfig
@@ -54,6 +56,7 @@ class Recipe(Config):
     pseudo_queries: PseudoQueriesConfig = Field(
         default_factory=PseudoQueriesConfig, description="where passages' queries come from, if read"
     )
+    weights: WeighConfig = Field(default_factory=WeighConfig, description="where term weights come from, if read")
     backbone: BackboneConfig = Field(default_factory=BackboneConfig, description="the encoder that is trained")
     objective: SerializeAsAny[ObjectiveConfig] | None = Field(description="the middle training; none: there is none")
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
@@ -88,6 +91,14 @@ class Recipe(Config):
             raise UserError(
                 f"tokens.max_length = {self.tokens.max_length}: the backbone takes at most {shape.max_length} tokens. "
                 f"Use tokens.max_length={shape.max_length} or less."
+            )
+        reads = self.objective.reads() if self.objective else Reads()
+        if reads.rows == "spans" and reads.term_weights:
+            raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
+        if reads.rows == "spans" and self.spans.span_length > shape.max_length:
+            raise UserError(
+                f"spans.span_length = {self.spans.span_length}: the backbone takes at most {shape.max_length} tokens. "
+                f"Use spans.span_length={shape.max_length} or less."
             )
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
