@@ -10,6 +10,7 @@ from midmask.decoders import DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
 from midmask.encoders.experts import Split
 from midmask.encoders.families import FAMILIES
+from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary
 from tests.encoders.conftest import VARIANTS, random_model
 
@@ -157,3 +158,12 @@ def test_fresh_weights_have_the_named_models_shape_and_depend_on_the_seed_alone(
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first[words], other[words]) and not torch.equal(first[words], trained.state_dict()[words])
     assert abs(float(first[words].std()) - 0.02) < 0.004
+
+
+@torch.no_grad()
+def test_of_a_named_size_none_and_scratch_coincide(vocabulary: Vocabulary) -> None:
+    none, scratch = (RECIPES[name]() for name in ("none", "scratch"))
+    assert (none.backbone.fresh, scratch.backbone.fresh) == (False, True)
+    assert scratch.objective is None and scratch.stages == none.stages
+    one, other = (build_backbone(recipe.backbone, vocabulary, seed=2) for recipe in (none, scratch))
+    assert torch.equal(one.hidden(IDS, LENGTHS), other.hidden(IDS, LENGTHS))

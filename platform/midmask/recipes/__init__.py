@@ -26,6 +26,7 @@ from midmask.recipes.retromae import retromae
 from midmask.recipes.retromae_ance import retromae_ance
 from midmask.recipes.rom import rom
 from midmask.recipes.schema import Recipe
+from midmask.recipes.scratch import scratch
 from midmask.recipes.seed import seed
 from midmask.recipes.simcse import simcse
 from midmask.registry import Registry
@@ -34,6 +35,7 @@ RECIPES: Registry[Callable[[], Recipe]] = Registry(
     "recipe",
     {
         "none": none,
+        "scratch": scratch,
         "mlm": mlm,
         "mlm_cls_tf": mlm_cls_tf,
         "retromae": retromae,
