@@ -1,18 +1,23 @@
 """Fused vocabulary heads: a linear layer over the vocabulary together with what is made of its logits, which never
 exist all at once.
 
-Shapes: R rows that carry a label, D width, V vocabulary, B rows of a batch, L tokens, C rows or columns of a chunk.
+Shapes: R rows that carry a label, D width, V vocabulary, B rows of a batch, L tokens, C rows of a chunk, T vocabulary
+entries of a tile.
 """
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CHUNK_VALUES = {"cpu": 2**24, "cuda": 2**28}
 """Logits held at a time. On a CPU, 2,016 rows over V = 30,522 take equally long from 2**22 to 2**25 (within 8%, widths
 256 and 768) and a third longer at 2**20. The figure for GPUs is not measured."""
+TILE_VALUES = {"cpu": 2**21, "cuda": 2**28}
+"""Logits held at a time by the column maximum. On a CPU a tile should stay in the cache: 32 x 128 positions over V =
+30,522 take a third longer at 2**22 than at 2**21, widths 256 and 768. The figure for GPUs is not measured."""
 
 
 def linear_cross_entropy(hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor, labels_R: Tensor) -> Tensor:
@@ -22,12 +27,28 @@ def linear_cross_entropy(hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor, l
     scaled in the backward pass: three matrix products in all, as many as with stored logits. The softmax is in float32
     at least; the products follow autocast.
     """
-    kind = hidden_RD.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden_RD.dtype
-    tensors = (hidden_RD, weight_VD, bias_V)
+    tensors, dtype = (hidden_RD, weight_VD, bias_V), _product_type(hidden_RD)
     learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     total: Tensor = _LinearCrossEntropy.apply(*tensors, labels_R, dtype, learns)  # type: ignore[no-untyped-call]
     return total
+
+
+def linear_column_max(hidden_BLD: Tensor, weight_VD: Tensor, bias_V: Tensor, pooled_BL: Tensor) -> Tensor:
+    """The maximum over positions where `pooled_BL` (bool) of weight · hidden + bias; shape [B, V], float32 at least.
+
+    A row with no pooled position gives 0 and no gradient. The gradient goes to one position per row and vocabulary
+    entry, so that the backward pass has B * V terms, not B * L * V: no matrix product but two weighted sums of rows.
+    Logits exist for a tile of the vocabulary at a time; their products follow autocast.
+    """
+    tensors, dtype = (hidden_BLD, weight_VD, bias_V), _product_type(hidden_BLD)
+    highest_BV: Tensor = _LinearColumnMax.apply(*tensors, pooled_BL, dtype)  # type: ignore[no-untyped-call]
+    return highest_BV
+
+
+def _product_type(hidden: Tensor) -> torch.dtype:
+    """The type in which logits are computed."""
+    kind = hidden.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -85,13 +106,63 @@ def _add_gradients(
         weight_grad_VD += p_CV.t() @ rows_CD
 
 
-def linear_column_max(hidden_BLD: Tensor, weight_VD: Tensor, bias_V: Tensor, pooled_BL: Tensor) -> Tensor:
-    """The maximum over positions where `pooled_BL` (bool) of weight · hidden + bias; shape [B, V], float32 at least.
+class _LinearColumnMax(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_BLD: Tensor, weight_VD: Tensor, bias_V: Tensor, pooled_BL: Tensor, dtype: torch.dtype
+    ) -> Tensor:
+        (rows, length, _), entries = hidden_BLD.shape, len(weight_VD)
+        source_BL = _pooled_sources(pooled_BL)
+        highest_BV = bias_V.new_empty((rows, entries), dtype=torch.promote_types(bias_V.dtype, torch.float32))
+        winner_BV = source_BL.new_empty((rows, entries), dtype=torch.int32)
+        step = max(1, TILE_VALUES[hidden_BLD.device.type] // max(1, rows * length))
+        with torch.autocast(hidden_BLD.device.type, enabled=False):
+            hidden_MD = hidden_BLD.flatten(0, 1)[source_BL.flatten()].to(dtype)
+            weight, bias = weight_VD.to(dtype), bias_V.to(dtype)
+            space = hidden_MD.new_empty(len(hidden_MD) * min(step, entries))
+            for at in range(0, entries, step):
+                tile = slice(at, min(at + step, entries))
+                logits_MT = space[: len(hidden_MD) * (tile.stop - at)].view(len(hidden_MD), -1)
+                torch.addmm(bias[tile], hidden_MD, weight[tile].t(), out=logits_MT)
+                highest_BV[:, tile], position_BT = logits_MT.view(rows, length, -1).max(1)
+                winner_BV[:, tile] = source_BL.gather(1, position_BT)
+        pools_B1 = pooled_BL.any(1, keepdim=True)
+        ctx.save_for_backward(hidden_BLD, weight_VD, winner_BV, pools_B1)
+        return highest_BV.masked_fill_(~pools_B1, 0.0)
 
-    A row with no pooled position gives 0 and no gradient. The gradient goes to one position per row and vocabulary
-    entry.
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_BV: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_BLD, weight_VD, winner_BV, pools_B1 = ctx.saved_tensors
+        hidden_MD, grad_BV = hidden_BLD.flatten(0, 1), grad_BV.masked_fill(~pools_B1, 0.0)
+        grads: list[Tensor | None] = [None] * 5
+        if ctx.needs_input_grad[0]:
+            ordered, order = winner_BV.flatten().sort()
+            starts_M = torch.searchsorted(ordered, torch.arange(len(hidden_MD), device=ordered.device))
+            sums = _weighted_sums(weight_VD, order % len(weight_VD), grad_BV.flatten()[order], starts_M)
+            grads[0] = sums.view_as(hidden_BLD).to(hidden_BLD.dtype)
+        if ctx.needs_input_grad[1]:
+            grads[1] = _weighted_sums(hidden_MD, winner_BV.t(), grad_BV.t(), None).to(weight_VD.dtype)
+        if ctx.needs_input_grad[2]:
+            grads[2] = grad_BV.sum(0)
+        return tuple(grads)
+
+
+def _pooled_sources(pooled_BL: Tensor) -> Tensor:
+    """For each position the one that is read in its place, as a row of the flattened batch, int64, [B, L].
+
+    That is itself if it is pooled, else the first pooled one of its row: a second time the same logit raises no
+    maximum, and saves a pass over the logits that would hide some of them.
     """
-    logits_BLV = torch.nn.functional.linear(hidden_BLD, weight_VD, bias_V)
-    highest_BV = logits_BLV.masked_fill(~pooled_BL[:, :, None], -torch.inf).max(1).values
-    highest_BV = highest_BV.to(torch.promote_types(highest_BV.dtype, torch.float32))
-    return highest_BV.masked_fill(~pooled_BL.any(1, keepdim=True), 0.0)
+    rows, length = pooled_BL.shape
+    positions_L = torch.arange(length, device=pooled_BL.device)
+    source_BL = torch.where(pooled_BL, positions_L, pooled_BL.int().argmax(1, keepdim=True))
+    return source_BL + length * torch.arange(rows, device=pooled_BL.device)[:, None]
+
+
+def _weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, starts: Tensor | None) -> Tensor:
+    """Sums of rows of `table`, each times its weight, in the weights' type: one for each row of `rows`, or for each
+    stretch of a flat `rows` that begins at `starts`."""
+    return F.embedding_bag(
+        rows.contiguous(), table.to(weights.dtype), starts, mode="sum", per_sample_weights=weights.contiguous()
+    )
