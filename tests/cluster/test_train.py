@@ -16,7 +16,7 @@ import pytest
 import safetensors.torch
 
 from midmask.artifact import Artifact, Place
-from midmask.cluster.train import train_on_ray, worker_cpus
+from midmask.cluster.train import absolute, train_on_ray, worker_cpus
 from midmask.errors import UserError
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.run import NonFiniteLoss
@@ -142,3 +142,13 @@ def test_gpus_that_are_not_there_are_refused(tokens: Place, tmp_path: Path, ray_
     setup = setup_of(spec_of(tokens, tmp_path))
     with pytest.raises(UserError, match=r"--workers 1: one GPU each .* the cluster has 0"):
         train_on_ray(setup, Place(str(tmp_path)), workers=1, use_gpu=True, log=lambda done, values: None)
+
+
+def test_a_backbone_in_a_relative_folder_is_found_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers run elsewhere. Sizes and hub ids are no folders, even if a folder has a size's name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "tiny"):
+        (tmp_path / name).mkdir()
+    for name, expected in (("model", str(tmp_path / "model")), ("tiny", "tiny"), ("someone/else", "someone/else")):
+        setup = setup_of(spec_of(Place("tokens"), tmp_path, backbone={"name": name}))
+        assert absolute(setup).backbone.name == expected
