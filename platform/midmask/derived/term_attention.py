@@ -8,11 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from midmask.artifact import Place
-from midmask.derived.words import ShardWords, read_ids
+from midmask.derived.words import ShardWords
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError
-from midmask.retrieve.encode import token_rows
 from midmask.vocabulary import Vocabulary
 
 Floats = NDArray[np.float64]
@@ -28,7 +26,6 @@ class AttentionWeigher:
         self,
         encoder: Path,
         vocabulary: Vocabulary,
-        tokens: Place,
         looks: Literal["cls", "all"],
         pieces: Literal["mean", "max", "sum"],
     ) -> None:
@@ -36,12 +33,10 @@ class AttentionWeigher:
         backbone = build_backbone(BackboneConfig(name=str(encoder), dropout=0.0), vocabulary, seed=0)
         backbone.model.set_attn_implementation("eager")  # the others do not tell where they look
         self._backbone = backbone.to(self._device).eval()
-        self._pad_id, self._tokens, self._looks, self._pieces = vocabulary.pad_id, tokens, looks, pieces
+        self._pad_id, self._looks, self._pieces = vocabulary.pad_id, looks, pieces
 
     def weights(self, found: ShardWords, name: str) -> Floats:
-        rows = [
-            torch.from_numpy(row.astype(np.int64)) for row in token_rows(read_ids(self._tokens / "passages" / name))
-        ]
+        rows = [torch.from_numpy(row.astype(np.int64)) for row in np.split(found.ids_T, found.lengths_P.cumsum()[:-1])]
         received = [torch.zeros(0)] * len(rows)
         longest = max(map(len, rows), default=0)
         size = max(1, BATCH_TOKENS // max(longest, 1))

@@ -197,9 +197,7 @@ def _weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabu
         return CountWeigher(config, inputs["statistics"])
     tokens = inputs["tokens"].place
     if config.kind == "attention":
-        return AttentionWeigher(
-            config.encoder_folder, vocabulary, tokens, config.attention_from, config.attention_pieces
-        )
+        return AttentionWeigher(config.encoder_folder, vocabulary, config.attention_from, config.attention_pieces)
     if config.kind == "file":
         return FileWeigher(tokens, out)
     return UniformWeigher()

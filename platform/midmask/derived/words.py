@@ -32,11 +32,12 @@ class StatisticsConfig(Config):
 class ShardWords:
     """A shard's passages as uses of words, in order.
 
-    lengths_P: tokens, specials included; candidate_T: whether a token belongs to a word, that is, is no special;
+    ids_T: token ids; lengths_P: tokens, specials included; candidate_T: whether a token belongs to a word (no special);
     use_of_C: the word use of each such token; passage_U: where a use stands; word_U: which of `words` it is. words:
     distinct ones in order of their first use, each the bytes of its token ids as little-endian int32.
     """
 
+    ids_T: NDArray[np.int32]
     lengths_P: Ints
     candidate_T: NDArray[np.bool_]
     use_of_C: Ints
@@ -68,6 +69,7 @@ def shard_words(ids: pa.ListArray, vocabulary: Vocabulary) -> ShardWords:
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(flat_T[candidate_T].tobytes())]
     uses = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers).dictionary_encode()
     return ShardWords(
+        ids_T=flat_T,
         lengths_P=lengths_P,
         candidate_T=candidate_T,
         use_of_C=np.cumsum(begins_C) - 1,

@@ -1,0 +1,198 @@
+"""Term weights against slow references: word counts, idf, BM25, a frozen encoder's attention."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from midmask import masking
+from midmask.artifact import Place
+from midmask.derived.terms import WEIGH, WeighConfig, scale
+from midmask.derived.words import STATISTICS, StatisticsConfig, shard_words, token_ids
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.errors import UserError
+from midmask.objectives.mlm import MLM
+from tests.derived.weighed import (
+    Inputs,
+    by_token,
+    made,
+    min_max,
+    passages,
+    small_inputs,
+    vocabulary_of,
+    weights_of,
+    words,
+)
+from tests.objectives.reference import Reference
+from tests.objectives.texts import CLS, MASK, PAD, SEP, UNK, small_vocabulary, token_rows
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return small_inputs(tmp_path_factory.mktemp("terms"))
+
+
+def test_words_are_those_that_masks_know() -> None:
+    generator = np.random.default_rng(0)
+    vocabulary = small_vocabulary()
+    texts = [generator.integers(UNK, 60, length).tolist() for length in (0, 1, 7, 30, 18)]
+    texts.append([50, 51, MASK, 52, SEP, 53, PAD, 54, UNK, 55])
+    rows = [[CLS, *text, SEP] for text in texts] + [[], [50], [51, 52], [SEP]]
+    found = shard_words(pa.array(rows, pa.list_(pa.int32())), vocabulary)
+    per_row: list[list[tuple[int, ...]]] = [[] for _ in rows]
+    for row, word in zip(found.passage_U.tolist(), found.word_U.tolist(), strict=True):
+        per_row[row].append(tuple(token_ids(found.words[word].as_py())))
+    assert per_row == [words(row, vocabulary) for row in rows]
+    known = masking.find_words(token_rows(texts), vocabulary)
+    for row, ids in enumerate(rows[: len(texts)]):
+        starts = known.start_BL[row][known.candidate_BL[row]].tolist()
+        real = [token for token in ids if not vocabulary.special_V[token]]
+        grouped = [[t for s, t in zip(starts, real, strict=True) if s == start] for start in dict.fromkeys(starts)]
+        assert [tuple(word) for word in grouped] == per_row[row]
+
+
+def test_statistics_count_passages_and_words(inputs: Inputs) -> None:
+    vocabulary = vocabulary_of(inputs)
+    texts = [words(ids, vocabulary) for ids in passages(inputs)]
+    expected = Counter(word for text in texts for word in set(text))
+    table = pq.read_table(inputs["statistics"].place.local() / "words.parquet").to_pydict()
+    found = {tuple(token_ids(word)): count for word, count in zip(table["word"], table["passages"], strict=True)}
+    assert found == expected and max(map(len, found)) > 1 and table["word"] == sorted(table["word"])
+    result = inputs["statistics"].result
+    assert (result["passages"], result["words"]) == (7, sum(map(len, texts)))
+    assert result["words_per_passage"] == pytest.approx(sum(map(len, texts)) / 7)
+
+
+@pytest.mark.parametrize("scaling", ["passage", "corpus"])
+@pytest.mark.parametrize("source", ["idf", "bm25"])
+def test_weights_from_counts_equal_the_formulas(inputs: Inputs, tmp_path: Path, source: str, scaling: str) -> None:
+    config = WeighConfig(source=source, scaling=scaling, k1=1.3, b=0.6)
+    found = weights_of(made(tmp_path / "w", WEIGH, config, inputs))
+    vocabulary = vocabulary_of(inputs)
+    rows = passages(inputs)
+    texts = [words(ids, vocabulary) for ids in rows]
+    count = Counter(word for text in texts for word in set(text))
+    mean = sum(map(len, texts)) / len(texts)
+
+    def idf(n: int) -> float:
+        return math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
+
+    highest, lowest = idf(min(count.values())), idf(max(count.values()))
+    for row, ids, text in zip(found, rows, texts, strict=True):
+        raw = [idf(count[word]) for word in text]
+        if source == "bm25":
+            tf = [text.count(word) for word in text]
+            norm = 1.3 * (1 - 0.6 + 0.6 * len(text) / mean)
+            raw = [w * f * 2.3 / (f + norm) for w, f in zip(raw, tf, strict=True)]
+        if scaling == "passage":
+            raw = min_max(raw)
+        elif source == "bm25":
+            raw = [w / (highest * 2.3) for w in raw]
+        else:
+            raw = [(w - lowest) / (highest - lowest) for w in raw]
+        assert row == pytest.approx(by_token(raw, ids, vocabulary), abs=1e-6)
+        assert len(row) == len(ids) and all(0 <= weight <= 1 for weight in row)
+    assert max(map(max, found)) > 0.5
+
+
+def test_scaling_keeps_order_and_gives_equal_words_nothing() -> None:
+    passage_U = np.array([0, 0, 0, 2, 2, 3])
+    scaled = scale(np.array([2.0, 5.0, 3.5, 7.0, 7.0, -1.0]), passage_U, 4)
+    assert scaled.tolist() == [0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
+
+
+def test_uniform_weights_are_nothing_anywhere(inputs: Inputs, tmp_path: Path) -> None:
+    for scaling in ("passage", "corpus", "none"):
+        config = WeighConfig(source="uniform", scaling=scaling)
+        found = weights_of(made(tmp_path / scaling, WEIGH, config, inputs))
+        assert [len(row) for row in found] == [len(ids) for ids in passages(inputs)] and not any(map(any, found))
+
+
+def test_a_killed_step_goes_on_with_the_shards_it_has(inputs: Inputs, tmp_path: Path) -> None:
+    """Both steps; the files are the same bytes as those of one go."""
+    for step, config in ((STATISTICS, StatisticsConfig()), (WEIGH, WeighConfig(source="bm25"))):
+        whole, cut = tmp_path / step.folder / "whole", tmp_path / step.folder / "cut"
+        step(config, inputs, Place(str(whole)))
+        step(config, inputs, Place(str(cut)))
+        kept = (cut / step.folder / "00000.parquet").stat().st_mtime_ns
+        (cut / step.folder / "00001.parquet").unlink()
+        step(config, inputs, Place(str(cut)))
+        assert (cut / step.folder / "00000.parquet").stat().st_mtime_ns == kept
+        files = [path.relative_to(whole) for path in whole.rglob("*.parquet")]
+        assert len(files) >= 2 and all((whole / name).read_bytes() == (cut / name).read_bytes() for name in files)
+
+
+@pytest.fixture(scope="module")
+def encoder(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face folder with random weights of wide spread, so that attention is far from even."""
+    folder = tmp_path_factory.mktemp("encoder")
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.1), vocabulary_of(inputs), seed=3)
+    with torch.no_grad():
+        for name, parameter in backbone.named_parameters():
+            if "query.weight" in name or "key.weight" in name:
+                parameter.mul_(3)
+    backbone.save(folder, (inputs["tokens"].place / "tokenizer").local())
+    return folder
+
+
+def received(reference: Reference, ids: list[int], looks: str) -> list[float]:
+    """What each token receives in layer 2, by hand: softmax(q · k / sqrt(64)) of each head, averaged."""
+    states, everything = reference.embed(ids), [[True] * len(ids)] * len(ids)
+    at = "backbone.model.bert.encoder.layer.0"
+    ends = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    ends += ("attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm")
+    parts = ("query", "key", "value", "attention_out", "attention_norm", "feed_in", "feed_out", "feed_norm")
+    names = {part: f"{at}.{end}" for part, end in zip(parts, ends, strict=True)}
+    states = reference.layer(names, states, states, everything)
+    queries, keys = (
+        [reference.linear(f"backbone.model.bert.encoder.layer.1.attention.self.{kind}", x) for x in states]
+        for kind in ("query", "key")
+    )
+    totals = [0.0] * len(ids)
+    lookers = [0] if looks == "cls" else list(range(len(ids)))
+    for looker in lookers:
+        for head in (slice(0, 64), slice(64, 128)):
+            scores = [math.exp(float((queries[looker][head] @ key[head]).detach()) / 8) for key in keys]
+            totals = [t + s / sum(scores) / 2 / len(lookers) for t, s in zip(totals, scores, strict=True)]
+    return totals
+
+
+@pytest.mark.parametrize(("looks", "pieces"), [("cls", "mean"), ("cls", "max"), ("all", "sum")])
+def test_attention_is_that_of_the_last_layer(
+    inputs: Inputs, encoder: Path, tmp_path: Path, looks: str, pieces: str
+) -> None:
+    options = {"attention_from": looks, "attention_pieces": pieces, "encoder": str(encoder)}
+    config = WeighConfig.model_validate({"source": "attention", "scaling": "none", **options})
+    found = weights_of(made(tmp_path / "raw", WEIGH, config, inputs))
+    vocabulary = vocabulary_of(inputs)
+    backbone = build_backbone(BackboneConfig(name=str(encoder), dropout=0.0), vocabulary, seed=0)
+    reference = Reference(MLM(MLM.Config(), backbone, vocabulary), heads=2, layers=2, pad_id=vocabulary.pad_id)
+    combine = {"mean": lambda v: sum(v) / len(v), "max": max, "sum": sum}[pieces]
+    for row, ids in zip(found, passages(inputs), strict=True):
+        seen = zip(received(reference, ids, looks), ids, strict=True)
+        each = iter([value for value, token in seen if not vocabulary.special_V[token]])
+        values = [combine([next(each) for _ in word]) for word in words(ids, vocabulary)]
+        assert row == pytest.approx(by_token(values, ids, vocabulary), abs=1e-6)
+    again = made(tmp_path / "scaled", WEIGH, config.model_copy(update={"scaling": "passage"}), inputs)
+    for row, scaled, ids in zip(found, weights_of(again), passages(inputs), strict=True):
+        real = [place for place, token in enumerate(ids) if not vocabulary.special_V[token]]
+        assert [scaled[place] for place in real] == pytest.approx(min_max([row[place] for place in real]), abs=1e-5)
+
+
+def test_rows_longer_than_the_encoder_takes_are_refused(inputs: Inputs, encoder: Path, tmp_path: Path) -> None:
+    settings = (encoder / "config.json").read_text()
+    short = tmp_path / "short"
+    short.mkdir()
+    backbone = build_backbone(BackboneConfig(name=str(encoder)), vocabulary_of(inputs), seed=0)
+    table = backbone.model.bert.embeddings.position_embeddings
+    table.weight = torch.nn.Parameter(table.weight[:8].detach())
+    backbone.model.config.max_position_embeddings = 8
+    backbone.save(short, (inputs["tokens"].place / "tokenizer").local())
+    assert settings != (short / "config.json").read_text()
+    with pytest.raises(UserError, match=r"takes at most 8\. Lower tokens\.max_length"):
+        made(tmp_path / "w", WEIGH, WeighConfig(source="attention", encoder=str(short)), inputs)
