@@ -28,8 +28,13 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "dupmae, ordinary tokens": ("dupmae", {"decode": "ot"}),
 }
 STREAMLESS = [name for name in VARIANTS if name.startswith(("deberta", "modernbert")) or "narrow" in name]
-REFUSED = {(method, variant) for method in ("retromae, embedded queries", "dupmae") for variant in STREAMLESS}
-"""The embedding module makes no queries of a sentence vector there; everything else runs."""
+UNLIKE_BERT = [name for name in VARIANTS if name.startswith(("deberta", "modernbert"))]
+REFUSED = {
+    *((method, variant) for method in ("retromae, embedded queries", "dupmae") for variant in STREAMLESS),
+    *(("simlm", variant) for variant in UNLIKE_BERT),
+}
+"""There the embedding module makes no queries of a sentence vector; there SimLM has no layers to copy. Everything else
+runs."""
 
 
 def config_of(method: str) -> ObjectiveConfig:

@@ -177,6 +177,17 @@ class Backbone(nn.Module):
         """The MLM head up to, and without, its output matrix; [..., D]."""
         return self.family.transform(self.model, x)
 
+    def layer_parts(self, number: int) -> dict[str, nn.Module]:
+        """The parts of layer 0 … `layers` - 1, by their names in a `decoders.DecoderLayer`.
+
+        Raises:
+            ValueError: if its layers are of another kind; see `shape.has_plain_layers`.
+        """
+        if self.family.layer_parts is None:
+            raise ValueError(f"a layer of a {self.shape.family} backbone is not BERT's")
+        layer = self.encoder.get_submodule(f"{self.family.layers}.{number}")
+        return {name: layer.get_submodule(place) for name, place in self.family.layer_parts.items()}
+
     def save(self, folder: Path, tokenizer_folder: Path) -> None:
         """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer; and `experts.safetensors`."""
         with quiet_transformers():

@@ -5,7 +5,7 @@ default. ModernBERT: rotary positions, a window in most layers, a norm behind th
 width, projected behind their norm; its head is the generator's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,6 +44,8 @@ class Family:
     which it makes masks of its own.
     feed_forward_weights, feed_forward_norms: regular expressions for the names, in the base model, of the weights of
     the feed-forward layers' linear layers, and of their norms.
+    layers: where the base model has its layers. layer_parts: where a layer has its parts, by their names in a
+    `decoders.DecoderLayer`; none if it is of another kind.
     """
 
     transform: Callable[[Any, Tensor], Tensor] = _transform_under_cls
@@ -60,6 +62,8 @@ class Family:
     mask: Literal["columns", "tokens"] = "columns"
     feed_forward_weights: str = r"layer\.\d+\.(intermediate|output)\.dense\."
     feed_forward_norms: str = r"layer\.\d+\.output\.LayerNorm\."
+    layers: str = "encoder.layer"
+    layer_parts: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,36 @@ class Shape:
     dropout: float
 
     @property
+    def has_plain_layers(self) -> bool:
+        """Whether its layers are BERT's, so that a decoder may begin as a copy of them."""
+        return FAMILIES[self.family].layer_parts is not None
+
+    @property
     def embeds_streams(self) -> bool:
         """Whether the embedding module tells places apart, and takes hidden states in the place of words."""
         return self.has_positions and self.embedding_width == self.width
+
+
+_BERT_LAYER = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_in": "intermediate.dense",
+    "feed_out": "output.dense",
+    "feed_norm": "output.LayerNorm",
+}
+_DISTILBERT_LAYER = {
+    "query": "attention.q_lin",
+    "key": "attention.k_lin",
+    "value": "attention.v_lin",
+    "attention_out": "attention.out_lin",
+    "attention_norm": "sa_layer_norm",
+    "feed_in": "ffn.lin1",
+    "feed_out": "ffn.lin2",
+    "feed_norm": "output_layer_norm",
+}
 
 
 def _deberta_transform(model: Any, x: Tensor) -> Tensor:
@@ -126,10 +157,11 @@ _DEBERTA = Family(
 FAMILIES = Registry(
     "backbone family",
     {
-        "bert": Family(),
+        "bert": Family(layer_parts=_BERT_LAYER),
         "roberta": Family(
             lambda model, x: model.lm_head.layer_norm(F.gelu(model.lm_head.dense(x))),
             first_position=lambda config: int(config.pad_token_id) + 1,
+            layer_parts=_BERT_LAYER,
         ),
         "deberta": _DEBERTA,
         "deberta-v2": _DEBERTA,  # and v3, whose configs say v2
@@ -140,6 +172,8 @@ FAMILIES = Registry(
             dropouts=("dropout", "attention_dropout"),
             feed_forward_weights=r"layer\.\d+\.ffn\.lin[12]\.",
             feed_forward_norms=r"layer\.\d+\.output_layer_norm\.",
+            layers="transformer.layer",
+            layer_parts=_DISTILBERT_LAYER,
         ),
         "modernbert": Family(
             lambda model, x: model.head(x),
@@ -155,6 +189,7 @@ FAMILIES = Registry(
             embed=_electra_embed,
             projection=_electra_projection,
             embedding_width=lambda config: int(config.embedding_size),
+            layer_parts=_BERT_LAYER,
         ),
     },
 )

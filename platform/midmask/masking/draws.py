@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     CROP = 9
     DELETE = 10
     CLOZE = 11
+    GUESS = 12
 
 
 def row_keys(seed: int, epoch: int, rows: npt.NDArray[np.int64]) -> Tensor:

@@ -24,6 +24,7 @@ from midmask.objectives.retromae import RetroMAE
 from midmask.objectives.rom import ROM
 from midmask.objectives.seed import SEED
 from midmask.objectives.simcse import SimCSE
+from midmask.objectives.simlm import SimLM
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
 
@@ -42,6 +43,7 @@ OBJECTIVES: Registry[Any] = Registry(
         "cotmae_qc": QueryAsContext,  # Wu et al. 2023: write a pseudo-query from the vector of its passage
         "cotmae_v2": CoTMAEv2,  # Wu et al. 2023: a dense and a sparse view, two decoders
         "cotmote": CoTMoTE,  # Ma et al. 2023: queries and passages through experts of their own
+        "simlm": SimLM,  # Wang et al. 2023: undo what a generator has put in, on both sides
         "seed": SEED,  # Lu et al. 2021: write the text from its vector, with little else to look at
         "bow": BOW,  # Ma et al. 2024: name the text's words from [CLS], without a decoder
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask

@@ -29,6 +29,7 @@ from midmask.recipes.schema import Recipe
 from midmask.recipes.scratch import scratch
 from midmask.recipes.seed import seed
 from midmask.recipes.simcse import simcse
+from midmask.recipes.simlm import simlm
 from midmask.registry import Registry
 
 RECIPES: Registry[Callable[[], Recipe]] = Registry(
@@ -51,6 +52,7 @@ RECIPES: Registry[Callable[[], Recipe]] = Registry(
         "cotmote_siamese": cotmote_siamese,
         "cotmote_separate": cotmote_separate,
         "cotmote_switched": cotmote_switched,
+        "simlm": simlm,
         "seed": seed,
         "bow": bow,
         "simcse": simcse,
