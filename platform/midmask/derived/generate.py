@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.corpora.ids import hash64
+from midmask.encoders.backbone import quiet_transformers
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.masking.draws import Purpose, draw_seeds, hashes
@@ -40,8 +41,9 @@ class Generator:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False, use_safetensors=True)
+            with quiet_transformers():
+                self._tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+                model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False, use_safetensors=True)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise UserError(

@@ -56,8 +56,10 @@ class PseudoQueriesConfig(Config):
     @classmethod
     def _source_is_known(cls, value: str) -> str:
         kind, colon, place = value.partition(":")
-        if (kind in ("sentences", "titles", "train") and not colon) or (kind in ("file", "model") and place):
+        if kind in ("sentences", "titles", "train") and not colon:
             return value
+        if kind in ("file", "model") and place:  # absolute, since workers run in other folders
+            return value if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
         raise ValueError(f"there is no such source; {CHOICES}")
 
     @property
