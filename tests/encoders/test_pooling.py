@@ -13,6 +13,11 @@ from midmask.vocabulary import load_tokenizer
 from tests.encoders.conftest import TEXTS
 
 
+@pytest.fixture(params=["bert", "roberta", "distilbert", "deberta-v2", "modernbert", "electra, narrow words"])
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.mark.parametrize("normalise", [False, True])
 @torch.no_grad()
 def test_transformers_and_sentence_transformers_give_the_same_vectors(
