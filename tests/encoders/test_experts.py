@@ -17,7 +17,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.retrieve.encode import load_encoder
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.encoders.conftest import TEXTS
+from tests.encoders.conftest import TEXTS, VARIANTS, random_model
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3]])
 LENGTHS = torch.tensor([6, 8])
@@ -108,6 +108,23 @@ def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
         for weight in backbone.experts.parameters():
             weight *= 1.5
     assert float(backbone.experts.distance(backbone.encoder)) == pytest.approx(0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_family_has_feed_forward_experts(variant: str) -> None:
+    backbone = Backbone(random_model(variant), dropout=0.0, split=Split("ffn", norms=True)).eval()
+    assert backbone.experts is not None
+    names = [name for name, _ in backbone.experts.named()]
+    linear = [name for name, weight in backbone.experts.named() if weight.ndim == 2]
+    assert len(linear) == 2 * backbone.layers and len(names) % backbone.layers == 0
+    assert not any("attention" in name or "attn" in name for name in names)
+    before = {"query": hidden(backbone, "query"), "passage": hidden(backbone, "passage")}
+    assert torch.equal(before["query"], before["passage"])
+    with torch.no_grad():
+        for weight in backbone.experts.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    assert torch.equal(hidden(backbone, "passage"), before["passage"])
+    assert not torch.allclose(hidden(backbone, "query"), before["query"], atol=1e-3)
 
 
 def test_norms_and_whole_encoders_can_be_apart_too(model_folder: Path, family: str) -> None:

@@ -129,6 +129,8 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     drawn = cotmote.draw(batch())
     reference = Routed(cotmote, heads=2, layers=2, pad_id=0)
     assert_equals(cotmote, drawn, reference_terms(cotmote, reference, drawn))
+    weights = {"mlm": cotmote.config.encoder_weight, "clm": cotmote.config.decoder_weight}
+    assert all(part.weight == weights[name[-3:]] for name, part in cotmote(drawn).parts.items())
     assert_same_gradients(cotmote, reference)
 
 
@@ -204,6 +206,11 @@ def test_health_tells_experts_and_vectors_apart() -> None:
     with torch.no_grad():
         names = set(siamese.health(siamese.draw(batch())))
     assert names == {"passage_dense_decoder_loss", "passage_dense_decoder_loss_without_vector"}
+
+
+def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:
+    drawn = objective().draw(batch(token_rows(random_texts([40, 20])), query_rows(random_texts([10, 10], seed=1))))
+    assert [int(rows.encoder.count) for _, rows in drawn.sides] == [12 + 6, 3 + 3]
 
 
 def test_only_the_decoder_is_thrown_away() -> None:
