@@ -18,7 +18,7 @@ from midmask.objectives import OBJECTIVES
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
 
-PLACES = ("tokens", "pseudo_queries", "corpus", "start", "resume")
+PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
 
 
 def setup_of(spec: dict) -> TrainingSetup:
