@@ -81,17 +81,8 @@ class SimLM(Objective):
                     f"objective.decoder_layers = {self.decoder_layers}: they begin as copies of the encoder's, which "
                     f"has {shape.layers}; choose from 1 to {shape.layers}."
                 )
-            with self.naming_generator():
+            with said_of_generator():
                 shape_of(BackboneConfig(name=self.generator))
-
-        @contextmanager
-        def naming_generator(self) -> Iterator[None]:
-            """What is wrong with a backbone is said of the generator."""
-            try:
-                yield
-            except UserError as error:
-                reason = str(error).replace("backbone.name", "objective.generator")
-                raise UserError(reason) from None
 
     parts: ClassVar[tuple[str, ...]] = ("encoder_rlm", "decoder_rlm", "generator_mlm")
 
@@ -110,12 +101,13 @@ class SimLM(Objective):
             for name, part in backbone.layer_parts(number).items():
                 layer.get_submodule(name).load_state_dict(part.state_dict())
         self.positions = DecoderPositions(backbone)
-        with config.naming_generator():
+        with said_of_generator():
             seed = int(torch.randint(2**31, ()))
             made = build_backbone(BackboneConfig(name=config.generator, dropout=0.0), vocabulary, seed=seed)
-        learns = config.generator in SIZES
-        self.generator = made if learns else None
-        self._frozen = None if learns else (made.requires_grad_(False).eval(),)  # in a tuple: no part of the state
+        self.generator = made if config.generator in SIZES else None
+        self._guesser = (made,)  # in a tuple: what is frozen is no part of the state
+        if self.generator is None:
+            made.requires_grad_(False).eval()
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> SimLMRows:
@@ -140,11 +132,7 @@ class SimLM(Objective):
 
     def _guess(self, text: TokenRows, hidden_BL: Tensor, vocabulary: Vocabulary) -> Tensor:
         """The text with tokens drawn by the generator where it is hidden."""
-        if self._frozen is not None:
-            generator = self._frozen[0].to(text.ids_BL.device)
-        else:
-            assert self.generator is not None
-            generator = self.generator
+        generator = self._guesser[0].to(text.ids_BL.device)
         masked_BL = text.ids_BL.masked_fill(hidden_BL, vocabulary.mask_id)
         rows_R, _ = flat_targets(masked_BL, hidden_BL)
         states_RD = generator.hidden(masked_BL, text.lengths_B).flatten(0, 1)[rows_R]
@@ -175,6 +163,15 @@ class SimLM(Objective):
         replaced_R = rows.ids_BL.flatten()[rows.rows_R] != rows.labels_R
         use = vector_health(self.backbone, drawn.sides, self._decode)
         return {**use, "replaced": replaced_R.sum() / rows.count.clamp(min=1)}
+
+
+@contextmanager
+def said_of_generator() -> Iterator[None]:
+    """What is wrong with a backbone is said of the generator, which is made as one."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error).replace("backbone.name", "objective.generator")) from None
 
 
 def sample(generator: Backbone, states_RD: Tensor, chance_R: Tensor, size: int) -> Tensor:
