@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.corpora.ids import hash64
-from midmask.encoders.backbone import quiet_transformers
+from midmask.encoders.reading import quiet_transformers
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.masking.draws import Purpose, draw_seeds, hashes

@@ -5,32 +5,22 @@ A backbone is one of `SIZES` with fresh weights, or a Hugging Face folder or hub
 Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig
-from transformers.utils import logging as hf_logging
 
 from midmask.encoders.experts import QueryExpert, Split, saved_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import Shape as Shape
-from midmask.errors import UserError, unknown
+from midmask.encoders.reading import SIZES as SIZES
+from midmask.encoders.reading import fresh_model, quiet_transformers, read_model, read_settings, sized_settings
+from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.vocabulary import Vocabulary, load_tokenizer
-
-log = logging.getLogger(__name__)
-
-SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "base": (12, 768)}
-"""Layers and width of BERT models from scratch; one attention head per 64 columns, feed-forward width 4 x width."""
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -197,20 +187,6 @@ class Backbone(nn.Module):
         load_tokenizer(tokenizer_folder).save_pretrained(folder)
 
 
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """No bars and no table of missing weights from transformers; what matters in it is reported here."""
-    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity(hf_logging.CRITICAL)
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if bars:
-            hf_logging.enable_progress_bar()
-
-
 def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
     """True at real tokens, [B, 1, 1, L], as the attention of every layer takes it; none if no row is padded.
 
@@ -231,11 +207,11 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if config.name in SIZES:
-            settings = _sized(config)
+            settings = sized_settings(config.name, config.dropout)
             settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
             return _made(settings, config)
         if config.fresh:
-            backbone = _made(_settings(config.name, config.dropout), config)
+            backbone = _made(read_settings(config.name, config.dropout), config)
         else:
             backbone = _load(config.name, dropout=config.dropout, split=_split(Path(config.name), config))
     _check_vocabulary(backbone, vocabulary, config.name)
@@ -248,28 +224,12 @@ def shape_of(config: BackboneConfig) -> Shape:
     Raises:
         UserError: if the name is neither a size nor a model that can be read, or its family is not supported.
     """
-    return shape_from(_sized(config) if config.name in SIZES else _settings(config.name, config.dropout))
-
-
-def _sized(config: BackboneConfig) -> Any:
-    layers, width = SIZES[config.name]
-    return BertConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-        max_position_embeddings=512,
-        hidden_dropout_prob=config.dropout,
-        attention_probs_dropout_prob=config.dropout,
-        initializer_range=0.02 * (768 / width) ** 0.5,  # BERT's 0.02 is for width 768; narrower layers would start mute
-    )
+    settings_of = sized_settings if config.name in SIZES else read_settings
+    return shape_from(settings_of(config.name, config.dropout))
 
 
 def _made(settings: Any, config: BackboneConfig) -> Backbone:
-    """Fresh weights, as transformers draws them for the family."""
-    attention = FAMILIES[settings.model_type].attention
-    model = AutoModelForMaskedLM.from_config(settings, attn_implementation=attention, dtype=torch.float32)
-    return Backbone(model, dropout=config.dropout, split=config.split)
+    return Backbone(fresh_model(settings), dropout=config.dropout, split=config.split)
 
 
 def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
@@ -299,54 +259,11 @@ def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     return wanted.split
 
 
-def _settings(name: str, dropout: float) -> Any:
-    """The Hugging Face config of a folder or hub id, with the wanted dropout."""
-    try:
-        settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise _unreadable(name, error) from None
-    for field in FAMILIES[settings.model_type].dropouts:
-        setattr(settings, field, dropout)
-    return settings
-
-
 def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
-    settings = _settings(name, dropout)
-    model, loading = _read(name, settings)
-    if getattr(settings, "legacy", False) and any("lm_predictions." in key for key in loading["unexpected_keys"]):
-        settings.legacy = False  # the MLM head that DeBERTa was published with; transformers makes another unless told
-        model, loading = _read(name, settings)
-    missing = sorted(loading["missing_keys"])
-    if lost := [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]:
-        raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
-    if missing:
-        log.info("%s holds no MLM head; a fresh one is made", name)
-    backbone = Backbone(model, dropout=dropout, split=split)
+    backbone = Backbone(read_model(name, dropout), dropout=dropout, split=split)
     if backbone.experts is not None and saved_split(Path(name)) is not None:
         backbone.experts.load(Path(name))
     return backbone
-
-
-def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
-    """The masked LM of a folder or hub id, and which weights it lacked or had too many."""
-    attention = FAMILIES[settings.model_type].attention
-    try:
-        with quiet_transformers():
-            model, loading = AutoModelForMaskedLM.from_pretrained(
-                name, config=settings, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
-            )
-    except UnpicklingError:
-        raise _unreadable(name, ValueError("its pickle holds more than tensors, which could run code")) from None
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _unreadable(name, error) from None
-    return model, loading
-
-
-def _unreadable(name: str, error: Exception) -> UserError:
-    if Path(name).is_dir():
-        return UserError(f"backbone.name = {name!r}: no model can be read there ({str(error).splitlines()[0]})")
-    hint = "No such folder either, and no such model in the Hugging Face cache or hub."
-    return unknown("backbone.name", name, SIZES, hint=hint)
 
 
 def _check_vocabulary(backbone: Backbone, vocabulary: Vocabulary, name: str) -> None:

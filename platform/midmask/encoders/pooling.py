@@ -8,8 +8,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from midmask.encoders.backbone import Backbone, Side, quiet_transformers
+from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.experts import put_query_expert
+from midmask.encoders.reading import quiet_transformers
 from midmask.vocabulary import load_tokenizer
 
 TRANSFORMER = "sentence_transformers.models.Transformer"

@@ -22,8 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.backbone import Side, quiet_transformers
+from midmask.encoders.backbone import Side
 from midmask.encoders.experts import put_query_expert
+from midmask.encoders.reading import quiet_transformers
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
