@@ -48,6 +48,64 @@ def test_runtime_fields_change_no_fingerprint(retromae):
     assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
 
 
+READ = {
+    "mlm": set(),
+    "cocondenser": {"spans"},
+    "cotmae": {"spans"},
+    "cotmae_qc": {"pseudo_queries"},
+    "rom": {"weights"},
+}
+"""What each recipe reads besides tokens."""
+
+CHANGES = {
+    "spans": {"spans.span_length": 64},
+    "pseudo_queries": {"pseudo_queries.source": "titles"},
+    "weights": {"weights.source": "bm25"},
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_pre_training_depends_on_what_it_reads_and_on_nothing_else(retromae, name):
+    recipe = recipe_of(retromae, name)
+    before = plan(recipe).pretrained
+    assert set(before.inputs) == {"tokens", "corpus", *READ[name]}
+    for artifact, change in CHANGES.items():
+        after = plan(override(recipe, change)).pretrained
+        assert (after.fingerprint != before.fingerprint) == (artifact in READ[name]), artifact
+
+
+def test_term_weights_come_from_what_their_source_needs(retromae, tmp_path):
+    (tmp_path / "weights.jsonl").write_text('{"id": "d", "vector": {"passage": 1.0}}')
+    rom = recipe_of(retromae, "rom")
+
+    def needs(source):
+        weigh = plan(override(rom, {"weights.source": source})).pretrained.inputs["weights"]
+        return {step.name for step in weigh.inputs.values()}
+
+    assert needs("idf") == needs("bm25") == {"tokenise", "statistics"}
+    assert needs("uniform") == {"tokenise"}
+    assert needs(f"file:{tmp_path}/weights.jsonl") == {"tokenise", "prepare"}
+
+
+def test_a_file_of_queries_counts_by_its_contents(retromae, tmp_path):
+    (tmp_path / "q.tsv").write_text("d\tone")
+    recipe = override(recipe_of(retromae, "cotmae_qc"), {"pseudo_queries.source": f"file:{tmp_path}/q.tsv"})
+    before = plan(recipe).pretrained.fingerprint
+    (tmp_path / "q.tsv").write_text("d\tanother")
+    assert plan(recipe).pretrained.fingerprint != before
+    (tmp_path / "q.tsv").unlink()
+    with pytest.raises(UserError, match="there is no such file"):
+        plan(recipe)
+
+
+def test_spans_beyond_the_backbone_or_with_term_weights_are_refused(retromae):
+    recipe = recipe_of(retromae, "cotmae")
+    with pytest.raises(UserError, match=r"spans.span_length = 600: the backbone takes at most 512"):
+        override(recipe, {"spans.span_length": 600}).check()
+    with pytest.raises(UserError, match="spans have no term weights"):
+        override(recipe, {"objective.encoder_mask": "weighted"}).check()
+
+
 def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
     folder = tmp_path / "tiny"
     moved = folder.rename(tmp_path / "elsewhere").parent / "elsewhere"

@@ -10,6 +10,8 @@ import pytest
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.train.examples import PairExamples, PassageExamples, cut
+from midmask.train.order import Order, local_reader
+from midmask.train.reader import reads
 from midmask.train.table import TokenTable
 
 
@@ -25,9 +27,7 @@ def pairs(tokens: Place, corpus: Place, **changes: object) -> PairExamples:
 
 
 def test_rows_are_read_in_any_order_and_again(tokens: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        TokenTable, "KEPT", 2
-    )  # of the seven row groups, so that decoded ones are dropped and read again
+    monkeypatch.setattr(TokenTable, "KEPT", 2)  # of the row groups, so that decoded ones are dropped and read again
     _, ids = all_passages(tokens)
     source = PassageExamples(tokens, "f").open()
     rows = np.random.default_rng(0).permutation(np.repeat(np.arange(source.count), 2))
@@ -35,6 +35,49 @@ def test_rows_are_read_in_any_order_and_again(tokens: Place, monkeypatch: pytest
     assert [piece.tolist() for piece in text.pieces()] == [ids[row] for row in rows]
     assert text.lengths.tolist() == [len(ids[row]) for row in rows]
     np.testing.assert_array_equal(text.rows, rows)
+
+
+def write_weights(tokens: Place, folder: Path) -> Place:
+    """The weight of each token is its id over 4096, which half precision holds exactly."""
+    (folder / "weights").mkdir(parents=True)
+    for name in (tokens / "passages").names():
+        ids = pq.read_table(f"{tokens}/passages/{name}")["ids"].to_pylist()
+        weights = [np.array(row, np.float16) / np.float16(4096) for row in ids]
+        table = pa.table({"weights": pa.array(weights, pa.list_(pa.float16()))})
+        pq.write_table(table, folder / "weights" / name, row_group_size=70)
+    return Place(str(folder))
+
+
+def test_term_weights_come_with_their_tokens(tokens: Place, tmp_path: Path) -> None:
+    source = PassageExamples(tokens, "f", write_weights(tokens, tmp_path)).open()
+    rows = np.random.default_rng(0).permutation(source.count)
+    text = source.read(rows, 0, 0)["passage"]
+    assert text.weights is not None and text.weights.dtype == np.float32
+    np.testing.assert_array_equal(text.weights, text.flat / np.float32(4096))
+
+
+def test_weights_are_padded_beside_their_tokens_in_every_micro_batch(tokens: Place, tmp_path: Path) -> None:
+    examples = PassageExamples(tokens, "f", write_weights(tokens, tmp_path))
+    order = Order(examples, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
+    for read in reads(local_reader, order, pad_id=0, micro_batch=4, pin=False):
+        assert [len(batch.texts["passage"].ids_BL) for batch in read.micro] == [4, 4, 2]
+        for batch in read.micro:
+            rows = batch.texts["passage"]
+            assert rows.weights_BL is not None
+            assert rows.weights_BL.tolist() == (rows.ids_BL / 4096).tolist(), "padding has id 0 and weight 0"
+
+
+def test_weights_of_other_tokens_are_refused(tokens: Place, tmp_path: Path) -> None:
+    place = write_weights(tokens, tmp_path)
+    name = (tokens / "passages").names()[0]
+    rows = pq.read_table(f"{place}/weights/{name}")["weights"].to_pylist()
+    pq.write_table(pa.table({"weights": [row[1:] for row in rows]}), f"{place}/weights/{name}")
+    with pytest.raises(ValueError, match=r"term weights for .* tokens"):
+        PassageExamples(tokens, "f", place).open().read(np.arange(4), 0, 0)
+
+
+def test_rows_that_meet_in_a_batch_are_not_grouped_by_length(tokens: Place) -> None:
+    assert PassageExamples(tokens, "f", by_length=False).open().lengths is None
 
 
 def test_rows_are_read_from_a_uri(tokens: Place) -> None:
