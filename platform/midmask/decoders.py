@@ -179,6 +179,6 @@ class DecoderPositions(nn.Module):
 
 
 def decoder_input(backbone: Backbone, positions: DecoderPositions, vector_B1D: Tensor, ids_BL: Tensor) -> Tensor:
-    """A text as a decoder reads it: the sentence vector, or K of them, as it is in the place of the first token, then the
-    embedded others; [B, L + K - 1, D]."""
+    """A text as a decoder reads it: the vector (or K of them) as it is in the place of the first token, then the others
+    embedded; [B, L + K - 1, D]."""
     return torch.cat([vector_B1D, positions.embed(backbone, ids_BL)[:, 1:]], 1)
