@@ -68,7 +68,7 @@ def _range(out: Place) -> tuple[float, float]:
         for batch in pq.ParquetFile(stream).iter_batches(columns=["query"]):
             for text in batch["query"].to_pylist():
                 weights = json.loads(text).values()
-                lowest, highest = min(lowest, *weights, 0.0), max(highest, *weights, 0.0)
+                lowest, highest = min([lowest, *weights]), max([highest, *weights])
     return lowest, highest
 
 
