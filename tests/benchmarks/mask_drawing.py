@@ -24,7 +24,7 @@ from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
 from midmask.objectives.retromae import RetroMAE
 from midmask.vocabulary import Vocabulary
-from tests.benchmarks.step_cost import full_rows, vocabulary
+from tests.benchmarks.steps import full_rows, vocabulary
 
 ROWS, LENGTH, RATIO, SAMPLE = 64, 512, 0.5, 4
 
