@@ -3,6 +3,8 @@
 Each is written to the storage by the worker that made it; only names pass through the driver.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ray
@@ -39,6 +41,7 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
 def _made(step: Sharded, config: Config, inputs: Inputs, out: Place, names: list[str], actors: int) -> Any:
     shards = ray.data.from_items([{"shard": name} for name in names], override_num_blocks=len(names))
     shards.context.enable_progress_bars = False
+    shards.context.raise_original_map_exception = True  # else its kind is lost on the way
     work = (step, config, dict(inputs), out)
     if not step.stays(config):
         return shards.map(_make, fn_args=work)
@@ -53,11 +56,16 @@ def _make(row: dict[str, str], step: Sharded, config: Config, inputs: Inputs, ou
 
 
 class _Worker:
-    """An actor that opens the step's worker once and makes many shards with it."""
+    """An actor that opens the step's worker once and makes many shards with it.
+
+    It is opened by the first shard: of an error while an actor is made, Ray gives the traceback alone.
+    """
 
     def __init__(self, step: Sharded, config: Config, inputs: Inputs, out: Place) -> None:
-        self._make = step.worker(config, inputs, out)
+        self._open = partial(step.worker, config, inputs, out)
+        self._make: Callable[[str], None] | None = None
 
     def __call__(self, row: dict[str, str]) -> dict[str, str]:
+        self._make = self._make or self._open()
         self._make(row["shard"])
         return row
