@@ -99,7 +99,8 @@ def test_a_file_in_any_layout_and_every_line_accounted_for(
 def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs: Inputs, tmp_path: Path) -> None:
     (tmp_path / "q.tsv").write_text("".join(f"d{n}\tquery {n} {k}\n" for k in range(2) for n in range(DOCUMENTS)))
     source = f"file:{tmp_path}/q.tsv"
-    made(inputs, tmp_path / "whole", source)
+    _, queries = made(inputs, tmp_path / "whole", source)
+    assert queries == [[f"query {n} 0", f"query {n} 1"] for n in range(DOCUMENTS)]
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     (tmp_path / "killed" / "given.json").unlink()
     (tmp_path / "killed" / "pseudo_queries" / "00002.parquet").unlink()

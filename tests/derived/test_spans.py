@@ -123,6 +123,15 @@ def test_short_spans_are_drawn_at_their_rate(share: float) -> None:
     assert chisquare([counts[n] for n in expected], [total * p for p in expected.values()]).pvalue > 1e-4
 
 
+def test_drawn_limits_leave_no_span_empty_and_no_sentence_out() -> None:
+    """A span holds one sentence at least, also where that is longer than the limit drawn for it."""
+    random_ = random.Random(2)
+    for _ in range(200):
+        ends = sorted({random_.randint(1, 60) for _ in range(random_.randint(1, 12))})
+        spans = cut_into_spans(Document("d", list(range(ends[-1])), ends), 60, 1.0, random_)
+        assert list(chain.from_iterable(spans)) == list(range(len(ends))) and all(spans)
+
+
 def test_passages_under_one_title_are_one_document(inputs: Inputs, tmp_path: Path) -> None:
     _, documents = made(inputs, tmp_path, documents="titles")
     wanted = {}
