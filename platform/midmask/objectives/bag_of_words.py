@@ -55,8 +55,8 @@ def bag_of_words(text: TokenRows, vocabulary: Vocabulary, *, unknown: bool = Tru
         counted_BL = counted_BL & (text.ids_BL != vocabulary.unk_id)
     ids_BL, order_BL = text.ids_BL.masked_fill(~counted_BL, vocabulary.size).sort(1)
     real_BL = counted_BL.gather(1, order_BL)
-    first_BL = real_BL & (F.pad(ids_BL[:, :-1], (1, 0), value=-1) != ids_BL)
-    run_BL = (first_BL.cumsum(1) - 1).clamp(min=0)
+    first_BL = F.pad(ids_BL[:, :-1], (1, 0), value=-1) != ids_BL
+    run_BL = first_BL.cumsum(1) - 1
     counts_BL = torch.zeros_like(ids_BL).scatter_add_(1, run_BL, real_BL.long()).gather(1, run_BL)
     return Bag(ids_BL.masked_fill(~real_BL, 0), counts_BL.masked_fill(~first_BL, 0))
 
