@@ -1,4 +1,4 @@
-"""The chunked vocabulary head against the plain one, and what it must never hold."""
+"""The fused vocabulary heads against plain and slow ones, and what they must never hold."""
 
 from typing import Any
 
@@ -10,9 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from midmask import heads
 from midmask.decoders import DecoderLayer
-from midmask.heads import linear_cross_entropy
+from midmask.heads import linear_column_max, linear_cross_entropy
 
 V, D, R = 50, 12, 17
+B, L = 6, 5
 
 
 def case(dtype: torch.dtype = torch.float64, *, grad: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -95,16 +96,18 @@ def test_under_autocast_products_are_bfloat16_and_gradients_keep_their_types() -
 
 
 class Largest(TorchDispatchMode):
-    """Notes the largest tensor that any operation makes; views make none."""
+    """Notes the names of all operations, and the largest tensor that any of them makes; views make none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.values = 0
+        self.values, self.names = 0, list[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor) and func._schema.returns[0].alias_info is None:
-            self.values = max(self.values, result.numel())
+        made = result if isinstance(result, tuple) else (result,)
+        self.names.append(func._schema.name)
+        if func._schema.returns and func._schema.returns[0].alias_info is None:
+            self.values = max([self.values, *(each.numel() for each in made if isinstance(each, Tensor))])
         return result
 
 
@@ -122,6 +125,119 @@ def test_without_gradients_none_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
     with torch.no_grad(), Largest() as largest:
         loss = linear_cross_entropy(*tensors, labels)
     assert not loss.requires_grad and largest.values == 2 * V
+
+
+def texts(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Hidden states, weight and bias; the pooled positions; a gradient. Of six rows, all but position 0, all, a few,
+    none, one, and the last alone are pooled."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((B, L, D), (V, D), (V,))
+    tensors = [torch.randn(s, generator=generator, dtype=dtype).requires_grad_() for s in shapes]
+    pooled = torch.tensor(
+        [[0, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 1]]
+    ).bool()
+    return tensors, pooled, torch.randn(B, V, generator=generator, dtype=torch.float64)
+
+
+def slow_column_max(tensors: list[Tensor], pooled: Tensor, upstream: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The maximum and its gradients, one logit at a time; of equal logits the first one wins."""
+    hidden, weight, bias = (tensor.detach().double() for tensor in tensors)
+    h, w, b = hidden.tolist(), weight.tolist(), bias.tolist()
+    highest, gradients = torch.zeros(B, V, dtype=torch.float64), [torch.zeros_like(t) for t in (hidden, weight, bias)]
+    for row in range(B):
+        for entry in range(V):
+            best, winner = -float("inf"), None
+            for position in range(L):
+                logit = sum(h[row][position][i] * w[entry][i] for i in range(D)) + b[entry]
+                if pooled[row, position] and logit > best:
+                    best, winner = logit, position
+            if winner is not None:
+                highest[row, entry] = best
+                gradients[0][row, winner] += upstream[row, entry] * weight[entry]
+                gradients[1][entry] += upstream[row, entry] * hidden[row, winner]
+                gradients[2][entry] += upstream[row, entry]
+    return highest, gradients
+
+
+@pytest.fixture(params=[1, 7 * B * L, 10**6])
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Tiles of 1 vocabulary entry, of 7 (the last one of 1), and all at once."""
+    monkeypatch.setitem(heads.TILE_VALUES, "cpu", request.param)
+    return int(request.param)
+
+
+def test_column_maximum_and_gradients_equal_the_slow_ones(tile: int) -> None:
+    tensors, pooled, upstream = texts()
+    highest, expected = slow_column_max(tensors, pooled, upstream)
+    found = linear_column_max(*tensors, pooled)
+    torch.testing.assert_close(found, highest, rtol=1e-12, atol=1e-12)
+    assert not bool(found[3].any()) and not bool(expected[0][3].any())
+    for left, right in zip(torch.autograd.grad(found, tensors, upstream), expected, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_of_the_column_maximum_equal_finite_differences(tile: int) -> None:
+    tensors, pooled, _ = texts()
+    assert torch.autograd.gradcheck(lambda *t: linear_column_max(*t, pooled), tensors)
+
+
+def test_the_gradient_of_one_maximum_reaches_one_position() -> None:
+    tensors, pooled, _ = texts()
+    highest = linear_column_max(*tensors, pooled)
+    for row, entry in ((0, 0), (1, 7), (2, 49), (4, 3)):
+        hidden, weight, bias = torch.autograd.grad(highest[row, entry], tensors, retain_graph=True)
+        ((at_row, position),) = hidden.abs().sum(-1).nonzero().tolist()
+        assert at_row == row and pooled[row, position]
+        torch.testing.assert_close(hidden[row, position], tensors[1][entry])
+        assert weight.abs().sum(-1).nonzero().tolist() == bias.nonzero().tolist() == [[entry]]
+
+
+def test_of_equal_logits_one_gets_the_whole_gradient() -> None:
+    (hidden, weight, bias), _, upstream = texts()
+    same = hidden.detach()[:, :1].repeat(1, L, 1).requires_grad_()
+    pooled = torch.tensor([False, True, True, False, True]).expand(B, L)
+    (gradient,) = torch.autograd.grad(linear_column_max(same, weight, bias, pooled), same, upstream)
+    torch.testing.assert_close(gradient.sum(1), upstream @ weight.detach())
+    assert ((gradient != 0).any(-1).sum(1) == 1).all() and not bool(gradient[:, [0, 3]].any())
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_what_is_frozen_costs_the_column_maximum_nothing(frozen: int) -> None:
+    tensors, pooled, upstream = texts()
+    expected = torch.autograd.grad(linear_column_max(*tensors, pooled), tensors, upstream)
+    tensors[frozen].requires_grad_(False)
+    with Largest() as calls:
+        linear_column_max(*tensors, pooled).backward(upstream)
+    sums = [name for name in calls.names if name.startswith("aten::_embedding_bag")]
+    assert len(sums) == (1 if frozen < 2 else 2)
+    for index, tensor in enumerate(tensors):
+        if index == frozen:
+            assert tensor.grad is None
+        else:
+            torch.testing.assert_close(tensor.grad, expected[index])
+
+
+def test_the_column_maximum_never_holds_more_logits_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(heads.TILE_VALUES, "cpu", 4 * B * L)
+    tensors, pooled, upstream = texts()
+    with Largest() as largest:
+        linear_column_max(*tensors, pooled).backward(upstream)
+    assert largest.values == max(V * D, B * V, 4 * B * L) < B * L * V
+
+
+def test_the_column_maximum_under_autocast_is_float32_of_bfloat16_products() -> None:
+    tensors, pooled, upstream = texts(torch.float32)
+    highest, _ = slow_column_max(tensors, pooled, upstream)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = linear_column_max(*tensors, pooled)
+    assert found.dtype == torch.float32
+    assert 1e-4 < float((found.detach() - highest).norm() / highest.norm()) < 0.01
+    logits = (tensors[0] @ tensors[1].t() + tensors[2]).masked_fill(~pooled[:, :, None], -torch.inf)
+    close = logits.topk(2, 1).values.diff(dim=1).abs().squeeze(1) < 0.1  # rounding may have moved such a maximum
+    clear = upstream.masked_fill(close, 0.0)
+    gradients = torch.autograd.grad(found, tensors, clear.float())
+    for left, right in zip(gradients, slow_column_max(tensors, pooled, clear)[1], strict=True):
+        torch.testing.assert_close(left, right.float(), rtol=1e-4, atol=1e-4)
 
 
 def test_row_i_of_the_two_stream_layer_does_not_read_context_i() -> None:
