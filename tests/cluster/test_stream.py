@@ -13,9 +13,10 @@ from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.spans import SPANS, SpansConfig
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
-from midmask.train.examples import Examples, PairExamples, PassageExamples
+from midmask.train.examples import Examples, PassageExamples
 from midmask.train.order import Order, local_reader
 from midmask.train.packing import PackedExamples
+from midmask.train.pairs import PairExamples
 from tests.train.conftest import write_corpus
 from tests.train.test_examples import write_weights
 

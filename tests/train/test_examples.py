@@ -9,8 +9,9 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.train.examples import PairExamples, PassageExamples, cut
+from midmask.train.examples import PassageExamples
 from midmask.train.order import Order, local_reader
+from midmask.train.pairs import PairExamples, cut
 from midmask.train.reader import reads
 from midmask.train.table import TokenTable
 

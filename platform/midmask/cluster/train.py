@@ -1,7 +1,7 @@
 """Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint."""
 
 import logging
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,18 +138,9 @@ def absolute(setup: TrainingSetup) -> TrainingSetup:
     name = setup.backbone.name
     if name not in SIZES and Path(name).is_dir():
         name = str(Path(name).absolute())
-    return replace(
-        setup,
-        backbone=setup.backbone.model_copy(update={"name": name}),
-        tokens=_absolute(setup.tokens),
-        start=setup.start and _absolute(setup.start),
-        resume=setup.resume and _absolute(setup.resume),
-        spans=setup.spans and _absolute(setup.spans),
-        pseudo_queries=setup.pseudo_queries and _absolute(setup.pseudo_queries),
-        weights=setup.weights and _absolute(setup.weights),
-        corpus=setup.corpus and _absolute(setup.corpus),
-        negatives=setup.negatives and _absolute(setup.negatives),
-    )
+    places = {field.name: getattr(setup, field.name) for field in fields(setup)}
+    moved: dict[str, Any] = {field: _absolute(place) for field, place in places.items() if isinstance(place, Place)}
+    return replace(setup, backbone=setup.backbone.model_copy(update={"name": name}), **moved)
 
 
 def _absolute(place: Place) -> Place:

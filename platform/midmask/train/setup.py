@@ -7,9 +7,10 @@ from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.objectives import OBJECTIVES, CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
-from midmask.train.examples import Examples, PairExamples, PassageExamples
+from midmask.train.examples import Examples, PassageExamples
 from midmask.train.optimiser import TrainConfig
 from midmask.train.packing import PackedExamples
+from midmask.train.pairs import PairExamples
 from midmask.vocabulary import Vocabulary
 
 
