@@ -88,7 +88,7 @@ def views_of(config: CoTMoTE.Config, reference: Reference, states: Vectors, true
 def decoded(config: CoTMoTE.Config, reference: Reference, vectors: Vectors, span: list[int]) -> list[Tensor]:
     """The surprise of each token after the first; the last of the vectors foretells the second token."""
     states = reference.causal_decoder(
-        "decoder",
+        "causal_decoder",
         [*vectors, *reference.embed(span)[1:]],
         layers=config.decoder_layers,
         window=config.window,
@@ -215,7 +215,7 @@ def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:
 
 def test_only_the_decoder_is_thrown_away() -> None:
     cotmote = objective({"experts": "ffn"})
-    assert set(cotmote.heads_state()) == {f"decoder.{name}" for name in cotmote.decoder.state_dict()}
+    assert set(cotmote.heads_state()) == {f"causal_decoder.{name}" for name in cotmote.causal_decoder.state_dict()}
 
 
 def test_impossible_values_are_refused_by_name() -> None:

@@ -102,7 +102,7 @@ class CoTMoTE(Objective):
         super().__init__(backbone, vocabulary)
         self.config = config
         self.positions = DecoderPositions(backbone)
-        self.decoder = CausalDecoder(
+        self.causal_decoder = CausalDecoder(
             backbone.width,
             backbone.heads,
             layers=config.decoder_layers,
@@ -151,7 +151,7 @@ class CoTMoTE(Objective):
         return Part(torch.stack(totals).sum(), _targets(rows), self.config.decoder_weight)
 
     def _decode(self, vectors_BKD: Tensor, rows: MaskedRows) -> Part:
-        return decoded_part(self.backbone, self.positions, self.decoder, vectors_BKD, rows, weight=1.0)
+        return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
 
     def _vectors(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""
