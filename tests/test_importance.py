@@ -182,3 +182,13 @@ def test_pieces_of_one_word_are_drawn_apart() -> None:
     text = weighted([[WORD, PIECE, WORD, PIECE]] * draws, [[0.5] * 4] * draws, keys=keys)
     both = [chosen in ({1, 2}, {3, 4}) for chosen in positions(select(text, 0.5))]
     assert stats.binomtest(sum(both), draws, 1 / 3).pvalue > FALSE_ALARM
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_masks_on_a_gpu_equal_those_on_a_cpu() -> None:
+    vocabulary = small_vocabulary()
+    there = {name: getattr(vocabulary, name).cuda() for name in ("continues_V", "special_V")}
+    text = weighted(random_texts([30, 7, 300, 25]), [[0.25] * length for length in (30, 7, 300, 25)])
+    device = TokenRows(text.ids_BL.cuda(), text.lengths_B.cuda(), text.keys_B.cuda(), text.weights_BL.cuda())  # type: ignore[union-attr]
+    moved = masking.select_highest(device, replace(vocabulary, **there), ratio=0.15, purpose=Purpose.SELECT)
+    assert torch.equal(select(text, 0.15), moved.cpu())

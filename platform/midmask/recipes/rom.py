@@ -1,5 +1,6 @@
 """Retrieval-oriented masking (ROM, Long et al. 2022)."""
 
+from midmask.derived.terms import WeighConfig
 from midmask.objectives.rom import ROM
 from midmask.recipes.none import none
 from midmask.recipes.schema import Recipe
@@ -7,4 +8,5 @@ from midmask.recipes.schema import Recipe
 
 def rom() -> Recipe:
     """15% of the tokens, preferring words of high idf in the corpus; plain masked language modelling otherwise."""
-    return none().model_copy(update={"name": "rom", "objective": ROM.Config()})
+    weights = WeighConfig(source="idf", scaling="passage")
+    return none().model_copy(update={"name": "rom", "objective": ROM.Config(), "weights": weights})
