@@ -71,3 +71,20 @@ def test_every_other_job_names_a_mistyped_field(name: str, tmp_path: Path, colle
     done = job(name, "--corpus", collection, "--set", "pretrain.stepz=1", home=tmp_path)
     assert done.returncode == 2, done.stderr
     assert "did you mean 'pretrain.steps'" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_corpus_is_prepared_with_what_is_asked_for_besides(tmp_path: Path, collection: str) -> None:
+    asked = ["--spans", "--pseudo-queries", "titles", "--set", "spans.span_length=32"]
+    done = job("prepare_corpus", "--dry-run", "--corpus", collection, *asked, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    steps = [line.split()[2] for line in done.stdout.split("steps:\n")[1].splitlines()]
+    assert steps == ["prepare", "tokenise", "spans", "pseudo_queries"]
+    assert "pseudo_queries.source = titles" in done.stdout and "spans.span_length = 32" in done.stdout
+    alone = job("prepare_corpus", "--dry-run", "--corpus", collection, home=tmp_path)
+    assert [line.split()[2] for line in alone.stdout.split("steps:\n")[1].splitlines()] == ["prepare"]
+
+
+def test_a_mistyped_source_of_queries_names_the_choices(tmp_path: Path, collection: str) -> None:
+    done = job("prepare_corpus", "--corpus", collection, "--pseudo-queries", "title", home=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1 and "choose sentences, titles, train, file:PATH" in done.stderr
