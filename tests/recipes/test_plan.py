@@ -98,10 +98,13 @@ def test_a_file_of_queries_counts_by_its_contents(retromae, tmp_path):
         plan(recipe)
 
 
-def test_spans_beyond_the_backbone_or_with_term_weights_are_refused(retromae):
+def test_contexts_beyond_the_backbone_and_spans_with_term_weights_are_refused(retromae):
     recipe = recipe_of(retromae, "cotmae")
     with pytest.raises(UserError, match=r"spans.span_length = 600: the backbone takes at most 512"):
         override(recipe, {"spans.span_length": 600}).check()
+    queries = recipe_of(retromae, "cotmae_qc")
+    with pytest.raises(UserError, match=r"pseudo_queries.max_length = 513: the backbone takes at most 512"):
+        override(queries, {"pseudo_queries.max_length": 513}).check()
     with pytest.raises(UserError, match="spans have no term weights"):
         override(recipe, {"objective.encoder_mask": "weighted"}).check()
 

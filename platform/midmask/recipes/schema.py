@@ -87,19 +87,20 @@ class Recipe(Config):
             UserError: if there is no such backbone, or a method or the rows' length does not fit it.
         """
         shape = shape_of(self.backbone)
-        if self.tokens.max_length > shape.max_length:
-            raise UserError(
-                f"tokens.max_length = {self.tokens.max_length}: the backbone takes at most {shape.max_length} tokens. "
-                f"Use tokens.max_length={shape.max_length} or less."
-            )
         reads = self.objective.reads() if self.objective else Reads()
+        lengths = {"tokens.max_length": self.tokens.max_length}
+        if reads.rows == "spans":
+            lengths = {"spans.span_length": self.spans.span_length, **lengths}
+        if reads.rows == "pseudo_queries":
+            lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
+        for field, length in lengths.items():
+            if length > shape.max_length:
+                raise UserError(
+                    f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
+                    f"Use {field}={shape.max_length} or less."
+                )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
-        if reads.rows == "spans" and self.spans.span_length > shape.max_length:
-            raise UserError(
-                f"spans.span_length = {self.spans.span_length}: the backbone takes at most {shape.max_length} tokens. "
-                f"Use spans.span_length={shape.max_length} or less."
-            )
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
