@@ -7,6 +7,7 @@ views     "cloze": q is a run of words, p the passage, without that run in 0.9 o
           independent runs of words, each without 0.1 of its tokens. A run has 5 to 50% of the words, uniformly
 vector    h, the last hidden state of [CLS]; one encoder for both
 thrown    nothing; the MLM head stays untrained
+beware    where texts are cut to one length, that of a run tells that of the rest, and a small model learns this first
 differs   Lee et al.: q is a sentence of a block of sentences, with two encoders and projections to 128 columns.
           Contriever (its setting: views=crops, temperature=0.05): pieces of 256 tokens, cut without regard to words;
           mean pooling; negatives from a queue and a momentum encoder, here in-batch as in its ablation. Gradients reach
