@@ -1,6 +1,6 @@
 """What a training step costs, as a multiple of Hugging Face's masked LM step.
 
-    python -m tests.benchmarks.step_cost [--objective NAME … | --all] [--backbone base] [--rounds 9]
+    python -m tests.benchmarks.step_cost [--objective NAME … | --all] [--backbone base] [--rounds 9] [--cpu-time]
 
 Same backbone shape and starting weights, same number of encoded spans (16 x 128 full rows; where both spans of a row
 are encoded, 8 rows of two), V = 30,522, fp32, 2 threads, eager, AdamW included on both sides; steps alternate and
@@ -9,6 +9,7 @@ tokens long and come on top. `cocondenser-cached` is coCondenser with a gradient
 """
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -84,11 +85,11 @@ def rows_of(text: TokenRows, at: int, count: int) -> TokenRows:
     return TokenRows(text.ids_BL[part], text.lengths_B[part], text.keys_B[part])
 
 
-def measure(name: str, backbone: str, rounds: int) -> None:
+def measure(name: str, backbone: str, rounds: int, clock: Callable[[], float]) -> None:
     """Prints both medians and their ratio."""
     words = vocabulary()
     steps = {YARDSTICK: hugging_face_step(backbone, words), name: midmask_step(name, backbone, words)}
-    seconds = interleaved(steps, rounds)
+    seconds = interleaved(steps, rounds, clock)
     goal = f"goal {GOALS[name]:.2f}" if name in GOALS else "no goal"
     print(
         f"{name:18} {seconds[name] * 1000:6.0f} ms a step, {YARDSTICK} {seconds[YARDSTICK] * 1000:6.0f} ms; "
@@ -105,10 +106,12 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="every objective that pre-trains")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="for a busy machine: processor time of one thread")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1 if options.cpu_time else options.threads)
+    clock = time.process_time if options.cpu_time else time.perf_counter
     for name in names if options.all else options.objective:
-        measure(name, options.backbone, options.rounds)
+        measure(name, options.backbone, options.rounds, clock)
 
 
 if __name__ == "__main__":

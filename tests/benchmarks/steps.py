@@ -76,13 +76,19 @@ def training_step(objective: Objective, batch: Batch, *, bf16: bool = False) -> 
     return step
 
 
-def interleaved(steps: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each, taken in turn; one round of warming up comes first."""
+def interleaved(
+    steps: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """Median seconds of each, taken in turn; one round of warming up comes first.
+
+    Args:
+        clock: `time.process_time`, with one thread, where other programs keep the machine busy.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(rounds + 1):
         for name, step in steps.items():
-            start = time.perf_counter()
+            start = clock()
             step()
             if turn:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     return {name: median(values) for name, values in seconds.items()}
