@@ -49,6 +49,12 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.ModuleList):
     """Ordinary layers on top of each other; each row sees all columns but padding."""
 
+    @classmethod
+    def behind(cls, backbone: Backbone, *, layers: int) -> "Decoder":
+        """Fresh layers of the shape of the encoder's."""
+        shape = (backbone.width, backbone.heads, backbone.feed_forward)
+        return cls(*shape, layers=layers, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
+
     def __init__(
         self, width: int, heads: int, feed_forward: int, *, layers: int, dropout: float, norm_eps: float
     ) -> None:
@@ -103,6 +109,19 @@ class CausalBlock(nn.Module):
 
 class CausalDecoder(nn.Module):
     """A GPT-2 without embeddings: dropout, `CausalBlock`s, LN. Rows see the vectors and, with a window, little else."""
+
+    @classmethod
+    def behind(cls, backbone: Backbone, *, layers: int, window: int | None, vectors: int = 1) -> "CausalDecoder":
+        """Fresh blocks as wide as the encoder."""
+        return cls(
+            backbone.width,
+            backbone.heads,
+            layers=layers,
+            window=window,
+            dropout=backbone.dropout,
+            norm_eps=backbone.norm_eps,
+            vectors=vectors,
+        )
 
     def __init__(
         self,

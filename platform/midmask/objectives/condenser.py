@@ -62,8 +62,7 @@ class Head(nn.Module):
         super().__init__()
         self.config = config
         self.skip_from = config.skip_from or backbone.layers // 2
-        shape = (backbone.width, backbone.heads, backbone.feed_forward)
-        self.layers = Decoder(*shape, layers=config.head_layers, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
+        self.layers = Decoder.behind(backbone, layers=config.head_layers)
 
     def encode(self, backbone: Backbone, rows: MaskedRows) -> tuple[Tensor, Tensor]:
         """Late states and early ones, both [B, L, D]."""

@@ -17,26 +17,23 @@ from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from midmask.decoders import Decoder, DecoderPositions
 from midmask.encoders.backbone import Backbone
-from midmask.nouns import Batch, Loss, Part
-from midmask.objectives.encoder_mask import MaskedRows, mask_for_encoder
-from midmask.objectives.objective import Objective, Reads
+from midmask.nouns import Batch
+from midmask.objectives.encoder_mask import mask_for_encoder
+from midmask.objectives.objective import Reads
 from midmask.objectives.vector_decoding import (
     BothSides,
     DecodedConfig,
-    decoded_part,
+    VectorDecoding,
     end_to_end,
-    loss_of_both,
     masked_context,
-    vector_health,
 )
 from midmask.vocabulary import Vocabulary
 
 
-class CoTMAE(Objective):
+class CoTMAE(VectorDecoding):
     class Config(DecodedConfig):
         """CoT-MAE; the defaults are those of the released models."""
 
@@ -50,19 +47,13 @@ class CoTMAE(Objective):
         def reads(self) -> Reads:
             return Reads(rows="spans", context=self.context, term_weights=self.encoder_mask == "weighted")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
         self.config = config
-        self.decoder = Decoder(
-            backbone.width,
-            backbone.heads,
-            backbone.feed_forward,
-            layers=config.decoder_layers,
-            dropout=backbone.dropout,
-            norm_eps=backbone.norm_eps,
-        )
+        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
         self.positions = DecoderPositions(backbone)
 
     @torch.no_grad()
@@ -75,15 +66,6 @@ class CoTMAE(Objective):
         others = end_to_end(second, first, vocabulary.pad_id)
         return BothSides(encoder, masked_context(others, vocabulary, self.config.decoder_mask_ratio))
 
-    def counts(self, drawn: BothSides) -> dict[str, Tensor]:
-        return drawn.counts(self.parts)
-
-    def forward(self, drawn: BothSides) -> Loss:
-        return loss_of_both(self.backbone, drawn, self.config, self.parts, self._decode)
-
-    def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.decoder_weight
-        return decoded_part(self.backbone, self.positions, self.decoder, vector_B1D, rows, weight=weight)
-
-    def health(self, drawn: BothSides) -> dict[str, Tensor]:
-        return vector_health(self.backbone, drawn, self._decode)
+    @property
+    def reader(self) -> Decoder:
+        return self.decoder

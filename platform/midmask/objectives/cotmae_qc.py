@@ -17,25 +17,22 @@ from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from midmask.decoders import CausalDecoder, DecoderPositions
 from midmask.encoders.backbone import Backbone
-from midmask.nouns import Batch, Loss, Part
-from midmask.objectives.encoder_mask import MaskedRows, mask_for_encoder
-from midmask.objectives.objective import Objective, Reads
+from midmask.nouns import Batch
+from midmask.objectives.encoder_mask import mask_for_encoder
+from midmask.objectives.objective import Reads
 from midmask.objectives.vector_decoding import (
     BothSides,
     DecodedConfig,
-    decoded_part,
-    loss_of_both,
+    VectorDecoding,
     next_tokens,
-    vector_health,
 )
 from midmask.vocabulary import Vocabulary
 
 
-class QueryAsContext(Objective):
+class QueryAsContext(VectorDecoding):
     class Config(DecodedConfig):
         """Query as context; the defaults are the paper's."""
 
@@ -53,14 +50,7 @@ class QueryAsContext(Objective):
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
         self.config = config
-        self.causal_decoder = CausalDecoder(
-            backbone.width,
-            backbone.heads,
-            layers=config.decoder_layers,
-            window=config.window,
-            dropout=backbone.dropout,
-            norm_eps=backbone.norm_eps,
-        )
+        self.causal_decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
         self.positions = DecoderPositions(backbone)
 
     @torch.no_grad()
@@ -70,15 +60,6 @@ class QueryAsContext(Objective):
         encoder = mask_for_encoder(passage, vocabulary, self.config, count_specials=False)
         return BothSides(encoder, next_tokens(query))
 
-    def counts(self, drawn: BothSides) -> dict[str, Tensor]:
-        return drawn.counts(self.parts)
-
-    def forward(self, drawn: BothSides) -> Loss:
-        return loss_of_both(self.backbone, drawn, self.config, self.parts, self._decode)
-
-    def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.decoder_weight
-        return decoded_part(self.backbone, self.positions, self.causal_decoder, vector_B1D, rows, weight=weight)
-
-    def health(self, drawn: BothSides) -> dict[str, Tensor]:
-        return vector_health(self.backbone, drawn, self._decode)
+    @property
+    def reader(self) -> CausalDecoder:
+        return self.causal_decoder

@@ -81,13 +81,8 @@ class CoTMAEv2(Objective):
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
         self.config = config
-        width, heads, dropout, eps = backbone.width, backbone.heads, backbone.dropout, backbone.norm_eps
-        self.decoder = Decoder(
-            width, heads, backbone.feed_forward, layers=config.ae_layers, dropout=dropout, norm_eps=eps
-        )
-        self.causal_decoder = CausalDecoder(
-            width, heads, layers=config.ar_layers, window=config.window, dropout=dropout, norm_eps=eps, vectors=2
-        )
+        self.decoder = Decoder.behind(backbone, layers=config.ae_layers)
+        self.causal_decoder = CausalDecoder.behind(backbone, layers=config.ar_layers, window=config.window, vectors=2)
         self.positions = DecoderPositions(backbone)
 
     @torch.no_grad()

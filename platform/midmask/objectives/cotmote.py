@@ -66,6 +66,7 @@ class CoTMoTE(Objective):
     class Config(DecodedConfig):
         """CoT-MoTE; `backbone.experts` says how much of the encoder is each side's own."""
 
+        trains_queries: ClassVar[bool] = True
         name: Literal["cotmote"] = Field("cotmote", description="the objective")
         views: Literal["dense", "sparse", "both"] = Field("both", description="which vectors of a text are decoded")
         decoding: Literal["apart", "together"] = Field(
@@ -102,14 +103,9 @@ class CoTMoTE(Objective):
         super().__init__(backbone, vocabulary)
         self.config = config
         self.positions = DecoderPositions(backbone)
-        self.causal_decoder = CausalDecoder(
-            backbone.width,
-            backbone.heads,
-            layers=config.decoder_layers,
-            window=config.window,
-            dropout=backbone.dropout,
-            norm_eps=backbone.norm_eps,
-            vectors=2 if config.views == "both" and config.decoding == "together" else 1,
+        vectors = 2 if config.views == "both" and config.decoding == "together" else 1
+        self.causal_decoder = CausalDecoder.behind(
+            backbone, layers=config.decoder_layers, window=config.window, vectors=vectors
         )
 
     @torch.no_grad()

@@ -92,8 +92,7 @@ class LexMAE(Objective):
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
         self.config = config
-        shape, layers = (backbone.width, backbone.heads, backbone.feed_forward), config.decoder_layers
-        self.decoder = Decoder(*shape, layers=layers, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
+        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
         self.positions = DecoderPositions(backbone)
         entries, width = backbone.output_weight_VD.shape
         self.transform, self.norm = nn.Linear(backbone.width, width), nn.LayerNorm(width, backbone.norm_eps)

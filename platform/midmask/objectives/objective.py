@@ -32,8 +32,12 @@ class Reads:
 
 
 class ObjectiveConfig(Config):
-    """Base of the objectives' configs; `name` is a literal, the key in the table of objectives."""
+    """Base of the objectives' configs; `name` is a literal, the key in the table of objectives.
 
+    trains_queries: whether texts go through the encoder as queries too, so that a query expert learns.
+    """
+
+    trains_queries: ClassVar[bool] = False
     name: str
 
     def reads(self) -> Reads:

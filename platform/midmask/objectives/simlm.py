@@ -89,14 +89,7 @@ class SimLM(Objective):
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
         self.config = config
-        self.decoder = Decoder(
-            backbone.width,
-            backbone.heads,
-            backbone.feed_forward,
-            layers=config.decoder_layers,
-            dropout=backbone.dropout,
-            norm_eps=backbone.norm_eps,
-        )
+        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
         for number, layer in enumerate(self.decoder, backbone.layers - config.decoder_layers):
             for name, part in backbone.layer_parts(number).items():
                 layer.get_submodule(name).load_state_dict(part.state_dict())

@@ -4,6 +4,7 @@ What they share: both sides' rows, both losses, the contexts that decoders read,
 Shapes: B rows, L tokens, D width, K sentence vectors of a row.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from midmask.encoders.backbone import Backbone
 from midmask.masking import Purpose, corrupt, rekeyed, select_words
 from midmask.nouns import Loss, Part, TokenRows
 from midmask.objectives.encoder_mask import MaskedConfig, MaskedRows, masked_lm_part
-from midmask.objectives.objective import flat_targets, use_of_vector
+from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.vocabulary import Vocabulary
 
 Decode = Callable[[Tensor, MaskedRows], Part]
@@ -41,6 +42,32 @@ class BothSides:
     def counts(self, parts: tuple[str, ...]) -> dict[str, Tensor]:
         """The number of targets by part; `parts` names the encoder's and the decoder's."""
         return dict(zip(parts, (self.encoder.count, self.decoder.count), strict=True))
+
+
+class VectorDecoding(Objective):
+    """A masked encoder and one decoder behind h, the last hidden state of [CLS]. Subclasses, which are final, draw both
+    sides and name the decoder; their `parts` are the encoder's and the decoder's."""
+
+    config: DecodedConfig
+    positions: DecoderPositions
+
+    @property
+    @abstractmethod
+    def reader(self) -> Decoder | CausalDecoder:
+        """The decoder."""
+
+    def counts(self, drawn: BothSides) -> dict[str, Tensor]:
+        return drawn.counts(self.parts)
+
+    def forward(self, drawn: BothSides) -> Loss:
+        return loss_of_both(self.backbone, drawn, self.config, self.parts, self._decode)
+
+    def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
+        weight = self.config.decoder_weight
+        return decoded_part(self.backbone, self.positions, self.reader, vector_B1D, rows, weight=weight)
+
+    def health(self, drawn: BothSides) -> dict[str, Tensor]:
+        return vector_health(self.backbone, drawn, self._decode)
 
 
 def loss_of_both(
