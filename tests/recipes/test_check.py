@@ -74,3 +74,10 @@ def test_a_job_says_so_before_it_joins_a_cluster(tmp_path: Path) -> None:
     assert asked().backbone.name == str(tmp_path)
     with pytest.raises(UserError, match=r"objective.query_stream = embedding"):
         asked("--set", "objective.query_stream=embedding")
+
+
+def test_a_query_expert_that_nothing_would_train_is_refused() -> None:
+    with pytest.raises(UserError, match=r"backbone\.experts = ffn: mlm sees no queries, .*experts=none"):
+        override(RECIPES["mlm"](), {"backbone.experts": "ffn"}).check()
+    for recipe in (RECIPES["cotmote"](), override(RECIPES["none"](), {"backbone.experts": "all"})):
+        recipe.check()

@@ -99,6 +99,11 @@ class Recipe(Config):
                     f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
                     f"Use {field}={shape.max_length} or less."
                 )
+        if self.objective is not None and self.backbone.split is not None and not self.objective.trains_queries:
+            raise UserError(
+                f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and their expert "
+                "would stay behind. Use backbone.experts=none, or the objective cotmote."
+            )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
         for method in (self.objective, *(stage.loss for stage in self.stages)):
