@@ -86,9 +86,7 @@ def main() -> int:
     parser.add_argument("--storage", type=Path, default=None)
     options = parser.parse_args()
     storage = options.storage or Path(tempfile.mkdtemp(prefix="every"))
-    print(
-        "| recipe | killed at | steps, each once | loss parts: first and last 20 steps |\n| :-- | --: | --: | :-- |"
-    )
+    print("| recipe | killed at | steps, each once | loss parts: first and last 20 steps |\n| :-- | --: | --: | :-- |")
     failed = False
     for recipe in options.recipes:
         outcome = run(recipe, options.corpus, storage, options.steps)

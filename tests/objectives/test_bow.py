@@ -11,7 +11,6 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives.bow import BOW
-from midmask.recipes.bow import bow
 from tests.objectives import checks, two_sided
 from tests.objectives.reference import Reference, assert_same_gradients, log_sum_exp
 from tests.objectives.texts import PAD, UNK, random_texts, token_rows
@@ -19,7 +18,7 @@ from tests.objectives.texts import PAD, UNK, random_texts, token_rows
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "[UNK] is a target": {"bow_unknown": True},
-    "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3, "bow_decay_steps": 40},
+    "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3},
     "tokens": {"encoder_mask": "token"},
 }
 
@@ -37,8 +36,8 @@ def texts() -> TokenRows:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     model = objective(**VARIANTS[variant])
-    config, text, step = model.config, texts(), 10
-    drawn = model.draw(Batch(step, {"passage": text}))
+    config, text, progress = model.config, texts(), 0.25
+    drawn = model.draw(Batch(10, {"passage": text}, progress=progress))
     reference = Reference(model, heads=2, layers=2, pad_id=PAD)
     values: dict[str, list[Tensor]] = {"mlm": [], "bag_of_words": []}
     for row in range(4):
@@ -55,22 +54,15 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     assert_same_gradients(model, reference)
     assert len(values["bag_of_words"]) == (4 if config.bow_unknown else 3)
     parts = model(drawn).parts
-    cosine = math.cos(math.pi * step / config.bow_decay_steps)
+    cosine = math.cos(math.pi * progress)
     weight = config.bow_weight_end + (config.bow_weight - config.bow_weight_end) * 0.5 * (1 + cosine)
     assert parts["mlm"].weight == 1 and math.isclose(parts["bag_of_words"].weight, weight)
 
 
-def test_the_weight_falls_from_1_to_a_tenth_along_half_a_cosine_and_stays() -> None:
-    model = objective(bow_decay_steps=100)
-    found = [model.bow_weight(step) for step in (0, 25, 50, 75, 100, 170)]
+def test_the_weight_falls_from_1_to_a_tenth_along_half_a_cosine() -> None:
+    found = [objective().bow_weight(progress) for progress in (0, 0.25, 0.5, 0.75, 1)]
     quarter = 0.45 * math.sqrt(0.5)
-    assert found == pytest.approx([1.0, 0.55 + quarter, 0.55, 0.55 - quarter, 0.1, 0.1])
-
-
-def test_the_recipe_decays_over_the_whole_run() -> None:
-    recipe = bow()
-    assert isinstance(recipe.objective, BOW.Config)
-    assert recipe.objective.bow_decay_steps == recipe.pretrain.steps
+    assert found == pytest.approx([1.0, 0.55 + quarter, 0.55, 0.55 - quarter, 0.1])
 
 
 def test_the_quota_counts_specials_and_unk_spends_it() -> None:

@@ -56,6 +56,13 @@ def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
     assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
 
 
+def test_bert_hides_15_percent_of_the_tokens() -> None:
+    """4,000 tokens: 5 standard deviations of a binomial, false-alarm rate 6e-7."""
+    text = token_rows(random_texts([100] * 40))
+    share = len(objective().draw(Batch(0, {"passage": text})).rows_R) / 4000
+    assert abs(share - 0.15) < 5 * (0.15 * 0.85 / 4000) ** 0.5
+
+
 def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
     mlm = objective(encoder_mask_ratio=1e-6)
     part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]

@@ -48,6 +48,16 @@ def test_runtime_fields_change_no_fingerprint(retromae):
     assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
 
 
+def test_what_a_generators_folder_holds_is_part_of_the_identity(retromae, tmp_path):
+    simlm = override(recipe_of(retromae, "simlm"), {"objective.generator": str(tmp_path / "generator")})
+    found = []
+    for text in ("{}", '{"other": 1}', "{}"):
+        (tmp_path / "generator").mkdir(exist_ok=True)
+        (tmp_path / "generator" / "config.json").write_text(text)
+        found.append(plan(simlm).pretrained.fingerprint)
+    assert found[0] == found[2] != found[1]
+
+
 READ = {
     "mlm": set(),
     "cocondenser": {"spans"},

@@ -60,7 +60,8 @@ def test_term_weights_come_with_their_tokens(tokens: Place, tmp_path: Path) -> N
 def test_weights_are_padded_beside_their_tokens_in_every_micro_batch(tokens: Place, tmp_path: Path) -> None:
     examples = PassageExamples(tokens, "f", write_weights(tokens, tmp_path))
     order = Order(examples, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
-    for read in reads(local_reader, order, pad_id=0, micro_batch=4, pin=False):
+    for read in reads(local_reader, order, steps=6, pad_id=0, micro_batch=4, pin=False):
+        assert {batch.progress for batch in read.micro} == {read.step / 6}
         assert [len(batch.texts["passage"].ids_BL) for batch in read.micro] == [4, 4, 2]
         for batch in read.micro:
             rows = batch.texts["passage"]

@@ -63,15 +63,16 @@ def test_collapsed_vectors_are_named_once_with_their_step(caplog: pytest.LogCapt
 @pytest.mark.parametrize(
     ("values", "step", "expected"),
     [
-        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.001}, 300, {"decoder": 300}),
-        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.001}, 100, {}),
-        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.2}, 300, {}),
-        ({"winning_vocabulary": 0.01}, 1, {"max-pool": 1}),
-        ({"winning_vocabulary": 0.5}, 1, {}),
+        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.001}, 3000, {"decoder": 3000}),
+        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.001}, 1500, {}),
+        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.2}, 3000, {}),
+        ({"winning_vocabulary": 0.01}, 3000, {"max-pool": 3000}),
+        ({"winning_vocabulary": 0.01}, 1, {}),
+        ({"winning_vocabulary": 0.5}, 3000, {}),
     ],
 )
 def test_what_a_method_says_of_itself_is_judged(values: dict[str, float], step: int, expected: dict[str, int]) -> None:
-    watch = Watch(steps=1000)
+    watch = Watch(steps=10_000)
     watch.look(step, {"cosine_of_random_pairs": 0.5, "active_dimensions": 10.0, **values})
     assert watch.collapses == expected
 

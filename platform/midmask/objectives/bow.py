@@ -6,8 +6,7 @@ loss      encoder MLM + weight * the mean over the distinct tokens v of a text o
 masked    encoder: 0.3 of the text by whole words, 80/10/10, specials counted in the quota; [UNK] spends quota but is
           never an MLM target. The bag is that of the true text, masked words included
 vector    h, the last hidden state of [CLS]
-weight    1.0 falling to 0.1 along half a cosine, over the whole run: an objective does not know how long a run is, so
-          `bow_decay_steps` must be pretrain.steps, as it is in the recipe; after it the weight stays
+weight    1.0 falling to 0.1 along half a cosine, over the whole run
 trained   encoder, embeddings and MLM head
 thrown    nothing: the MLM head is part of the saved model
 targets   the distinct tokens but the specials. Published: ids above 998 alone, which in BERT's vocabulary leaves out
@@ -33,11 +32,11 @@ from midmask.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class BOWRows:
-    """encoder: the masked text; bag: the true tokens; step: of the run, from 0."""
+    """encoder: the masked text; bag: the true tokens; progress: how much of the run lies behind, in [0, 1)."""
 
     encoder: MaskedRows
     bag: Bag
-    step: int
+    progress: float
 
 
 class BOW(Objective):
@@ -46,10 +45,7 @@ class BOW(Objective):
 
         name: Literal["bow"] = Field("bow", description="the objective")
         bow_weight: float = Field(1.0, ge=0.0, description="factor of the bag's loss in the first step")
-        bow_weight_end: float = Field(0.1, ge=0.0, description="factor of the bag's loss from bow_decay_steps on")
-        bow_decay_steps: int = Field(
-            800, ge=1, description="steps in which the factor falls, along half a cosine; set it to pretrain.steps"
-        )
+        bow_weight_end: float = Field(0.1, ge=0.0, description="factor of the bag's loss at the end of the run")
         bow_unknown: bool = Field(False, description="[UNK] is a target like any token (published: false)")
 
     parts: ClassVar[tuple[str, ...]] = ("mlm", "bag_of_words")
@@ -63,7 +59,7 @@ class BOW(Objective):
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
         bag = bag_of_words(text, vocabulary, unknown=self.config.bow_unknown)
-        return BOWRows(mask_for_encoder(text, vocabulary, self.config), bag, batch.step)
+        return BOWRows(mask_for_encoder(text, vocabulary, self.config), bag, batch.progress)
 
     def counts(self, drawn: BOWRows) -> dict[str, Tensor]:
         return {"mlm": drawn.encoder.count, "bag_of_words": drawn.bag.count}
@@ -73,11 +69,10 @@ class BOW(Objective):
         features_BD = self.backbone.transform(hidden_BLD[:, 0])
         logits_BV = vocabulary_logits(features_BD, self.backbone.output_weight_VD, self.backbone.output_bias_V)
         total = bag_cross_entropy(logits_BV, drawn.bag.ids_BL, drawn.bag.weights("set", logits_BV.dtype))
-        bag = Part(total, drawn.bag.count, self.bow_weight(drawn.step))
+        bag = Part(total, drawn.bag.count, self.bow_weight(drawn.progress))
         return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "bag_of_words": bag})
 
-    def bow_weight(self, step: int) -> float:
-        """The factor of the bag's loss in step 0, 1, …"""
+    def bow_weight(self, progress: float) -> float:
+        """The factor of the bag's loss when so much of the run is done, 0 to 1."""
         first, last = self.config.bow_weight, self.config.bow_weight_end
-        done = min(step / self.config.bow_decay_steps, 1.0)
-        return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
+        return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2

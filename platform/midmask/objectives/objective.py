@@ -43,6 +43,10 @@ class ObjectiveConfig(Config):
     def reads(self) -> Reads:
         return Reads()
 
+    def places(self) -> tuple[str, ...]:
+        """Folders that the method reads models from: what they hold is part of a run's identity."""
+        return ()
+
     def check(self, shape: Shape) -> None:
         """Raises UserError if the method cannot be carried out on a backbone of this shape; called before any work."""
 

@@ -70,6 +70,9 @@ class SimLM(Objective):
                 )
             return self
 
+        def places(self) -> tuple[str, ...]:
+            return () if self.generator in SIZES else (self.generator,)
+
         def check(self, shape: Shape) -> None:
             if not shape.has_plain_layers:
                 raise UserError(

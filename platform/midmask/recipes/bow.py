@@ -6,8 +6,5 @@ from midmask.recipes.schema import Recipe
 
 
 def bow() -> Recipe:
-    """Encoder ratio 0.3; the bag's weight falls from 1 to 0.1 over the whole run. A longer run needs a longer
-    `objective.bow_decay_steps`.
-    """
-    base = none()
-    return base.model_copy(update={"name": "bow", "objective": BOW.Config(bow_decay_steps=base.pretrain.steps)})
+    """Encoder ratio 0.3; the bag's weight falls from 1 to 0.1 over the whole run."""
+    return none().model_copy(update={"name": "bow", "objective": BOW.Config()})

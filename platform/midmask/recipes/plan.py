@@ -61,6 +61,7 @@ class Contents:
     corpus: Mapping[str, Any]
     tokenizer: Mapping[str, Any]
     backbone: Mapping[str, Any]
+    objective: Mapping[str, Any]
     pseudo_queries: Mapping[str, Any]
     weights: Mapping[str, Any]
 
@@ -76,6 +77,7 @@ def contents_of(recipe: Recipe) -> Contents:
         corpus=corpus_identity(recipe.corpus),
         tokenizer=_folder_content(recipe.tokens.tokenizer),
         backbone=_folder_content(recipe.backbone.name),
+        objective={place: _folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
         pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
         weights=weigh_content(_weighing(recipe)) if weighed else {},
     )
@@ -159,7 +161,7 @@ def _pretrained(
     reads = recipe.objective.reads()
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
-    return Step("pretrain", config, inputs, content=held.backbone, resume=resume)
+    return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume)
 
 
 def _stage(

@@ -26,8 +26,9 @@ FEW_WINNERS = 0.02
 UNUSED = 0.001
 """By what share of itself the decoder's loss must grow without the sentence vector, for the vector to count as used."""
 
-GRACE = 0.2
-"""Share of the steps in which a decoder may still ignore the vector: it does so at first in every run."""
+GRACE, GRACE_STEPS = 0.2, 1000
+"""Share of the steps, and number of steps, in which a decoder may still ignore the vector: it does so at first in every
+run, and with it the max-pool may pick alike."""
 
 WITHOUT = "_without_vector"
 
@@ -69,9 +70,9 @@ class Watch:
         """Reads what `examine` gave after `step` steps."""
         if values["cosine_of_random_pairs"] > ALIKE:
             self._warn("vectors", step, "the sentence vectors of different texts are all alike", values)
-        if values.get("winning_vocabulary", 1.0) < FEW_WINNERS:
-            self._warn("max-pool", step, "the same few vocabulary entries win for every text", values)
-        if step > GRACE * self.steps:
+        if step > max(GRACE * self.steps, GRACE_STEPS):
+            if values.get("winning_vocabulary", 1.0) < FEW_WINNERS:
+                self._warn("max-pool", step, "the same few vocabulary entries win for every text", values)
             for name in (name.removesuffix(WITHOUT) for name in values if name.endswith(WITHOUT)):
                 if values[name + WITHOUT] - values[name] < UNUSED * values[name]:
                     self._warn("decoder", step, "the decoder does as well without the sentence vector", values)

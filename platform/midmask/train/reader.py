@@ -36,8 +36,14 @@ class Read:
     digest: int
 
 
-def reads(reader: Reader, order: Order, *, pad_id: int, micro_batch: int | None, pin: bool) -> Iterator[Read]:
-    """The reader's steps as padded micro-batches, made ready ahead of time, on pinned pages if `pin`."""
+def reads(
+    reader: Reader, order: Order, *, steps: int, pad_id: int, micro_batch: int | None, pin: bool
+) -> Iterator[Read]:
+    """The reader's steps as padded micro-batches, made ready ahead of time, on pinned pages if `pin`.
+
+    Args:
+        steps: of the whole run, whatever part of it is read.
+    """
     group = opened(order.examples).group
 
     def make(step: int, texts: Texts) -> Read:
@@ -52,6 +58,7 @@ def reads(reader: Reader, order: Order, *, pad_id: int, micro_batch: int | None,
                     for name, text in texts.items()
                 },
                 group,
+                step / steps,
             )
             for start in range(0, rows, size)
         ]

@@ -98,8 +98,15 @@ class _Run:
             self.examples, self.config.batch_size, self.config.seed, world.rank(), world.size(), done, self.setup.stop
         )
         if done < self.setup.stop:
-            pad_id, pin = self.vocabulary.pad_id, self.device.type == "cuda"
-            self._train(reads(reader, order, pad_id=pad_id, micro_batch=self.config.micro_batch, pin=pin), log)
+            work = reads(
+                reader,
+                order,
+                steps=self.config.steps,
+                pad_id=self.vocabulary.pad_id,
+                micro_batch=self.config.micro_batch,
+                pin=self.device.type == "cuda",
+            )
+            self._train(work, log)
         return self._finish() if world.rank() == 0 else {}
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
