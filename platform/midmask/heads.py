@@ -139,10 +139,8 @@ class _LinearColumnMax(torch.autograd.Function):
         hidden_MD, grad_BV = hidden_BLD.flatten(0, 1), grad_BV.masked_fill(~pools_B1, 0.0)
         grads: list[Tensor | None] = [None] * 5
         if ctx.needs_input_grad[0]:
-            ordered, order = winner_BV.flatten().sort()
-            starts_M = torch.searchsorted(ordered, torch.arange(len(hidden_MD), device=ordered.device))
-            sums = _weighted_sums(weight_VD, order % len(weight_VD), grad_BV.flatten()[order], starts_M)
-            grads[0] = sums.view_as(hidden_BLD).to(hidden_BLD.dtype)
+            sums_MD = _sums_by_winner(weight_VD, winner_BV, grad_BV, len(hidden_MD))
+            grads[0] = sums_MD.view_as(hidden_BLD).to(hidden_BLD.dtype)
         if ctx.needs_input_grad[1]:
             grads[1] = _weighted_sums(hidden_MD, winner_BV.t(), grad_BV.t(), None).to(weight_VD.dtype)
         if ctx.needs_input_grad[2]:
@@ -160,6 +158,13 @@ def _pooled_sources(pooled_BL: Tensor) -> Tensor:
     positions_L = torch.arange(length, device=pooled_BL.device)
     source_BL = torch.where(pooled_BL, positions_L, pooled_BL.int().argmax(1, keepdim=True))
     return source_BL + length * torch.arange(rows, device=pooled_BL.device)[:, None]
+
+
+def _sums_by_winner(weight_VD: Tensor, winner_BV: Tensor, grad_BV: Tensor, positions: int) -> Tensor:
+    """For each of the flattened positions, the gradient-weighted sum of the vocabulary's rows that it won."""
+    ordered, order = winner_BV.flatten().sort()
+    starts_M = torch.searchsorted(ordered, torch.arange(positions, device=ordered.device))
+    return _weighted_sums(weight_VD, order % len(weight_VD), grad_BV.flatten()[order], starts_M)
 
 
 def _weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, starts: Tensor | None) -> Tensor:
