@@ -73,11 +73,15 @@ def collapsed(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cancelling(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Long vectors along one direction that the queries do not see: float32 scores are rounding errors."""
-    direction_D = draw.standard_normal(64)
-    queries_QD = draw.standard_normal((8, 64))
-    queries_QD -= np.outer(queries_QD @ direction_D, direction_D) / (direction_D @ direction_D)
-    vectors_ND = np.outer(draw.standard_normal(2000) * 100, direction_D) + draw.standard_normal((2000, 64)) * 1e-5
+    """Long vectors along one direction that the queries do not see: float32 scores are rounding errors.
+
+    All are whole numbers, so float64 sums are exact in any order, on any processor.
+    """
+    direction_P2 = draw.integers(-9, 10, (32, 2))
+    across_P2 = direction_P2[:, ::-1] * [1, -1]
+    queries_QD = (draw.integers(-3, 4, (8, 32, 1)) * across_P2).reshape(8, 64)
+    along_ND = np.outer(draw.integers(-(2**18), 2**18, 2000), direction_P2.reshape(-1))
+    vectors_ND = along_ND + draw.integers(-2, 3, (2000, 64))
     return queries_QD.astype(np.float32), vectors_ND.astype(np.float32)
 
 
