@@ -49,15 +49,15 @@ def test_collapsed_vectors_are_named_once_with_their_step(caplog: pytest.LogCapt
     mlm = MLM(MLM.Config(), build_backbone(BackboneConfig(name="tiny"), vocabulary, seed=1), vocabulary)
     batch = Batch(0, {"passage": token_rows(random_texts([9, 7, 4]))})
     watch = Watch(steps=1000)
-    watch.look(100, examine(mlm, batch))
+    watch.look(250, examine(mlm, batch))
     assert not watch.collapses
     norm = mlm.backbone.encoder.encoder.layer[-1].output.LayerNorm
     torch.nn.init.constant_(norm.weight, 1e-6)
     torch.nn.init.constant_(norm.bias, 1.0)
-    for step in (200, 300):
+    for step in (150, 300, 400):
         watch.look(step, examine(mlm, batch))
-    assert watch.collapses == {"vectors": 200}
-    assert caplog.text.count("collapse of the vectors at step 200") == 1 and "step 300" not in caplog.text
+    assert watch.collapses == {"vectors": 300}
+    assert caplog.text.count("collapse of the vectors at step 300") == 1 and "step 400" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from midmask.objectives import Objective
 log = logging.getLogger(__name__)
 
 ALIKE = 0.999
-"""Mean cosine from which on vectors count as collapsed. Untrained encoders are at 0.5 to 0.99, by their size."""
+"""Mean cosine from which on vectors count as collapsed. Untrained encoders are at 0.5 to 0.9997, by their size."""
 
 FEW_WINNERS = 0.02
 """Share of max-pool winners that are different entries, below which a few entries win for every text."""
@@ -27,8 +27,8 @@ UNUSED = 0.001
 """By what share of itself the decoder's loss must grow without the sentence vector, for the vector to count as used."""
 
 GRACE, GRACE_STEPS = 0.2, 1000
-"""Share of the steps, and number of steps, in which a decoder may still ignore the vector: it does so at first in every
-run, and with it the max-pool may pick alike."""
+"""Share of the steps in which vectors may still be alike, as those of an untrained encoder are; and number of steps in
+which a decoder may also ignore the vector, and the max-pool pick alike, as both do at first in every run."""
 
 WITHOUT = "_without_vector"
 
@@ -68,7 +68,7 @@ class Watch:
 
     def look(self, step: int, values: dict[str, float]) -> None:
         """Reads what `examine` gave after `step` steps."""
-        if values["cosine_of_random_pairs"] > ALIKE:
+        if step > GRACE * self.steps and values["cosine_of_random_pairs"] > ALIKE:
             self._warn("vectors", step, "the sentence vectors of different texts are all alike", values)
         if step > max(GRACE * self.steps, GRACE_STEPS):
             if values.get("winning_vocabulary", 1.0) < FEW_WINNERS:
