@@ -7,6 +7,8 @@ made in a temporary copy, one at a time; the copy must pass the same tests unmut
 anyway catches nothing.
 """
 
+import importlib
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -14,14 +16,20 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path(__file__).resolve().parent
 COPIED = ("platform", "tests", "search_spaces", "jobs", "pyproject.toml")
+OPTIONS = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
 AT_ONCE = 2
+
+LIBRARIES = ("torch", "transformers.models.bert", "pyarrow.parquet", "pydantic", "hypothesis")
+"""What every test loads for seconds: loaded once, before the processes of the mutations are forked."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,9 @@ def copy_of_project(folder: Path) -> Path:
 
 
 def passes(root: Path, tests: list[str]) -> bool:
-    """Whether the tests pass in a copy of the project."""
+    """Whether the tests pass in a copy of the project, in a Python of their own."""
     environment = {**os.environ, "PYTHONPATH": str(root / "platform"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
     outcome = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900)
     if outcome.returncode not in (0, 1):
         raise RuntimeError(f"pytest {' '.join(tests)} ended with {outcome.returncode}:\n{outcome.stdout[-2000:]}")
@@ -75,22 +83,41 @@ def passes(root: Path, tests: list[str]) -> bool:
 
 
 def is_caught(mutation: Mutation) -> bool:
+    return not passes_here(mutation.tests, mutation)
+
+
+def passes_here(tests: list[str], mutation: Mutation | None = None) -> bool:
+    """As `passes`, in this process, which has the heavy libraries already and does nothing else afterwards."""
     with tempfile.TemporaryDirectory(prefix="mutant") as name:
         root = copy_of_project(Path(name))
-        mutation.apply(root)
-        return not passes(root, mutation.tests)
+        if mutation is not None:
+            mutation.apply(root)
+        for module in [each for each in sys.modules if each.partition(".")[0] in ("tests", "midmask")]:
+            del sys.modules[module]
+        os.environ["PYTHONPATH"] = str(root / "platform")  # for processes that tests start
+        sys.path[:0] = [str(root / "platform"), str(root)]
+        os.chdir(root)
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            code = pytest.main([*OPTIONS, *tests])
+        os.chdir(ROOT)
+    if code not in (0, 1):
+        raise RuntimeError(f"pytest {' '.join(tests)} ended with {code}")
+    return code == 0
 
 
 def main(names: list[str]) -> int:
     mutations = list(read(names))
-    tests = sorted({test for mutation in mutations for test in mutation.tests})
-    with tempfile.TemporaryDirectory(prefix="mutant") as name:
-        if not passes(copy_of_project(Path(name)), tests):
-            print("the tests fail without any mutation; mend that first")
+    files = sorted({test for mutation in mutations for test in mutation.tests})
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    survivors = []
+    with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
+        failing = [file for file, good in zip(files, pool.imap(passes_here, [[file] for file in files]), strict=True) if not good]
+        if failing:
+            print(f"these fail without any mutation; mend them first: {', '.join(failing)}")
             return 2
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        survivors = []
-        for mutation, caught in zip(mutations, pool.map(is_caught, mutations), strict=True):
+        for mutation, caught in zip(mutations, pool.imap(is_caught, mutations), strict=True):
             print(f"{'caught  ' if caught else 'SURVIVED'}  {mutation.file}: {mutation.why}", flush=True)
             survivors += [] if caught else [mutation]
     print(f"{len(mutations)} mutations, {len(mutations) - len(survivors)} caught")
