@@ -113,7 +113,8 @@ def main(names: list[str]) -> int:
         importlib.import_module(library)
     survivors = []
     with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
-        failing = [file for file, good in zip(files, pool.imap(passes_here, [[file] for file in files]), strict=True) if not good]
+        good = pool.imap(passes_here, [[file] for file in files])
+        failing = [file for file, passed in zip(files, good, strict=True) if not passed]
         if failing:
             print(f"these fail without any mutation; mend them first: {', '.join(failing)}")
             return 2
