@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,12 +83,10 @@ def passes(root: Path, tests: list[str]) -> bool:
     return outcome.returncode == 0
 
 
-def is_caught(mutation: Mutation) -> bool:
-    return not passes_here(mutation.tests, mutation)
-
-
-def passes_here(tests: list[str], mutation: Mutation | None = None) -> bool:
-    """As `passes`, in this process, which has the heavy libraries already and does nothing else afterwards."""
+def run_here(tests: list[str], mutation: Mutation | None) -> None:
+    """Runs tests in a copy of the project and ends this process with their exit code. It must have loaded neither the
+    project nor its tests; that it has loaded the heavy libraries saves seconds.
+    """
     with tempfile.TemporaryDirectory(prefix="mutant") as name:
         root = copy_of_project(Path(name))
         if mutation is not None:
@@ -100,9 +99,33 @@ def passes_here(tests: list[str], mutation: Mutation | None = None) -> bool:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
             code = pytest.main([*OPTIONS, *tests])
         os.chdir(ROOT)
-    if code not in (0, 1):
-        raise RuntimeError(f"pytest {' '.join(tests)} ended with {code}")
-    return code == 0
+    sys.exit(int(code))
+
+
+def outcomes(tasks: Iterable[tuple[list[str], Mutation | None]]) -> Iterator[bool]:
+    """Whether the tests of each task pass, in order; two at a time, each in a process forked from this one.
+
+    Raises:
+        RuntimeError: if pytest ends otherwise than with passing or failing tests.
+    """
+    context = multiprocessing.get_context("fork")
+    running: deque[tuple[list[str], multiprocessing.process.BaseProcess]] = deque()
+
+    def oldest() -> bool:
+        tests, process = running.popleft()
+        process.join()
+        if process.exitcode not in (0, 1):
+            raise RuntimeError(f"pytest {' '.join(tests)} ended with {process.exitcode}")
+        return process.exitcode == 0
+
+    for task in tasks:
+        if len(running) == AT_ONCE:
+            yield oldest()
+        process = context.Process(target=run_here, args=task)
+        process.start()
+        running.append((task[0], process))
+    while running:
+        yield oldest()
 
 
 def main(names: list[str]) -> int:
@@ -111,17 +134,15 @@ def main(names: list[str]) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     for library in LIBRARIES:
         importlib.import_module(library)
-    survivors = []
-    with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
-        good = pool.imap(passes_here, [[file] for file in files])
-        failing = [file for file, passed in zip(files, good, strict=True) if not passed]
-        if failing:
-            print(f"these fail without any mutation; mend them first: {', '.join(failing)}")
-            return 2
-        for mutation, caught in zip(mutations, pool.imap(is_caught, mutations), strict=True):
-            print(f"{'caught  ' if caught else 'SURVIVED'}  {mutation.file}: {mutation.why}", flush=True)
-            survivors += [] if caught else [mutation]
-    print(f"{len(mutations)} mutations, {len(mutations) - len(survivors)} caught")
+    passing = outcomes(([file], None) for file in files)
+    if failing := [file for file, passes in zip(files, passing, strict=True) if not passes]:
+        print(f"these fail without any mutation; mend them first: {', '.join(failing)}")
+        return 2
+    survivors = 0
+    for mutation, survives in zip(mutations, outcomes((each.tests, each) for each in mutations), strict=True):
+        print(f"{'SURVIVED' if survives else 'caught  '}  {mutation.file}: {mutation.why}", flush=True)
+        survivors += survives
+    print(f"{len(mutations)} mutations, {len(mutations) - survivors} caught")
     return 1 if survivors or not mutations else 0
 
 
