@@ -35,7 +35,8 @@ class Outcome:
 
     def parts(self) -> dict[str, tuple[float, float]]:
         """Mean of each loss part over the first and the last steps."""
-        names = [name for name in self.steps[0] if name.startswith("part/")] if self.steps else []
+        first = self.steps[0] if self.steps else {}
+        names = [name for name, value in first.items() if name.startswith("part/") and value is not None]
         ends = (self.steps[:WINDOW], self.steps[-WINDOW:])
         return {
             name.removeprefix("part/"): tuple(sum(step[name] for step in end) / len(end) for end in ends)  # type: ignore[misc]

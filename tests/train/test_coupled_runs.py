@@ -90,3 +90,10 @@ def test_every_part_of_the_loss_falls(
     for part in parts:
         values = [row[f"part/{part}"] for row in trace]
         assert np.mean(values[-5:]) < np.mean(values[:5]) - 0.02, (part, values)
+
+
+def test_a_part_without_a_target_is_not_reported(tokens: Place, tmp_path: Path) -> None:
+    """SimCSE without its MLM term: a loss of 0 would look as if it were solved."""
+    spec = spec_of(tokens, tmp_path, objective={"name": "simcse"}, backbone=LOUD, train={"steps": 2})
+    assert set(run_here(spec)["parts"]) == {"contrastive"}
+    assert [row["part/mlm"] for row in trace_of(tmp_path)] == [None, None]

@@ -53,7 +53,8 @@ class Trace:
         loss, *sums = record.sums.tolist()
         *counts, tokens, slots, digest = record.counts.tolist()
         parts = {
-            f"part/{name}": total / max(count, 1) for name, total, count in zip(self._names, sums, counts, strict=True)
+            f"part/{name}": total / count if count else None
+            for name, total, count in zip(self._names, sums, counts, strict=True)
         }
         norm, heads_norm = record.gradient_norms.tolist()
         return {
@@ -96,11 +97,14 @@ class Trace:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Means over the steps since the last report, under the names they are tracked by."""
+    """Means over the steps since the last report, under the names they are tracked by; parts without a target: none."""
     seconds = sum(row["seconds"] for row in rows)
     tokens = sum(row["tokens"] for row in rows)
     names = ["loss", "gradient_norm", "heads_gradient_norm", *(name for name in rows[0] if name.startswith("part/"))]
-    means = {f"train/{name.removeprefix('part/')}": sum(row[name] for row in rows) / len(rows) for name in names}
+    known = {name: [row[name] for row in rows if row[name] is not None] for name in names}
+    means = {
+        f"train/{name.removeprefix('part/')}": sum(values) / len(values) for name, values in known.items() if values
+    }
     return {
         **means,
         "train/learning_rate": rows[-1]["learning_rate"],
@@ -115,15 +119,16 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
 def totals(trace: pa.Table) -> dict[str, Any]:
     """A whole run in a few numbers; losses are means over the last 20 steps."""
     columns = {name: trace[name].to_numpy() for name in trace.column_names if name != "rows"}
+    last = {name: [value for value in trace[name].to_pylist()[-20:] if value is not None] for name in columns}
     going = ~columns["first_after_start"].astype(bool)  # the first step also waits for files to be opened
     wait, seconds = columns["wait_seconds"][going].sum(), columns["seconds"][going].sum()
     return {
         "steps": len(trace),
         "loss": float(columns["loss"][-20:].mean()),
         "parts": {
-            name.removeprefix("part/"): float(values[-20:].mean())
-            for name, values in columns.items()
-            if name.startswith("part/")
+            name.removeprefix("part/"): sum(values) / len(values)
+            for name, values in last.items()
+            if name.startswith("part/") and values
         },
         "tokens": int(columns["tokens"].sum()),
         "padded_share": float(1 - columns["tokens"].sum() / columns["slots"].sum()),
