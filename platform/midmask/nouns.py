@@ -33,13 +33,15 @@ class Batch:
 
     Pre-training: "passage", and "context" where the objective reads pairs: row i of both belong together (two spans of
     a document; a passage and its pseudo-query). Fine-tuning: "query" and "passage", the latter with `group` rows per
-    query in query order, the positive first. progress: how much of the whole run lies behind this step, in [0, 1).
+    query in query order, the positive first; teacher_QG is then a teacher's score of each, float32, if there is one.
+    progress: how much of the whole run lies behind this step, in [0, 1).
     """
 
     step: int
     texts: dict[str, TokenRows]
     group: int = 1
     progress: float = 0.0
+    teacher_QG: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from transformers import AutoModel
 from midmask.encoders.backbone import Backbone, BackboneConfig, Side, build_backbone, load_backbone
 from midmask.encoders.experts import FILE, QueryExpert, Split
 from midmask.encoders.families import FAMILIES
-from midmask.encoders.pooling import save_bi_encoder
+from midmask.encoders.folder import save_bi_encoder
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.retrieve.encode import load_encoder

@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModel
 
 from midmask.encoders.backbone import load_backbone
-from midmask.encoders.pooling import cls_vectors, is_normalised, save_bi_encoder
+from midmask.encoders.folder import is_normalised, save_bi_encoder
+from midmask.encoders.pooling import cls_vectors
 from midmask.vocabulary import load_tokenizer
 from tests.encoders.conftest import TEXTS
 

@@ -180,7 +180,7 @@ def test_a_normalised_encoder_gives_the_vectors_of_sentence_transformers(inputs,
     from sentence_transformers import SentenceTransformer
 
     from midmask.encoders.backbone import BackboneConfig, build_backbone
-    from midmask.encoders.pooling import save_bi_encoder
+    from midmask.encoders.folder import save_bi_encoder
     from midmask.vocabulary import Vocabulary
 
     tokenizer = inputs["tokens"].place.local() / "tokenizer"

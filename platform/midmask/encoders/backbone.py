@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from midmask.encoders.experts import QueryExpert, Split, saved_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import Shape as Shape
+from midmask.encoders.pooling import Pooling
+from midmask.encoders.pooling import Side as Side
 from midmask.encoders.reading import SIZES as SIZES
 from midmask.encoders.reading import fresh_model, quiet_transformers, read_model, read_settings, sized_settings
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.vocabulary import Vocabulary, load_tokenizer
@@ -63,15 +66,11 @@ class BackboneConfig(Config):
         return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
 
 
-Side = Literal["query", "passage"]
-"""What a text is, for encoders that treat queries and passages apart; all others ignore it."""
-
-
 class Backbone(nn.Module):
     """A masked LM and its parts: encoder, embedding module, position table, MLM head.
 
     `experts`, if any, are the weights that queries have for themselves; embedding module and MLM head are the model's
-    own for both sides.
+    own for both sides. `pooling` makes of hidden states what is scored; the default is the vector of [CLS].
     """
 
     def __init__(self, model: Any, *, dropout: float, split: Split | None = None) -> None:
@@ -87,6 +86,13 @@ class Backbone(nn.Module):
         self.norm_eps = self.family.norm_eps(model.config)
         self.register_buffer("no_bias_V", torch.zeros(len(self.output_weight_VD)), persistent=False)
         self.experts = None if split is None else QueryExpert(split, self.encoder, self.family)
+        self.pooling = Pooling(Representation(), self.width)
+
+    def represent_as(self, representation: Representation, *, seed: int) -> None:
+        """Sets what is scored. A projection has fresh weights that depend on `seed` alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.pooling = Pooling(representation, self.width)
 
     @property
     def encoder(self) -> Any:

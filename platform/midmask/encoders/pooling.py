@@ -1,90 +1,83 @@
-"""From hidden states to one vector per text, and the folder that makes other libraries do the same."""
+"""From hidden states to what is scored: the views of a text that a `Representation` asks for.
 
-import copy
-import json
-from pathlib import Path
-from typing import Any
+Shapes: B rows, L tokens, D width, V vocabulary.
+"""
 
+from typing import TYPE_CHECKING, Literal
+
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from midmask.encoders.backbone import Backbone, Side
-from midmask.encoders.experts import put_query_expert
-from midmask.encoders.reading import quiet_transformers
-from midmask.vocabulary import load_tokenizer
+from midmask.encoders.representation import Representation, TextVectors
+from midmask.heads import linear_column_max
 
-TRANSFORMER = "sentence_transformers.models.Transformer"
-NORMALISE = "sentence_transformers.models.Normalize"
+if TYPE_CHECKING:
+    from midmask.encoders.backbone import Backbone
 
-ROUTES = {
-    "types": {"query": TRANSFORMER, ".": TRANSFORMER},
-    "structure": {"query": ["query"], "document": ["."]},
-    "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
-}
-"""Queries go through the model in `query/`, documents through the one in the folder itself."""
+Side = Literal["query", "passage"]
+"""What a text is, for encoders that treat queries and passages apart; all others ignore it."""
+
+
+class Pooling(nn.Module):
+    """The views of a text. Its only weights are the projection's, which outlive training with the backbone's."""
+
+    def __init__(self, representation: Representation, width: int) -> None:
+        super().__init__()
+        self.representation = representation
+        wanted = representation.width
+        self.projection = None if wanted is None else nn.Linear(width, wanted, bias=False)
+
+    def forward(
+        self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
+    ) -> TextVectors:
+        """Views of token rows, as heavy words of this side alone leave them.
+
+        Args:
+            special_V: bool, which ids are special tokens; read only where they take no part.
+        """
+        hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
+        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
+        views = TextVectors(
+            self._dense(hidden_BLD, seen_BL), self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V)
+        )
+        return views.pruned(self.representation.terms(side))
+
+    def _dense(self, hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor | None:
+        kind = self.representation.dense
+        if kind is None:
+            return None
+        dense_BD = hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL)
+        if self.projection is not None:
+            dense_BD = self.projection(dense_BD)
+        return F.normalize(dense_BD, dim=-1) if self.representation.normalise else dense_BD
+
+    def _lexical(
+        self, backbone: "Backbone", hidden_BLD: Tensor, ids_BL: Tensor, seen_BL: Tensor, special_V: Tensor
+    ) -> Tensor | None:
+        kind = self.representation.lexical
+        if kind is None:
+            return None
+        pooled_BL = seen_BL if self.representation.specials else seen_BL & ~special_V[ids_BL]
+        highest_BV = highest_logits(backbone, hidden_BLD, pooled_BL)
+        return torch.log1p(torch.relu(highest_BV)) if kind == "splade" else highest_BV
+
+
+def mean_of(hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
+    """The mean of a row's true tokens, [B, D]."""
+    seen_BL1 = seen_BL[..., None].to(hidden_BLD.dtype)
+    return (hidden_BLD * seen_BL1).sum(1) / seen_BL1.sum(1)
+
+
+def highest_logits(backbone: "Backbone", hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    """For each word the highest logit of the MLM head over the pooled positions; [B, V], float32 at least."""
+    features_BLD = backbone.transform(hidden_BLD)
+    return linear_column_max(features_BLD, backbone.output_weight_VD, backbone.output_bias_V, pooled_BL)
 
 
 def cls_vectors(
-    backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
+    backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
 ) -> Tensor:
     """The last hidden state of the first token, [B, D]; of length 1 if `normalise`."""
     vectors_BD = backbone.hidden(ids_BL, lengths_B, side)[:, 0]
     return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD
-
-
-def save_bi_encoder(
-    backbone: Backbone, folder: Path, tokenizer_folder: Path, *, max_length: int, normalise: bool
-) -> None:
-    """Writes a folder that loads in transformers.AutoModel and in sentence_transformers.SentenceTransformer.
-
-    With experts, the folder itself is the passages' encoder; the queries' is in `query/`, whole, for `encode_query` of
-    SentenceTransformer, and in `experts.safetensors`, for midmask. Without a task, SentenceTransformer takes the
-    passages'.
-
-    Args:
-        max_length: tokens of the longest text, special tokens included; longer ones are cut by SentenceTransformer.
-        normalise: whether SentenceTransformer scales the vectors to length 1.
-    """
-    _write_transformer(backbone.encoder, folder, tokenizer_folder, max_length)
-    first = TRANSFORMER
-    if backbone.experts is not None:
-        backbone.experts.save(folder)
-        queries = copy.deepcopy(backbone.encoder)
-        put_query_expert(queries, folder)
-        _write_transformer(queries, folder / "query", tokenizer_folder, max_length)
-        _write(folder / "router_config.json", ROUTES)
-        first = "sentence_transformers.models.Router"
-    modules = [
-        ("", first),
-        ("1_Pooling", "sentence_transformers.models.Pooling"),
-        *([("2_Normalize", NORMALISE)] if normalise else []),
-    ]
-    _write(
-        folder / "modules.json", [{"idx": i, "name": str(i), "path": p, "type": t} for i, (p, t) in enumerate(modules)]
-    )
-    similarity = {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "dot"}
-    _write(folder / "config_sentence_transformers.json", similarity)
-    pooling = {"word_embedding_dimension": backbone.width, "pooling_mode_cls_token": True}
-    pooling |= {f"pooling_mode_{name}": False for name in ("mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}
-    _write(folder / "1_Pooling" / "config.json", pooling)
-    if normalise:
-        (folder / "2_Normalize").mkdir(exist_ok=True)
-
-
-def _write_transformer(encoder: Any, folder: Path, tokenizer_folder: Path, max_length: int) -> None:
-    """A Hugging Face folder that is also a module of sentence-transformers."""
-    with quiet_transformers():
-        encoder.save_pretrained(folder)
-    load_tokenizer(tokenizer_folder).save_pretrained(folder)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-
-
-def is_normalised(folder: Path) -> bool:
-    """Whether a folder of `save_bi_encoder` asks for vectors of length 1."""
-    modules = json.loads((folder / "modules.json").read_text("utf-8"))
-    return any(module["type"].endswith(".Normalize") for module in modules)
-
-
-def _write(path: Path, content: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")

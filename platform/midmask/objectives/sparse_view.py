@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from midmask.encoders.backbone import Backbone
+from midmask.encoders.pooling import highest_logits
 from midmask.heads import linear_column_max
 from midmask.nouns import TokenRows
 from midmask.vocabulary import Vocabulary
@@ -36,10 +37,10 @@ def sparse_weights(
         logits: those of the MLM head, or the products of the hidden states themselves with the word embeddings.
     """
     if logits == "head":
-        features_BLD, table = backbone.transform(hidden_BLD), (backbone.output_weight_VD, backbone.output_bias_V)
+        highest_BV = highest_logits(backbone, hidden_BLD, pooled_BL)
     else:
-        features_BLD, table = hidden_BLD, (backbone.word_embeddings_VD, backbone.no_bias_V)
-    return torch.log1p(torch.relu(linear_column_max(features_BLD, *table, pooled_BL)))
+        highest_BV = linear_column_max(hidden_BLD, backbone.word_embeddings_VD, backbone.no_bias_V, pooled_BL)
+    return torch.log1p(torch.relu(highest_BV))
 
 
 def projected(backbone: Backbone, sparse_BV: Tensor, projection: Projection) -> Tensor:

@@ -1,219 +1,187 @@
-"""Passages and queries to vectors, so that the bits do not depend on who encodes what.
+"""The encoding step: the vectors of all passages of a corpus, or of a split's queries, in blocks.
 
-A block is a row group of the tokens artifact (2,048 passages) and the unit of work: blocks can be encoded in any order,
-by any number of processes, and a block that is there already is not encoded again. Inside a block rows are sorted by
-length and cut into fixed batches, and each batch is computed by one thread; so neither shards nor threads can change a
-batch, and a vector is the same to the last bit.
+    passages   the row groups of the tokens artifact                ─► dense/00000.npy …
+    queries    selection.parquet (query_id, ids), sorted by id      ─► dense/00000.npy …
+
+A block that is there is not encoded again, so a killed encoding goes on; one process works through the blocks (`encode`)
+or `cluster.pool` deals them out to actors, and the files are the same.
+
+One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
+artifact (4 D bytes a passage): `encode/` in the storage may be deleted at any time, since a finished step never looks
+at its inputs; a search that is still to be made would encode again.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
-from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.backbone import Side
-from midmask.encoders.experts import put_query_expert
-from midmask.encoders.reading import quiet_transformers
+from midmask.encoders.folder import is_normalised
 from midmask.errors import UserError
+from midmask.identity import Config, runtime
+from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, passage_blocks, token_rows
+from midmask.retrieve.selection import judged_queries
+from midmask.retrieve.vectors import Encoding, Floats, encode_rows, load_encoder
+from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-BATCH_TOKENS = 4096
-"""Padded tokens of one batch: enough to fill a core, small enough to stay in its cache."""
+SELECTION = "selection.parquet"
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
+
+class EncodeConfig(Config):
+    """Which texts are encoded, and how far they are read."""
+
+    side: Literal["passages", "queries"] = Field(description="all passages of the corpus, or queries of a split")
+    split: str | None = Field(None, description="whose queries; for passages none")
+    judged: Literal["any", "relevant"] = Field(
+        "any", description="queries with any judgement, or with a relevant passage"
+    )
+    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
+    length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
+    actors: int = runtime(1, "processes that blocks are dealt out to, on a cluster", ge=1)
+    threads: int = runtime(1, "threads of each process", ge=1)
+
+    @model_validator(mode="after")
+    def _a_split_is_of_queries(self) -> Self:
+        if (self.side == "queries") != (self.split is not None):
+            raise ValueError(f"side = {self.side} with split = {self.split}: queries need a split, passages have none")
+        return self
 
 
 @dataclass(frozen=True)
-class Block:
-    """Row group `group` of the tokens file `shard`: passages start .. start + rows."""
+class Encode:
+    """What is encoded, as plain data that travels to any node. Inputs: model, tokens; for queries also corpus."""
 
-    index: int
-    shard: str
-    group: int
-    start: int
-    rows: int
+    config: EncodeConfig
+    inputs: Mapping[str, Artifact]
+    out: Place
 
-    @property
-    def file(self) -> str:
-        return f"{self.index:05d}.npy"
+    def begin(self) -> int:
+        """Selects the queries, if it is about queries; returns the number of blocks.
 
+        Raises:
+            UserError: if there is nothing to encode, or no model to encode it with.
+        """
+        model_folder(self.inputs["model"])
+        if self.config.side == "queries" and not (self.out / SELECTION).exists():
+            table = self._selected()
+            with (self.out / SELECTION).writing() as stream:
+                pq.write_table(table, stream, row_group_size=QUERY_BLOCK)
+        if not self.blocks:
+            raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
+        return len(self.blocks)
 
-@dataclass(frozen=True)
-class Encoding:
-    """How token rows become vectors; everything but `threads` changes the numbers.
-
-    max_length: tokens a row is cut to (its first ones and its last one, [SEP]); none: as tokenised.
-    """
-
-    pad_id: int
-    normalise: bool
-    max_length: int | None = None
-    batch_tokens: int = BATCH_TOKENS
-    device: str = "cpu"
-    threads: int = 1
-
-
-def blocks_of(tokens: Place) -> list[Block]:
-    """All blocks of a tokens artifact in row order, from the files' footers alone."""
-    found: list[Block] = []
-    start = 0
-    for shard in (tokens / "passages").names():
-        with (tokens / "passages" / shard).reading() as stream:
-            metadata = pq.ParquetFile(stream).metadata
-            sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        for group, rows in enumerate(sizes):
-            found.append(Block(len(found), shard, group, start, rows))
-            start += rows
-    return found
-
-
-def read_block(tokens: Place, block: Block, columns: Sequence[str] = ("doc_id", "ids")) -> pa.Table:
-    with (tokens / "passages" / block.shard).reading() as stream:
-        return pq.ParquetFile(stream).read_row_group(block.group, columns=list(columns))
-
-
-def load_encoder(folder: Path, device: str = "cpu", side: Side = "passage") -> Any:
-    """The Hugging Face base model of a folder, in float32, without dropout; runs no code from it. If the folder has
-    experts, it is the one of `side`.
-
-    Raises:
-        UserError: if the folder holds no model in safetensors.
-    """
-    from transformers import AutoModel
-
-    wanted: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
-    try:
-        with quiet_transformers():
-            try:
-                encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False, **wanted)
-            except TypeError:  # families without a pooler do not know the argument
-                encoder = AutoModel.from_pretrained(folder, **wanted)
-    except (OSError, ValueError) as error:
-        raise UserError(f"encoder {str(folder)!r}: no model can be read there ({str(error).splitlines()[0]})") from None
-    if side == "query":
-        put_query_expert(encoder, folder)
-    return encoder.to(device).eval()
-
-
-def encode_rows(encoder: Any, rows: Sequence[NDArray[Any]], encoding: Encoding) -> Floats:
-    """[CLS] of the last hidden state of each token row, unit length if asked for: float32 [N, D]."""
-    rows = [_cut(row, encoding.max_length) for row in rows]
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    batches = _batches(lengths, encoding.batch_tokens)
-    vectors_ND = np.empty((len(rows), encoder.config.hidden_size), dtype=np.float32)
-
-    def run(batch: Ints) -> None:
-        vectors_ND[batch] = _encode_batch(encoder, [rows[row] for row in batch], encoding)
-
-    with _one_thread_an_operation():
-        if encoding.threads == 1 or encoding.device != "cpu":
-            for batch in batches:
-                run(batch)
-        else:
-            # Longest first, so that no thread is left alone with the longest batch.
-            with ThreadPoolExecutor(encoding.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-                list(pool.map(run, reversed(batches)))
-    return vectors_ND
-
-
-def _cut(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
-    if max_length is None or len(row) <= max_length:
-        return row
-    return np.append(row[: max_length - 1], row[-1])
-
-
-def _batches(lengths: Ints, batch_tokens: int) -> list[Ints]:
-    """Rows by length, then position, cut where a padded batch would pass `batch_tokens`; a long row goes alone."""
-    by_length = np.argsort(lengths, kind="stable")
-    batches: list[Ints] = []
-    first = 0
-    for end in range(1, len(by_length) + 1):
-        full = end == len(by_length) or (end - first + 1) * lengths[by_length[end]] > batch_tokens
-        if full:
-            batches.append(by_length[first:end])
-            first = end
-    return batches
-
-
-@contextmanager
-def _one_thread_an_operation() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _encode_batch(encoder: Any, rows: list[NDArray[Any]], encoding: Encoding) -> Floats:
-    lengths_B = np.array([len(row) for row in rows])
-    ids_BL = np.full((len(rows), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
-    seen_BL = np.arange(ids_BL.shape[1]) < lengths_B[:, None]
-    ids_BL[seen_BL] = np.concatenate(rows)
-    with torch.inference_mode():
-        output = encoder(
-            input_ids=torch.from_numpy(ids_BL).to(encoding.device),
-            attention_mask=torch.from_numpy(seen_BL.astype(np.int64)).to(encoding.device),
+    def _selected(self) -> pa.Table:
+        """Query ids and token rows of the queries that are wanted, by query id."""
+        config, tokens = self.config, self.inputs["tokens"].place
+        wanted = judged_queries(
+            self.inputs["corpus"], str(config.split), judged=config.judged, limit=config.max_queries
         )
-        vectors_BD = output.last_hidden_state[:, 0].float()
-        if encoding.normalise:
-            vectors_BD = torch.nn.functional.normalize(vectors_BD, dim=-1)
-        return np.asarray(vectors_BD.cpu().numpy(), dtype=np.float32)
+        with (tokens / "queries.parquet").reading() as stream:
+            queries = pq.read_table(stream)
+        queries = queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(wanted, pa.string())))
+        if len(queries) < len(wanted):
+            raise UserError(
+                f"{tokens}: {len(wanted) - len(queries)} queries of split {config.split!r} are not among the tokens; "
+                "tokenise the corpus that the judgements belong to"
+            )
+        return queries.sort_by("query_id")
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        if self.config.side == "queries":
+            return blocks_in([self.out / SELECTION])
+        return passage_blocks(self.inputs["tokens"].place)
+
+    def finish(self) -> dict[str, Any]:
+        """The step's result: how much was encoded, from what, and how many bytes each text takes."""
+        rows, inputs = sum(block.rows for block in self.blocks), self.inputs
+        result = {
+            "side": self.config.side,
+            "split": self.config.split,
+            "rows": rows,
+            "blocks": len(self.blocks),
+            "model": inputs["model"].fingerprint,
+            "tokens": inputs["tokens"].fingerprint,
+            "bytes": (self.out / "dense").size(),
+        }
+        name = "bytes_per_passage" if self.config.side == "passages" else "bytes_per_query"
+        return {**result, name: round(result["bytes"] / rows, 2)}
 
 
-def encode_passages(
-    encoder: Any, tokens: Artifact, out: Place, encoding: Encoding, *, blocks: Sequence[Block] | None = None
-) -> int:
-    """Writes `embeddings/00000.npy` …, float32 [rows, D], for `blocks` (default: all); returns how many were missing.
+class EncodeWorker:
+    """Encodes blocks; holds the encoder. The same class works in a loop and as a Ray actor."""
 
-    Raises:
-        UserError: naming the passages whose vector is not finite.
-    """
-    encoded = 0
-    for block in blocks_of(tokens.place) if blocks is None else blocks:
-        target = out / "embeddings" / block.file
+    def __init__(self, work: Encode) -> None:
+        self._work = work
+
+    @cached_property
+    def _encoder(self) -> Any:
+        folder = model_folder(self._work.inputs["model"]).local()
+        return load_encoder(folder, self._encoding.device, "query" if self._work.config.side == "queries" else "passage")
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        config, inputs = self._work.config, self._work.inputs
+        folder = model_folder(inputs["model"]).local()
+        return Encoding(
+            pad_id=Vocabulary.of((inputs["tokens"].place / "tokenizer").local()).pad_id,
+            # A plain Hugging Face folder has no modules, hence none that makes unit vectors.
+            normalise=(folder / "modules.json").exists() and is_normalised(folder),
+            max_length=config.length,
+            device="cuda" if torch.cuda.is_available() else "cpu",
+            threads=config.threads,
+        )
+
+    def encode(self, number: int) -> int:
+        """Writes the vectors of a block; returns 1 if they were missing.
+
+        Raises:
+            UserError: naming the texts whose vector is not finite.
+        """
+        work, block = self._work, self._work.blocks[number]
+        target = work.out / "dense" / f"{block.name}.npy"
         if target.exists():
-            continue
-        table = read_block(tokens.place, block)
-        vectors_ND = encode_rows(encoder, token_rows(table["ids"]), encoding)
-        _refuse_nan(vectors_ND, table["doc_id"], "passages")
+            return 0
+        name = "query_id" if work.config.side == "queries" else "doc_id"
+        table = block.read([name, "ids"])
+        vectors_ND = encode_rows(self._encoder, token_rows(table["ids"]), self._encoding)
+        _refuse_nan(vectors_ND, table[name], work.config.side)
         with target.writing() as stream:
             np.save(stream, vectors_ND)
-        encoded += 1
-        log.info("encoded passages %d to %d", block.start, block.start + block.rows)
-    return encoded
+        log.info("encoded %s %d to %d", work.config.side, block.start, block.start + block.rows)
+        return 1
 
 
-def encode_queries(encoder: Any, queries: pa.Table, encoding: Encoding) -> tuple[list[str], Floats]:
-    """Query ids and vectors [Q, D] of a table (query_id, ids), in its order.
+def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The one-process step."""
+    work = Encode(config, inputs, out)
+    worker = EncodeWorker(work)
+    for block in range(work.begin()):
+        worker.encode(block)
+    return work.finish()
+
+
+def model_folder(model: Artifact) -> Place:
+    """Where an artifact keeps its encoder: in `model/`, or in itself.
 
     Raises:
-        UserError: naming the queries whose vector is not finite.
+        UserError: if there is no model in either.
     """
-    vectors_QD = encode_rows(encoder, token_rows(queries["ids"]), encoding)
-    _refuse_nan(vectors_QD, queries["query_id"], "queries")
-    return queries["query_id"].to_pylist(), vectors_QD
-
-
-def token_rows(column: pa.ChunkedArray) -> list[NDArray[np.int32]]:
-    """A list column as arrays that share its memory."""
-    ids = column.combine_chunks()
-    offsets = ids.offsets.to_numpy()
-    values = ids.values.to_numpy(zero_copy_only=False)
-    return [values[start:end] for start, end in pairwise(offsets.tolist())]
+    for place in (model.place / "model", model.place):
+        if (place / "config.json").exists():
+            return place
+    raise UserError(f"{model.place} holds no encoder: config.json is missing; name the result of finetune or pretrain")
 
 
 def _refuse_nan(vectors_ND: Floats, names: pa.ChunkedArray, kind: str) -> None:

@@ -21,7 +21,7 @@ import torch
 
 from midmask import world
 from midmask.artifact import Place
-from midmask.encoders.pooling import save_bi_encoder
+from midmask.encoders.folder import save_bi_encoder
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.train import checkpoint

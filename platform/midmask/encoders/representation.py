@@ -1,0 +1,86 @@
+"""What a text becomes for a search: a dense vector, weights over the vocabulary, or both; and the score of two texts.
+
+    cls        dense = cls                                              DPR, RetroMAE, "CLS:768"
+    splade     lexical = splade                                         Formal et al. 2021
+    OT:768     dense = none, lexical = logits, passage_terms = 768      DupMAE's ordinary tokens alone
+    384+384    dense = cls, width = 384, lexical = logits, passage_terms = 384    DupMAE (Xiao et al. 2023, Eq. 10-12)
+    CoT-MoTE   dense = cls, lexical = splade                            Ma et al. 2023, with experts in the backbone
+
+Shapes: B rows, D dense width, V vocabulary, Q queries, N passages.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from midmask.identity import Config
+
+
+class Representation(Config):
+    """Which views of a text are scored. With both, their scores are added, unweighted."""
+
+    dense: Literal["cls", "mean"] | None = Field("cls", description="the dense view: [CLS], the mean of all tokens")
+    width: int | None = Field(None, ge=1, description="dimensions that the dense view is projected to; none: as it is")
+    normalise: bool = Field(False, description="the dense view has length 1, so that its score is the cosine")
+    lexical: Literal["splade", "logits"] | None = Field(
+        None, description="the lexical view: log(1 + relu) of the highest logit of each word, or that logit (DupMAE)"
+    )
+    specials: bool = Field(True, description="whether the lexical view looks at [CLS] and [SEP] too")
+    query_terms: int | None = Field(None, ge=1, description="words of a query that count, the heaviest; none: all")
+    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count, the heaviest; none: all")
+
+    @model_validator(mode="after")
+    def _some_view_is_there(self) -> Self:
+        if self.dense is None and self.lexical is None:
+            raise ValueError("dense = none and lexical = none leave nothing to score; set one of them")
+        if self.dense is None and (self.width is not None or self.normalise):
+            raise ValueError("width and normalise are of the dense view; set dense = cls or mean, or leave them")
+        if self.lexical is None and (self.query_terms or self.passage_terms or not self.specials):
+            raise ValueError("specials, query_terms and passage_terms need lexical = splade or logits")
+        if self.lexical == "logits" and self.passage_terms is None:
+            raise ValueError("lexical = logits gives every word a weight; set passage_terms, such as 384")
+        return self
+
+    def terms(self, side: Literal["query", "passage"]) -> int | None:
+        """How many words of a text of this side count; none: all."""
+        return self.query_terms if side == "query" else self.passage_terms
+
+
+@dataclass(frozen=True)
+class TextVectors:
+    """The views of some texts: dense_BD and lexical_BV, float; one of them may be missing."""
+
+    dense_BD: Tensor | None
+    lexical_BV: Tensor | None
+
+    def pruned(self, terms: int | None) -> "TextVectors":
+        """The same with all but the `terms` heaviest words of each text at 0."""
+        return self if self.lexical_BV is None else replace(self, lexical_BV=pruned(self.lexical_BV, terms))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The views that are there, dense first."""
+        return tuple(view for view in (self.dense_BD, self.lexical_BV) if view is not None)
+
+    def made_of(self, tensors: tuple[Tensor, ...]) -> "TextVectors":
+        """The same views with other contents: `tensors` as `tensors()` gives them."""
+        views = iter(tensors)
+        dense_BD, lexical_BV = (None if view is None else next(views) for view in (self.dense_BD, self.lexical_BV))
+        return TextVectors(dense_BD, lexical_BV)
+
+
+def pruned(weights_BV: Tensor, terms: int | None) -> Tensor:
+    """All but the `terms` largest weights of each row at 0; of equal ones, those of smaller ids stay."""
+    if terms is None or terms >= weights_BV.shape[1]:
+        return weights_BV
+    kept_BN = weights_BV.detach().sort(dim=1, descending=True, stable=True).indices[:, :terms]
+    return torch.zeros_like(weights_BV).scatter(1, kept_BN, weights_BV.gather(1, kept_BN))
+
+
+def scores(query: TextVectors, passage: TextVectors) -> Tensor:
+    """Of every query with every passage, [Q, N]: the sum over views of the dot product, in full precision."""
+    pairs = list(zip(query.tensors(), passage.tensors(), strict=True))
+    with torch.autocast(pairs[0][0].device.type, enabled=False):
+        return torch.stack([left @ right.t() for left, right in pairs]).sum(0)
