@@ -101,6 +101,15 @@ class Place:
     def write_json(self, value: Any) -> None:
         self.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode())
 
+    def size(self) -> int:
+        """Bytes of this file, or of all files below this folder; 0 if there is nothing."""
+        filesystem, path = self._filesystem()
+        info = filesystem.get_file_info(path)
+        if info.type != pyarrow.fs.FileType.Directory:
+            return int(info.size or 0)
+        selector = pyarrow.fs.FileSelector(path, recursive=True)
+        return sum(int(info.size or 0) for info in filesystem.get_file_info(selector))
+
     def delete(self) -> None:
         """Removes the folder or file and all below it; nothing happens if it is not there."""
         filesystem, path = self._filesystem()

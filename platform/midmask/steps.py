@@ -23,7 +23,9 @@ from midmask.identity import Config
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
 from midmask.objectives.contrastive import Contrastive
 from midmask.retrieve.bm25 import rank_with_bm25
+from midmask.retrieve.encode import encode
 from midmask.retrieve.mine import mine
+from midmask.retrieve.search import search
 from midmask.sharded import Sharded
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
@@ -173,6 +175,8 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "pretrain": pretrain,
     "finetune": finetune,
     "adopt": _quiet(adopt),
+    "encode": _quiet(encode),
+    "search": _quiet(search),
     "mine": _quiet(mine),
     "bm25": _quiet(rank_with_bm25),
     "evaluate": _quiet(evaluate_retriever),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from midmask.artifact import Artifact, Place, load
+from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.cluster import report
 from midmask.cluster.comparison import SPLITS, Scored, seeded
 from midmask.cluster.search import best
@@ -61,8 +61,13 @@ class Conclusion:
         return probes / (probes + rest) if self.found else 0.0
 
     def _measuring(self, evaluation: Step) -> float:
-        """Seconds of an evaluation and of the fine-tuning before it."""
-        return self._seconds(evaluation) + self._seconds(evaluation.inputs["model"])
+        """Seconds of an evaluation, of its search and encodings, and of the fine-tuning before it. Encodings that have
+        been deleted since are left out.
+        """
+        search = evaluation.inputs["ranked"]
+        encodings = [search.inputs[name] for name in ("passages", "queries")]
+        there = [step for step in encodings if (step.place(self.storage) / RECORD).exists()]
+        return sum(self._seconds(step) for step in (evaluation, search, *there, encodings[0].inputs["model"]))
 
     def _seconds(self, step: Step) -> float:
         return float(load(step.place(self.storage)).result["seconds"])

@@ -19,7 +19,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
     """Step name -> who computes it on this cluster.
 
     Args:
-        workers: training workers and mining actors; none: one per GPU, or one worker where there is none.
+        workers: training workers, and actors that encode and search; none: one per GPU, or one where there is none.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
     count = workers or max(1, gpus)
@@ -28,11 +28,13 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         **{name: _shard_by_shard(step, count) for name, step in steps.SHARDED.items()},
         "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
         "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),
-        "mine": _silent(lambda config, inputs, out: pool.mine(config, inputs, out, actors=count)),
+        "encode": _silent(lambda config, inputs, out: pool.encode(config, inputs, out, actors=count)),
+        "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=count)),
         "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
-        "bm25": _as_task("bm25", gpus=0),
-        "evaluate": _as_task("evaluate", gpus=min(1, gpus)),
+        "bm25": _as_task("bm25"),
+        "mine": _as_task("mine"),
+        "evaluate": _as_task("evaluate"),
     }
 
 
@@ -54,11 +56,11 @@ def _trained(setup_of: Callable[[Any, Mapping[str, Artifact]], TrainingSetup], w
     return run
 
 
-def _as_task(name: str, *, gpus: int) -> Maker:
+def _as_task(name: str) -> Maker:
     """The one-process step on some node of the cluster; its inputs travel as places, not as data."""
 
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
-        task = ray.remote(num_cpus=1, num_gpus=gpus)(_step)
+        task = ray.remote(num_cpus=1)(_step)
         result: dict[str, Any] = ray.get(task.remote(name, config, dict(inputs), out))
         return result
 

@@ -27,7 +27,7 @@ def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
 def step_tags(step: Step) -> dict[str, str]:
     """The tags of one step's run; BM25 is a system of its own, whatever recipe it is held against."""
     own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
-    is_bm25 = step.name == "bm25" or "ranked" in step.inputs
+    is_bm25 = "bm25" in (step.name, *(source.name for source in step.inputs.values()))
     return {**own, "midmask.recipe": "bm25", "midmask.objective": "none"} if is_bm25 else own
 
 

@@ -1,9 +1,10 @@
-"""Mining with a pool of actors: each holds one shard of the corpus; the files are those that a single process writes.
+"""Encoding and search with a pool of actors; the files are those that a single process writes.
 
-Actors do the units of `retrieve.search`: they encode the passage blocks of their shard (or load those on storage),
-build its index and search it, a block of queries at a time, each result a file on storage. So nothing large passes
-through the driver, an actor that dies is made again and finds its vectors, and a mining job that was killed goes on.
-Everything is reached through the Places of the search; no node needs another's disk.
+Actors do the units of `retrieve.encode` and `retrieve.search`. To encode, any actor takes the next block. To search,
+each holds one shard of the corpus: it maps the vectors of its passages, builds their index and searches it, a block of
+queries at a time. Each result is a file on storage. So nothing large passes through the driver, an actor that dies is
+made again and finds what it had done, and a job that was killed goes on. Everything is reached through Places; no node
+needs another's disk.
 """
 
 import contextlib
@@ -13,31 +14,49 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import ray
 from ray.exceptions import RayTaskError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.retrieve.mine import MineConfig, finish, search_of
-from midmask.retrieve.search import ShardWorker, SplitSearch
+from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
+from midmask.retrieve.search import Search, SearchConfig, SearchWorker
 
 log = logging.getLogger(__name__)
 
 RESTARTS = 5
-"""Deaths of one actor, and repeats of one call, after which mining fails."""
+"""Deaths of one actor, and repeats of one call, after which the step fails."""
 
 IN_FLIGHT = 2
 """Calls that wait at an actor: one runs, one is ready."""
 
-Unit = tuple[str, int]
-"""Method of ShardWorker and the block it is called with."""
 
-
-def mine(
-    config: MineConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int | None = None
+def encode(
+    config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int | None = None
 ) -> dict[str, Any]:
-    """The distributed twin of `retrieve.mine.mine`: same inputs, same files, whatever the number of actors.
+    """The distributed twin of `retrieve.encode.encode`: same inputs, same files, whatever the number of actors.
+
+    Args:
+        actors: instead of `config.actors`. Fewer blocks get fewer actors.
+
+    Raises:
+        UserError: as the one-process step, and for actors that the cluster has no room for, with the sum.
+    """
+    work = Encode(config, inputs, out)
+    blocks = work.begin()
+    count = min(actors or config.actors, blocks)
+    refuse_unschedulable(count, config.threads)
+    units = deque(range(blocks))
+    with _pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
+        made = _deal([actor.encode for actor in pool], [units] * count)
+    log.info("%d of %d blocks of %s were not there and have been encoded", made, blocks, config.side)
+    return work.finish()
+
+
+def search(
+    config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int | None = None
+) -> dict[str, Any]:
+    """The distributed twin of `retrieve.search.search`, with one actor for each shard of the corpus.
 
     Args:
         actors: instead of `config.actors`. A corpus of fewer blocks gets fewer actors.
@@ -45,10 +64,13 @@ def mine(
     Raises:
         UserError: as the one-process step, and for actors that the cluster has no room for, with the sum.
     """
-    search = search_of(config, inputs, out)
-    shards = search.shards(actors or config.actors)
+    work = Search(config, inputs, out)
+    blocks = work.begin()
+    shards = work.shards(actors or config.actors)
     refuse_unschedulable(len(shards), config.threads)
-    return finish(config, inputs, search, lambda: _run(search, shards))
+    with _pool(SearchWorker, [(work, shard) for shard in shards], config.threads) as pool:
+        _deal([actor.search for actor in pool], [deque(range(blocks)) for _ in shards])
+    return work.finish(shards)
 
 
 def refuse_unschedulable(actors: int, threads: int) -> None:
@@ -70,33 +92,21 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
         log.warning("%d CPUs are asked for, %d are free now; the pool waits for the rest", actors * threads, free)
 
 
-def _run(search: SplitSearch, shards: Sequence[range]) -> Iterator[pa.Table]:
-    """All units, dealt out to one actor per shard; yields the ranked list, one query block after the other."""
-    query_blocks = search.select()
-    encoding: list[list[Unit]] = [[("encode_block", block) for block in shard] for shard in shards]
-    for block in range(query_blocks):
-        encoding[block % len(shards)].append(("encode_queries", block))
-    searching: list[list[Unit]] = [[("search", block) for block in range(query_blocks)] for _ in shards]
-    with _pool(search, shards) as actors:
-        made = _deal(actors, encoding)
-        log.info("%d of %d blocks were not there and have been encoded", made, sum(map(len, encoding)))
-        _deal(actors, searching)
-    yield from search.merged(shards, query_blocks)
-
-
 @contextlib.contextmanager
-def _pool(search: SplitSearch, shards: Sequence[range]) -> Iterator[list[Any]]:
-    """One actor per shard, spread over the nodes, each with its own CPUs; all are ended with the block."""
+def _pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int) -> Iterator[list[Any]]:
+    """An actor for each tuple of arguments, spread over the nodes, each with its own CPUs; all are ended with the
+    block.
+    """
     gpus = int(ray.cluster_resources().get("GPU", 0))
     options: dict[str, Any] = {
-        "num_cpus": search.threads,
-        "num_gpus": 1 / math.ceil(len(shards) / gpus) if gpus else 0,
+        "num_cpus": threads,
+        "num_gpus": 1 / math.ceil(len(arguments) / gpus) if gpus else 0,
         "max_restarts": RESTARTS,
         "max_task_retries": RESTARTS,
         "scheduling_strategy": "SPREAD",
     }
-    worker = ray.remote(ShardWorker).options(**options)
-    actors = [worker.remote(search, shard) for shard in shards]
+    made = ray.remote(worker).options(**options)
+    actors = [made.remote(*own) for own in arguments]
     try:
         yield actors
     finally:
@@ -104,25 +114,25 @@ def _pool(search: SplitSearch, shards: Sequence[range]) -> Iterator[list[Any]]:
             ray.kill(actor)
 
 
-def _deal(actors: Sequence[Any], units: Sequence[Sequence[Unit]]) -> int:
-    """Has every actor do its units in order, few at a time; returns the sum of what they return."""
-    waiting = [deque(own) for own in units]
+def _deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> int:
+    """Calls every actor's method with the blocks of its queue in order, few at a time; returns the sum of what the
+    calls return. Actors may share one queue: then the next block goes to whoever is free.
+    """
     running: dict[Any, int] = {}
     total = 0
 
     def feed(number: int) -> None:
-        method, block = waiting[number].popleft()
-        running[getattr(actors[number], method).remote(block)] = number
+        if queues[number]:
+            running[methods[number].remote(queues[number].popleft())] = number
 
-    for number, queue in enumerate(waiting):
-        for _ in range(min(IN_FLIGHT, len(queue))):
+    for _ in range(IN_FLIGHT):
+        for number in range(len(methods)):
             feed(number)
     while running:
         (done,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(done)
         total += _result(done)
-        if waiting[number]:
-            feed(number)
+        feed(number)
     return total
 
 

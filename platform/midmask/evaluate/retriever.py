@@ -1,4 +1,4 @@
-"""The evaluation step: full-corpus search on a split, measures per query, the ranked list kept."""
+"""The evaluation step: from a split's ranked list to measures per query."""
 
 import logging
 import time
@@ -11,18 +11,17 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.errors import UserError
 from midmask.evaluate import measures
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
-from midmask.retrieve.search import SplitSearch, model_folder, search_split
 from midmask.retrieve.selection import fixed_sample, read_qrels
 
 log = logging.getLogger(__name__)
 
 
 class EvaluateConfig(Config):
-    """Search of a whole corpus for a split's queries, and its measures."""
+    """Search of a whole corpus for a split's queries, and its measures. What is about the search (index, lengths,
+    threads) makes the encoding and search steps that come before (`recipes.plan`)."""
 
     split: str = Field("dev", description="whose queries are searched; selection looks at dev only")
     depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
@@ -41,9 +40,10 @@ class EvaluateConfig(Config):
 
 
 def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: corpus, and model and tokens, or `ranked` (an artifact with `ranked/SPLIT.parquet`, as BM25's).
+    """The step. Inputs: corpus, and `ranked`, an artifact with `ranked/SPLIT.parquet` (of a search, or BM25's).
 
-    Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value), `runs/CORPUS.SPLIT.trec.gz`, `ranked.parquet`.
+    Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value) and the list it judged,
+    `runs/CORPUS.SPLIT.trec.gz`.
 
     Returns:
         corpus, split, split_made_here, measures (name -> mean), queries, without_results, unjudged, seconds.
@@ -52,7 +52,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         UserError: for an unknown split or measure.
     """
     started = time.perf_counter()
-    found = _listed(config, inputs) if "ranked" in inputs else _searched(config, inputs, out)
+    found = _listed(config, inputs)
     qrels = _judged_sample(config, inputs["corpus"])
     names = config.measures or measures.default_measures(inputs["corpus"].result["passages"], config.depth)
     per_query = measures.evaluate(found, qrels, config.split, names)
@@ -61,12 +61,9 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
     corpus = inputs["corpus"].result
     name = f"{corpus['name']}.{config.split}"
-    ranked.write(out / "ranked.parquet", [found])
     ranked.write_trec(out / "runs" / f"{name}.trec.gz", found, tag="midmask")
     with (out / "per_query" / f"{name}.parquet").writing() as stream:
         pq.write_table(per_query, stream, compression="zstd")
-    for name in ("partial", "embeddings", "query_embeddings", "selection.parquet"):
-        (out / name).delete()
     return {
         "corpus": corpus["name"],
         "split": config.split,
@@ -77,31 +74,9 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     }
 
 
-def _searched(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> pa.Table:
-    return search_split(
-        SplitSearch(
-            model=model_folder(inputs["model"]),
-            tokens=inputs["tokens"],
-            corpus=inputs["corpus"],
-            out=out,
-            split=config.split,
-            depth=config.depth,
-            limit=config.max_queries,
-            query_length=config.query_length,
-            passage_length=config.passage_length,
-            index=config.index,
-            threads=config.threads,
-        )
-    )
-
-
 def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact]) -> pa.Table:
     """The split's list in a finished ranking, cut to the depth and to the sample of queries."""
-    lists = inputs["ranked"].place / "ranked"
-    if f"{config.split}.parquet" not in lists.names():
-        known = ", ".join(name.removesuffix(".parquet") for name in lists.names())
-        raise UserError(f"{lists}: no ranking of split {config.split!r}. Known: {known}.")
-    found = ranked.read(lists / f"{config.split}.parquet")
+    found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     judged = pc.unique(_judged_sample(config, inputs["corpus"])["query_id"])
     return found.filter(
         pc.and_(pc.less_equal(found["rank"], config.depth), pc.is_in(found["query_id"], value_set=judged))

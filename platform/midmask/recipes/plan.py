@@ -7,7 +7,7 @@ baseline computed yesterday is found today.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from midmask.corpora import corpus_identity
 from midmask.derived.pseudo_queries import pseudo_queries_content
@@ -19,7 +19,9 @@ from midmask.identity import file_fingerprint
 from midmask.recipes.schema import Recipe, StageConfig
 from midmask.recipes.step import Step as Step
 from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.mine import MineConfig
+from midmask.retrieve.search import SearchConfig
 from midmask.steps import AdoptConfig, FinetuneConfig, InitialConfig, PretrainConfig
 
 
@@ -39,14 +41,42 @@ class Plan:
 
     def evaluation(self, config: EvaluateConfig, *, model: Step | None = None) -> Step:
         """The evaluation of an encoder: the last stage's, unless another is given."""
-        return Step("evaluate", config, self._searched(model))
+        ranked = ranking(self.tokens, model or self.stages[-1], config, judged="any")
+        return Step("evaluate", config, {"ranked": ranked, "corpus": self.corpus})
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
-        return Step("mine", config, self._searched(model))
+        return mining(self.tokens, model or self.stages[-1], config)
 
-    def _searched(self, model: Step | None) -> dict[str, Step]:
-        return {"model": model or self.stages[-1], "tokens": self.tokens, "corpus": self.corpus}
+
+def ranking(
+    tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig, *, judged: Literal["any", "relevant"]
+) -> Step:
+    """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
+    encoded once.
+    """
+    passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
+    queries = EncodeConfig(
+        side="queries",
+        split=wanted.split,
+        judged=judged,
+        max_queries=wanted.max_queries,
+        length=wanted.query_length,
+        threads=wanted.threads,
+    )
+    encoder = {"model": model, "tokens": tokens}
+    encoded = {
+        "passages": Step("encode", passages, encoder),
+        "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
+    }
+    config = SearchConfig(depth=wanted.depth, index=wanted.index, threads=wanted.threads)
+    return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def mining(tokens: Step, model: Step, config: MineConfig) -> Step:
+    """Hard negatives from the ranking of an encoder."""
+    ranked = ranking(tokens, model, config, judged="relevant")
+    return Step("mine", config, {"ranked": ranked, "corpus": tokens.inputs["corpus"]})
 
 
 def adopted(folder: str) -> Step:
@@ -168,12 +198,11 @@ def _stage(
     recipe: Recipe, stage: StageConfig, tokens: Step, held: Contents, pretrained: Step | None, before: list[Step]
 ) -> Step:
     start = before[-1] if stage.starts_from == "previous" else pretrained
-    searched = {"tokens": tokens, "corpus": tokens.inputs["corpus"]}
-    inputs = dict(searched)
+    inputs = {"tokens": tokens, "corpus": tokens.inputs["corpus"]}
     if start is not None:
         inputs["start"] = start
     if stage.negatives == "mined":
-        inputs["negatives"] = Step("mine", stage.mine, {"model": before[-1], **searched})
+        inputs["negatives"] = mining(tokens, before[-1], stage.mine)
     config = FinetuneConfig(
         backbone=recipe.backbone if start is None else recipe.backbone.model_copy(update={"name": "start"}),
         loss=stage.loss,

@@ -22,7 +22,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.retrieve import ranked
-from midmask.retrieve.search import QUERY_BLOCK
+from midmask.retrieve.blocks import QUERY_BLOCK
 from midmask.retrieve.selection import judged_queries
 
 log = logging.getLogger(__name__)

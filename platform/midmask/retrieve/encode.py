@@ -3,8 +3,8 @@
     passages   the row groups of the tokens artifact                ─► dense/00000.npy …
     queries    selection.parquet (query_id, ids), sorted by id      ─► dense/00000.npy …
 
-A block that is there is not encoded again, so a killed encoding goes on; one process works through the blocks (`encode`)
-or `cluster.pool` deals them out to actors, and the files are the same.
+A block that is there is not encoded again, so a killed encoding goes on. One process works through the blocks
+(`encode`), or `cluster.pool` deals them out to actors; the files are the same.
 
 One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
 artifact (4 D bytes a passage): `encode/` in the storage may be deleted at any time, since a finished step never looks
@@ -12,8 +12,9 @@ at its inputs; a search that is still to be made would encode again.
 """
 
 import logging
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -26,6 +27,7 @@ from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.folder import is_normalised
+from midmask.encoders.pooling import Side
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, passage_blocks, token_rows
@@ -65,6 +67,7 @@ class Encode:
     config: EncodeConfig
     inputs: Mapping[str, Artifact]
     out: Place
+    started: float = field(default_factory=time.perf_counter, init=False, compare=False)
 
     def begin(self) -> int:
         """Selects the queries, if it is about queries; returns the number of blocks.
@@ -105,18 +108,18 @@ class Encode:
 
     def finish(self) -> dict[str, Any]:
         """The step's result: how much was encoded, from what, and how many bytes each text takes."""
-        rows, inputs = sum(block.rows for block in self.blocks), self.inputs
-        result = {
+        rows, size = sum(block.rows for block in self.blocks), (self.out / "dense").size()
+        return {
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,
             "blocks": len(self.blocks),
-            "model": inputs["model"].fingerprint,
-            "tokens": inputs["tokens"].fingerprint,
-            "bytes": (self.out / "dense").size(),
+            "model": self.inputs["model"].fingerprint,
+            "tokens": self.inputs["tokens"].fingerprint,
+            "bytes": size,
+            "seconds": round(time.perf_counter() - self.started, 3),
+            "bytes_per_passage" if self.config.side == "passages" else "bytes_per_query": round(size / rows, 2),
         }
-        name = "bytes_per_passage" if self.config.side == "passages" else "bytes_per_query"
-        return {**result, name: round(result["bytes"] / rows, 2)}
 
 
 class EncodeWorker:
@@ -127,8 +130,8 @@ class EncodeWorker:
 
     @cached_property
     def _encoder(self) -> Any:
-        folder = model_folder(self._work.inputs["model"]).local()
-        return load_encoder(folder, self._encoding.device, "query" if self._work.config.side == "queries" else "passage")
+        side: Side = "query" if self._work.config.side == "queries" else "passage"
+        return load_encoder(model_folder(self._work.inputs["model"]).local(), self._encoding.device, side)
 
     @cached_property
     def _encoding(self) -> Encoding:

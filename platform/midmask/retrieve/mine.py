@@ -1,11 +1,12 @@
-"""The mining step: rank the corpus for a split's queries with an encoder, then draw hard negatives from the ranking."""
+"""The mining step: hard negatives drawn from a split's ranked list; the search itself is a step of its own."""
 
 import gzip
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
@@ -13,7 +14,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve import negatives, ranked
-from midmask.retrieve.search import SplitSearch, model_folder, run_here
+from midmask.retrieve.selection import judged_queries
 
 log = logging.getLogger(__name__)
 
@@ -48,54 +49,22 @@ class MineConfig(Config):
         return negatives.Choice(self.per_query, self.min_rank, self.max_rank or self.depth, self.seed)
 
 
-def search_of(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> SplitSearch:
-    """What a mining run searches."""
-    return SplitSearch(
-        model=model_folder(inputs["model"]),
-        tokens=inputs["tokens"],
-        corpus=inputs["corpus"],
-        out=out,
-        split=config.split,
-        depth=config.depth,
-        judged="relevant",
-        limit=config.max_queries,
-        query_length=config.query_length,
-        passage_length=config.passage_length,
-        index=config.index,
-        threads=config.threads,
-    )
-
-
 def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The one-process step; inputs model, tokens, corpus.
+    """The step; inputs ranked (an artifact with `ranked/SPLIT.parquet`), corpus.
 
-    Writes `ranked.parquet`, `negatives.parquet` (query_id, doc_id, rank, score, source) and `negatives.jsonl.gz`.
+    Writes `negatives.parquet` (query_id, doc_id, rank, score, source) and `negatives.jsonl.gz`.
 
     Raises:
-        UserError: for a split without relevant passages, an unknown index, or vectors that are not finite.
+        UserError: for a split without relevant passages, or one that was not ranked.
     """
-    search = search_of(config, inputs, out)
-    return finish(config, inputs, search, lambda: run_here(search))
-
-
-def finish(
-    config: MineConfig,
-    inputs: Mapping[str, Artifact],
-    search: SplitSearch,
-    ranking: Callable[[], Iterable[pa.Table]],
-) -> dict[str, Any]:
-    """Writes the ranking, one block of queries at a time, and the negatives drawn from it; returns the counts."""
-    out = search.out
-    source = f"dense-{inputs['model'].fingerprint}"
+    source = str(inputs["ranked"].result.get("source", inputs["ranked"].record.get("step")))
     known = negatives.known_of(inputs["corpus"])
+    query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
+    wanted = pa.array(query_ids, pa.string())
     chosen: list[pa.Table] = []
-
-    def draw() -> Iterator[pa.Table]:
-        for table in ranking():
-            chosen.append(negatives.choose(table, known, config.choice(), source))
-            yield table
-
-    rows = ranked.write(out / "ranked.parquet", draw())
+    for table in ranked.blocks(ranked.of_split(inputs["ranked"].place, config.split)):
+        table = table.filter(pc.is_in(table["query_id"], value_set=wanted))
+        chosen.append(negatives.choose(table, known, config.choice(), source))
     table = pa.concat_tables(chosen)
     with (out / "negatives.parquet").writing() as stream:
         pq.write_table(table, stream, compression="zstd")
@@ -105,9 +74,7 @@ def finish(
     ):
         for line in negatives.jsonl_lines(table, known.positives):
             packed.write(line.encode())
-    query_ids = [name for block in range(search.select()) for name in search.selected(block)["query_id"].to_pylist()]
     counts = negatives.shortfall(table, query_ids, config.per_query)
     if counts["queries_short"]:
         log.warning("%d queries have fewer than %d negatives", counts["queries_short"], config.per_query)
-    (out / "partial").delete()
-    return {"queries": len(query_ids), "ranked": rows, "negatives": len(table), **counts, "source": source}
+    return {"queries": len(query_ids), "negatives": len(table), **counts, "source": source}

@@ -75,6 +75,27 @@ def read(place: Place) -> pa.Table:
         return pq.read_table(stream, schema=SCHEMA)
 
 
+def blocks(place: Place) -> Iterator[pa.Table]:
+    """The tables that were written, one after the other: some queries each, whole."""
+    with place.reading() as stream:
+        file = pq.ParquetFile(stream)
+        for group in range(file.metadata.num_row_groups):
+            yield file.read_row_group(group).cast(SCHEMA)
+
+
+def of_split(artifact: Place, split: str) -> Place:
+    """Where an artifact of ranked lists keeps those of a split.
+
+    Raises:
+        UserError: naming the splits that it has, if this one is not among them.
+    """
+    lists = artifact / "ranked"
+    known = [name.removesuffix(".parquet") for name in lists.names()]
+    if split not in known:
+        raise UserError(f"{lists}: no ranking of split {split!r}. Known: {', '.join(known)}.")
+    return lists / f"{split}.parquet"
+
+
 def write(place: Place, tables: Iterable[pa.Table]) -> int:
     """Writes ordered tables, one row group each, and returns the number of rows; memory holds one table at a time."""
     rows = 0

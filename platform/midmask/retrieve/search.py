@@ -4,13 +4,14 @@
     encoded queries ─► block ──┴► search (shard, query block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
 A shard is a contiguous range of passage blocks. Every unit leaves a file; a unit whose file is there is not done again,
-so a killed search goes on. One process runs all units in a loop (`search`); `cluster.pool` deals them out to actors. The
-result has the layout of BM25's: both are ranked lists to mine from and to evaluate.
+so a killed search goes on. One process runs all units in a loop (`search`), or `cluster.pool` deals them out to actors.
+The result has the layout of BM25's: both are ranked lists to mine from and to evaluate.
 """
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +46,7 @@ class Search:
     config: SearchConfig
     inputs: Mapping[str, Artifact]
     out: Place
+    started: float = field(default_factory=time.perf_counter, init=False, compare=False)
 
     def begin(self) -> int:
         """The number of query blocks.
@@ -53,9 +55,7 @@ class Search:
             UserError: if passages and queries do not come from one encoder and the given tokens.
         """
         passages, queries = self.inputs["passages"], self.inputs["queries"]
-        found = [(passages, "passages", "model"), (queries, "queries", "model")]
-        models = {artifact.result["model"] for artifact, _, _ in found}
-        if len(models) > 1:
+        if passages.result["model"] != queries.result["model"]:
             raise UserError(
                 f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
                 f"{queries.place} by {queries.result['model']}; encode both with one model"
@@ -98,6 +98,7 @@ class Search:
             "passages": passages,
             "source": f"dense-{self.inputs['passages'].result['model']}",
             "splits": {self.split: {"queries": queries, "without_results": 0, "ranked": rows}},
+            "seconds": round(time.perf_counter() - self.started, 3),
         }
 
     def _merged(self, shards: Sequence[range]) -> Iterator[pa.Table]:
