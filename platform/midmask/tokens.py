@@ -46,11 +46,17 @@ class TokensConfig(Config):
 
 
 def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
-    """Writes `tokenizer/`: the named one, or one trained on the corpus. Does nothing if it is there already."""
+    """Writes `tokenizer/`: that of the tokens artifact `like`, if there is one, else the named one, or one trained on
+    the corpus. Does nothing if it is there already.
+    """
     if (out / "tokenizer" / "tokenizer.json").exists():
         return
-    corpus = inputs["corpus"].place
-    tokenizer = load_tokenizer(Path(config.tokenizer)) if config.tokenizer else train_wordpiece(config, corpus)
+    if "like" in inputs:
+        tokenizer = load_tokenizer((inputs["like"].place / "tokenizer").local())
+    elif config.tokenizer:
+        tokenizer = load_tokenizer(Path(config.tokenizer))
+    else:
+        tokenizer = train_wordpiece(config, inputs["corpus"].place)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         (out / "tokenizer").upload(Path(folder))
@@ -189,4 +195,5 @@ def _lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 tokenise = Sharded("passages", "corpus/docs", _save_tokenizer, _shard_writer, _finish)
-"""The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy)."""
+"""The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy). With a tokens
+artifact `like`, its tokenizer is used: so a model meets a collection that it was not trained on."""
