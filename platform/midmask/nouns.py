@@ -46,11 +46,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Part:
-    """One named term of a loss, not yet divided: the sum over its targets, their number, its weight."""
+    """One named term of a loss, not yet divided: the sum over its targets, their number, its weight.
+
+    weight: a number, or [] on the device; 0 where the term is only reported.
+    """
 
     total: Tensor
     count: Tensor
-    weight: float = 1.0
+    weight: Tensor | float = 1.0
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,14 @@ def all_sum(tensor: Tensor) -> Tensor:
     return total
 
 
+def all_sum_with_gradient(tensor: Tensor) -> Tensor:
+    """The sum over all workers, same shape. The gradient of every worker's loss reaches what each has put in."""
+    if _alone():
+        return tensor
+    total: Tensor = _Sum.apply(tensor)  # type: ignore[no-untyped-call]
+    return total
+
+
 def gather_rows(rows_BD: Tensor) -> Tensor:
     """All workers' rows in rank order, [sum of B, D]. Workers may hold different numbers of rows.
 
@@ -69,3 +77,15 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(total)
         start = sum(ctx.counts[: rank()])
         return total[start : start + ctx.counts[rank()]], None
+
+
+class _Sum(torch.autograd.Function):
+    """all_reduce forward and backward: each worker's loss depends on what every worker has put in."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return all_sum(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return all_sum(grad.contiguous())

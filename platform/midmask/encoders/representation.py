@@ -9,6 +9,7 @@
 Shapes: B rows, D dense width, V vocabulary, Q queries, N passages.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -48,6 +49,11 @@ class Representation(Config):
         """How many words of a text of this side count; none: all."""
         return self.query_terms if side == "query" else self.passage_terms
 
+    def views_of(self, tensors: tuple[Tensor, ...]) -> "TextVectors":
+        """Vectors from their views, as `TextVectors.tensors` gives them."""
+        views = iter(tensors)
+        return TextVectors(next(views) if self.dense else None, next(views) if self.lexical else None)
+
 
 @dataclass(frozen=True)
 class TextVectors:
@@ -64,10 +70,9 @@ class TextVectors:
         """The views that are there, dense first."""
         return tuple(view for view in (self.dense_BD, self.lexical_BV) if view is not None)
 
-    def made_of(self, tensors: tuple[Tensor, ...]) -> "TextVectors":
-        """The same views with other contents: `tensors` as `tensors()` gives them."""
-        views = iter(tensors)
-        dense_BD, lexical_BV = (None if view is None else next(views) for view in (self.dense_BD, self.lexical_BV))
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> "TextVectors":
+        """The same with `change` made to each view that is there."""
+        dense_BD, lexical_BV = (None if view is None else change(view) for view in (self.dense_BD, self.lexical_BV))
         return TextVectors(dense_BD, lexical_BV)
 
 
@@ -84,3 +89,11 @@ def scores(query: TextVectors, passage: TextVectors) -> Tensor:
     pairs = list(zip(query.tensors(), passage.tensors(), strict=True))
     with torch.autocast(pairs[0][0].device.type, enabled=False):
         return torch.stack([left @ right.t() for left, right in pairs]).sum(0)
+
+
+def group_scores(query: TextVectors, passage: TextVectors) -> Tensor:
+    """Of every query with its own G passages, [Q, G], where the passages of all queries stand end to end."""
+    pairs = list(zip(query.tensors(), passage.tensors(), strict=True))
+    with torch.autocast(pairs[0][0].device.type, enabled=False):
+        products = [torch.bmm(right.view(len(left), -1, left.shape[1]), left[..., None]) for left, right in pairs]
+        return torch.stack(products).sum(0).squeeze(2)

@@ -14,6 +14,7 @@ from midmask.objectives.cotmae import CoTMAE
 from midmask.objectives.cotmae_qc import QueryAsContext
 from midmask.objectives.cotmae_v2 import CoTMAEv2
 from midmask.objectives.cotmote import CoTMoTE
+from midmask.objectives.distillation import Distillation
 from midmask.objectives.dupmae import DupMAE
 from midmask.objectives.ict import ICT
 from midmask.objectives.lexmae import LexMAE
@@ -48,7 +49,8 @@ OBJECTIVES: Registry[Any] = Registry(
         "bow": BOW,  # Ma et al. 2024: name the text's words from [CLS], without a decoder
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other
-        "contrastive": Contrastive,  # Karpukhin et al. 2020: fine-tuning with in-batch negatives
+        "contrastive": Contrastive,  # Karpukhin et al. 2020: fine-tuning with in-batch and hard negatives
+        "distillation": Distillation,  # Hofstätter et al. 2020: fine-tuning on a cross-encoder's scores
     },
 )
 

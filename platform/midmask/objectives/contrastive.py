@@ -1,16 +1,16 @@
-"""Fine-tuning of a dense [CLS] bi-encoder with in-batch negatives (DPR, Karpukhin et al. 2020).
+"""Fine-tuning with in-batch and hard negatives (DPR, Karpukhin et al. 2020).
 
-loss      sum over queries of -log( exp(s(q, p+) / t) / sum over all passages of all workers of exp(s(q, p) / t) ),
-          s the dot product, of unit vectors if `normalise`
-seen      queries and passages as they are; each query brings its positive and `group` - 1 mined negatives
-thrown    nothing
+loss      sum over queries of -log( exp(s(q, p+) / t) / sum over its candidates of exp(s(q, p) / t) ), s the score of
+          the representation
+candidates  `all`: all passages of all workers (DPR, Tevatron, RetroMAE). `own`: the positive and the query's own hard
+          negatives. `local_negatives`: the positive and all hard negatives of this worker's batch, as the code of
+          Lassance et al. 2023 (SIGIR) has it; alone of the three it depends on the number of workers
 differs   from DPR's and Tevatron's code: gradients reach the rows of all workers, so the loss and its gradient do not
           depend on their number; and a passage that is a known positive of the query is not also its negative: one with
           the same tokens as its positive, or the positive of another row with the same query. `drop_duplicates` off: as
           published
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -18,73 +18,53 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask import world
-from midmask.encoders.backbone import Backbone, Side
-from midmask.encoders.pooling import cls_vectors
-from midmask.masking import fingerprints
-from midmask.nouns import Batch, Part, TokenRows
-from midmask.objectives.in_batch import in_batch_part
-from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
-from midmask.vocabulary import Vocabulary
+from midmask.encoders.representation import scores
+from midmask.nouns import Part
+from midmask.objectives.in_batch import cross_entropy_part
+from midmask.objectives.ranking import RankedRows, Ranking, RankingConfig
+from midmask.objectives.regularisers import PARTS
 
 
-@dataclass(frozen=True)
-class PairRows:
-    """Queries; a group of G passages for each, the positive first; hashes of both texts, int64."""
-
-    query: TokenRows
-    passage: TokenRows
-    query_hash_Q: Tensor
-    passage_hash_QG: Tensor
-
-
-class Contrastive(CoupledObjective):
-    class Config(ObjectiveConfig):
-        """In-batch contrastive fine-tuning."""
+class Contrastive(Ranking):
+    class Config(RankingConfig):
+        """Contrastive fine-tuning."""
 
         name: Literal["contrastive"] = Field("contrastive", description="the objective")
-        temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
-        normalise: bool = Field(False, description="score by cosine instead of the dot product; saved with the model")
-        drop_duplicates: bool = Field(True, description="a known positive of a query is not also its negative")
 
-    parts: ClassVar[tuple[str, ...]] = ("contrastive",)
+        @property
+        def weights(self) -> dict[str, float]:
+            return {"contrastive": 1.0}
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+    parts: ClassVar[tuple[str, ...]] = ("contrastive", *PARTS)
 
-    @torch.no_grad()
-    def draw(self, batch: Batch) -> PairRows:
-        query, passage = batch.texts["query"], batch.texts["passage"]
-        return PairRows(query, passage, fingerprints(query), fingerprints(passage).view(-1, batch.group))
-
-    def counts(self, drawn: PairRows) -> dict[str, Tensor]:
-        return {"contrastive": torch.tensor(len(drawn.query.lengths_B), device=drawn.query.lengths_B.device)}
-
-    def represent(self, drawn: PairRows) -> Represented:
-        query_QD = self._vectors(drawn.query, "query")
-        passage_ND = self._vectors(drawn.passage, "passage")
-        return Represented((query_QD, passage_ND), (drawn.query_hash_Q, drawn.passage_hash_QG))
-
-    def _vectors(self, text: TokenRows, side: Side) -> Tensor:
-        return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise, side=side)
-
-    def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        (query_QD, local_ND), (query_hash_Q, passage_hash_QG) = vectors, facts
-        passage_ND = world.gather_rows(local_ND)
-        targets_Q = world.own_rows(local_ND)[:: passage_hash_QG.shape[1]]
-        known_QN = None
-        if self.config.drop_duplicates:
-            passage_hash_N, query_hash_N = world.gather_rows(_passage_hashes(*facts)).unbind(1)
-            same_text_QN = passage_hash_N == passage_hash_QG[:, :1]
-            same_query_QN = query_hash_N == query_hash_Q[:, None]
-            known_QN = (same_text_QN | same_query_QN).scatter(1, targets_Q[:, None], False)
-        temperature = self.config.temperature
-        part = in_batch_part(query_QD, passage_ND, targets_Q, temperature=temperature, excluded_QN=known_QN)
-        return {"contrastive": part}
+    def ranking_parts(self, rows: RankedRows) -> dict[str, Part]:
+        return {"contrastive": contrastive_part(rows, self.config)}
 
 
-def _passage_hashes(query_hash_Q: Tensor, passage_hash_QG: Tensor) -> Tensor:
+def contrastive_part(rows: RankedRows, config: RankingConfig, weight: float = 1.0) -> Part:
+    """The cross-entropy of each query's positive among its candidates."""
+    hashes_N2 = _passage_hashes(rows)
+    passage, places_N = rows.passage, torch.arange(len(hashes_N2), device=hashes_N2.device)
+    if config.candidates == "all":
+        places_N = world.own_rows(hashes_N2)
+        hashes_N2, passage = world.gather_rows(hashes_N2), passage.mapped(world.gather_rows)
+    targets_Q = places_N[:: rows.group]
+    scores_QN = scores(rows.query, passage) / config.temperature
+    excluded_QN = torch.zeros_like(scores_QN, dtype=torch.bool)
+    if config.candidates == "own":
+        excluded_QN |= places_N // rows.group != torch.arange(len(targets_Q), device=places_N.device)[:, None]
+    if config.candidates == "local_negatives":
+        excluded_QN |= places_N % rows.group == 0
+    if config.drop_duplicates:
+        passage_hash_N, query_hash_N = hashes_N2.unbind(1)
+        excluded_QN |= passage_hash_N == rows.passage_hash_QG[:, :1]
+        excluded_QN |= query_hash_N == rows.query_hash_Q[:, None]
+    excluded_QN.scatter_(1, targets_Q[:, None], False)
+    return cross_entropy_part(scores_QN, targets_Q, excluded_QN, weight)
+
+
+def _passage_hashes(rows: RankedRows) -> Tensor:
     """For each passage its hash, and the hash of the query it is the positive of (else 0); [N, 2]."""
-    query_hash_QG = torch.zeros_like(passage_hash_QG)
-    query_hash_QG[:, 0] = query_hash_Q
-    return torch.stack([passage_hash_QG, query_hash_QG], -1).flatten(0, 1)
+    query_hash_QG = torch.zeros_like(rows.passage_hash_QG)
+    query_hash_QG[:, 0] = rows.query_hash_Q
+    return torch.stack([rows.passage_hash_QG, query_hash_QG], -1).flatten(0, 1)

@@ -27,10 +27,15 @@ def in_batch_part(
     """
     with torch.autocast(query_QD.device.type, enabled=False):
         scores_QN = query_QD @ gathered_ND.t() / temperature
+    return cross_entropy_part(scores_QN, targets_Q, excluded_QN, weight)
+
+
+def cross_entropy_part(scores_QN: Tensor, targets_Q: Tensor, excluded_QN: Tensor | None, weight: float = 1.0) -> Part:
+    """The sum over queries of -log softmax(scores)[target]; `excluded_QN` as in `in_batch_part`."""
     if excluded_QN is not None:
         scores_QN = scores_QN.masked_fill(excluded_QN, -torch.inf)
     total = F.cross_entropy(scores_QN, targets_Q, reduction="sum")
-    return Part(total, torch.tensor(len(query_QD), device=query_QD.device), weight)
+    return Part(total, torch.tensor(len(scores_QN), device=scores_QN.device), weight)
 
 
 def uniformity(vectors_BD: Tensor) -> Tensor:

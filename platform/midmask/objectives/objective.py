@@ -143,7 +143,7 @@ class CoupledObjective(Objective):
         rows = self.represent(drawn)
         coupled = self.couple(rows.vectors, rows.facts)
         parts = {**rows.parts(), **coupled}
-        return Loss({name: parts[name] for name in self.parts})
+        return Loss({name: parts[name] for name in self.parts if name in parts})
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
