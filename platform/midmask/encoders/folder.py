@@ -1,17 +1,39 @@
-"""The folder of a bi-encoder: what transformers, sentence-transformers and midmask read alike."""
+"""The folder of a bi-encoder: what transformers, sentence-transformers and midmask read alike.
+
+    config.json, model.safetensors, tokenizer*    transformers: the encoder, with its MLM head if a view needs it
+    modules.json, 1_Pooling/, 2_Dense/ …          sentence-transformers: the views its stock modules can give
+    query/, router_config.json                    the queries' encoder, whole, if there are experts
+    midmask.json, experts.safetensors             midmask: all views; what queries have for themselves
+    README.md                                     what the model is, and what each library sees of it
+
+Stock modules cannot leave special tokens out of a lexical view, nor take logits as weights, nor give two views at once.
+Of a hybrid, SentenceTransformer sees the dense view; a lexical view that it cannot say has no modules.json.
+"""
 
 import copy
 import json
 from pathlib import Path
 from typing import Any
 
-from midmask.encoders.backbone import Backbone
+import safetensors.torch
+from torch import nn
+
+from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
+from midmask.encoders.card import Card, model_card
 from midmask.encoders.experts import put_query_expert
+from midmask.encoders.facts import PROJECTION, Facts, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
 from midmask.vocabulary import load_tokenizer
 
+# The old class paths, which versions 2 to 6 know; those of a lexical view exist since 5.4 only, with fill-mask.
 TRANSFORMER = "sentence_transformers.models.Transformer"
+ROUTER = "sentence_transformers.models.Router"
+POOLING = "sentence_transformers.models.Pooling"
+DENSE = "sentence_transformers.models.Dense"
 NORMALISE = "sentence_transformers.models.Normalize"
+SPLADE = "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"
 
 ROUTES = {
     "types": {"query": TRANSFORMER, ".": TRANSFORMER},
@@ -22,56 +44,144 @@ ROUTES = {
 
 
 def save_bi_encoder(
-    backbone: Backbone, folder: Path, tokenizer_folder: Path, *, max_length: int, normalise: bool
+    backbone: Backbone,
+    folder: Path,
+    tokenizer_folder: Path,
+    *,
+    max_length: int,
+    query_length: int | None = None,
+    card: Card | None = None,
 ) -> None:
-    """Writes a folder that loads in transformers.AutoModel and in sentence_transformers.SentenceTransformer.
-
-    With experts, the folder itself is the passages' encoder; the queries' is in `query/`, whole, for `encode_query` of
-    SentenceTransformer, and in `experts.safetensors`, for midmask. Without a task, SentenceTransformer takes the
-    passages'.
+    """Writes a folder that gives the views of `backbone.pooling` wherever it is loaded; see the head of this module.
 
     Args:
-        max_length: tokens of the longest text, special tokens included; longer ones are cut by SentenceTransformer.
-        normalise: whether SentenceTransformer scales the vectors to length 1.
+        max_length: tokens of the longest text, special tokens included; longer ones are cut by sentence-transformers.
+        query_length: tokens of the longest query; none: max_length. sentence-transformers cuts both alike.
+        card: where the model comes from, for README.md.
     """
-    _write_transformer(backbone.encoder, folder, tokenizer_folder, max_length)
-    first = TRANSFORMER
+    representation = backbone.pooling.representation
+    _write_transformer(backbone, backbone.model, folder, tokenizer_folder, max_length)
     if backbone.experts is not None:
         backbone.experts.save(folder)
-        queries = copy.deepcopy(backbone.encoder)
-        put_query_expert(queries, folder)
-        _write_transformer(queries, folder / "query", tokenizer_folder, max_length)
+        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer_folder, max_length)
         _write(folder / "router_config.json", ROUTES)
-        first = "sentence_transformers.models.Router"
-    modules = [
-        ("", first),
-        ("1_Pooling", "sentence_transformers.models.Pooling"),
-        *([("2_Normalize", NORMALISE)] if normalise else []),
-    ]
-    _write(
-        folder / "modules.json", [{"idx": i, "name": str(i), "path": p, "type": t} for i, (p, t) in enumerate(modules)]
-    )
-    similarity = {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "dot"}
-    _write(folder / "config_sentence_transformers.json", similarity)
-    pooling = {"word_embedding_dimension": backbone.width, "pooling_mode_cls_token": True}
-    pooling |= {f"pooling_mode_{name}": False for name in ("mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}
-    _write(folder / "1_Pooling" / "config.json", pooling)
-    if normalise:
-        (folder / "2_Normalize").mkdir(exist_ok=True)
+    modules = _write_views(backbone, folder)
+    if modules:
+        first = TRANSFORMER if backbone.experts is None else ROUTER
+        listed = [{"idx": i, "name": str(i), "path": p, "type": t} for i, (p, t) in enumerate([("", first), *modules])]
+        _write(folder / "modules.json", listed)
+        _write(folder / "config_sentence_transformers.json", _settings(representation))
+    facts = Facts(representation=representation, query_length=query_length or max_length, passage_length=max_length)
+    facts.write(folder)
+    (folder / "README.md").write_text(model_card(facts, routed=backbone.experts is not None, card=card), "utf-8")
 
 
-def _write_transformer(encoder: Any, folder: Path, tokenizer_folder: Path, max_length: int) -> None:
+def load_bi_encoder(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
+    """The backbone in a folder with the views that the folder says, its projection included.
+
+    Args:
+        wanted: with which experts; none: with those that the folder holds.
+
+    Raises:
+        UserError: as `backbone.load_backbone` and `facts.read_facts`.
+    """
+    backbone = load_backbone(folder, dropout=dropout, wanted=wanted)
+    backbone.represent_as(read_representation(folder), seed=0)
+    take_projection(backbone, folder)
+    return backbone
+
+
+def take_projection(backbone: Backbone, folder: Path) -> bool:
+    """Gives the backbone's projection the weights of a folder's; whether there were any.
+
+    Raises:
+        UserError: if they are of another shape.
+    """
+    weight, projection = read_projection(folder), backbone.pooling.projection
+    if weight is None or projection is None:
+        return False
+    if weight.shape != projection.weight.shape:
+        raise UserError(
+            f"{folder}: its projection is of {tuple(weight.shape)}, the wanted one of {tuple(projection.weight.shape)}. "
+            f"Set representation.width = {len(weight)}, or start from a folder without a projection."
+        )
+    projection.weight.data.copy_(weight)
+    return True
+
+
+def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer_folder: Path, max_length: int) -> None:
     """A Hugging Face folder that is also a module of sentence-transformers."""
+    representation = backbone.pooling.representation
+    settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": False}
+    if representation.dense is None:
+        settings["transformer_task"] = "fill-mask"
     with quiet_transformers():
-        encoder.save_pretrained(folder)
+        (model.base_model if representation.lexical is None else model).save_pretrained(folder)
     load_tokenizer(tokenizer_folder).save_pretrained(folder)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    _write(folder / "sentence_bert_config.json", settings)
 
 
-def is_normalised(folder: Path) -> bool:
-    """Whether a folder of `save_bi_encoder` asks for vectors of length 1."""
-    modules = json.loads((folder / "modules.json").read_text("utf-8"))
-    return any(module["type"].endswith(".Normalize") for module in modules)
+def _query_model(backbone: Backbone, folder: Path) -> Any:
+    """The masked LM of queries as one model. Its output matrix is the passages', as for midmask."""
+    model = copy.deepcopy(backbone.model)
+    if _has_own_words(backbone) and backbone.pooling.representation.lexical is not None:
+        head = model.get_output_embeddings()
+        head.weight = nn.Parameter(head.weight.detach().clone())
+        model.config.tie_word_embeddings = False
+    put_query_expert(model.base_model, folder)
+    return model
+
+
+def _has_own_words(backbone: Backbone) -> bool:
+    """Whether queries have word embeddings for themselves."""
+    return backbone.experts is not None and backbone.experts.split.kind == "all"
+
+
+def _write_views(backbone: Backbone, folder: Path) -> list[tuple[str, str]]:
+    """Writes the modules behind the transformer; folder and class of each, none if stock ones cannot give the view."""
+    representation = backbone.pooling.representation
+    if representation.dense is None:
+        multiplies_by_words = backbone.family.output(backbone.model)[0] is not backbone.model.get_output_embeddings().weight
+        if not representation.is_stock_lexical or (_has_own_words(backbone) and multiplies_by_words):
+            return []
+        _write(folder / "1_SpladePooling" / "config.json", {"pooling_strategy": "max", "activation_function": "relu"})
+        return [("1_SpladePooling", SPLADE)]
+    pooling = {"word_embedding_dimension": backbone.width}
+    modes = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "mean_sqrt_len_tokens": "sqrt"}
+    pooling |= {f"pooling_mode_{key}": representation.dense == mode for key, mode in modes.items()}
+    _write(folder / "1_Pooling" / "config.json", pooling)
+    modules = [("1_Pooling", POOLING)]
+    if backbone.pooling.projection is not None:
+        _write_projection(backbone.pooling.projection, folder / PROJECTION)
+        modules.append((PROJECTION, DENSE))
+    if representation.normalise:
+        name = f"{len(modules) + 1}_Normalize"
+        (folder / name).mkdir(exist_ok=True)
+        modules.append((name, NORMALISE))
+    return modules
+
+
+def _write_projection(projection: nn.Linear, folder: Path) -> None:
+    _write(
+        folder / "config.json",
+        {
+            "in_features": projection.in_features,
+            "out_features": projection.out_features,
+            "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity",
+        },
+    )
+    weight = projection.weight.detach().cpu().contiguous()
+    safetensors.torch.save_file({"linear.weight": weight}, folder / "model.safetensors")
+
+
+def _settings(representation: Representation) -> dict[str, Any]:
+    """What sentence-transformers is told of the whole model."""
+    if representation.dense is not None:
+        return {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "dot"}
+    query, passage = representation.query_terms, representation.passage_terms
+    terms = query if query == passage else None
+    return {"model_type": "SparseEncoder", "prompts": {}, "similarity_fn_name": "dot", "max_active_dims": terms}
 
 
 def _write(path: Path, content: object) -> None:

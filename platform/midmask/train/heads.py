@@ -10,7 +10,6 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.train.setup import TrainingSetup
@@ -37,18 +36,10 @@ def take_heads(objective: Objective, setup: TrainingSetup) -> dict[str, int]:
     Raises:
         UserError: if the file cannot be read.
     """
-    folder, taken = _origin(setup), list[str]()
+    folder, taken = setup.origin, list[str]()
     if folder is not None and (folder / FILE).is_file():
         try:
             taken = objective.take_over(safetensors.torch.load_file(folder / FILE))
         except SafetensorError as error:
             raise UserError(f"{folder / FILE}: no heads can be read there ({error})") from None
     return {"heads_taken": len(taken), "heads_fresh": len(objective.heads_state()) - len(taken)}
-
-
-def _origin(setup: TrainingSetup) -> Path | None:
-    """The folder whose weights a run starts from, if it is on this machine's disk."""
-    if setup.start is not None:
-        return (setup.start / "model").local()
-    config = setup.backbone
-    return None if config.fresh or config.name in SIZES else Path(config.name)

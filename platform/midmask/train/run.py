@@ -245,7 +245,7 @@ class _Run:
                     folder,
                     tokenizer,
                     max_length=self.setup.passage_length,
-                    normalise=bool(getattr(self.setup.objective, "normalise", False)),
+                    normalise=self.setup.representation.normalise,
                 )
             save_heads(self.objective, self.setup.objective.name, folder)
             (self.out / "model").upload(folder)

@@ -1,10 +1,16 @@
 """All that a worker needs to know to train: plain data and places, so that it travels to any node."""
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
+import torch
+
 from midmask.artifact import Place
-from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
+from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
+from midmask.encoders.folder import read_projection
+from midmask.encoders.representation import Representation
 from midmask.objectives import OBJECTIVES, CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
 from midmask.train.examples import Examples, PassageExamples
@@ -12,6 +18,8 @@ from midmask.train.optimiser import TrainConfig
 from midmask.train.packing import PackedExamples
 from midmask.train.pairs import PairExamples
 from midmask.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -21,8 +29,8 @@ class TrainingSetup:
     start: an artifact whose `model/` is trained on. resume: an artifact of a prefix of this very run, to go on from.
     stop_after: steps to stop after, as a prefix of the whole run.
     spans, pseudo_queries, weights: what the objective reads besides the tokens. corpus: for fine-tuning, or a probe.
-    passage_length: for fine-tuning, or the length of packed rows. negatives, per_query, query_length, split: for
-    fine-tuning.
+    passage_length: for fine-tuning, or the length of packed rows. representation, negatives, per_query, query_length,
+    split: for fine-tuning.
     fingerprint: of the artifact whose rows are read, which their order depends on.
     """
 
@@ -44,6 +52,7 @@ class TrainingSetup:
     query_length: int = 32
     passage_length: int = 128
     split: str = "train"
+    representation: Representation = field(default_factory=Representation)
 
     @property
     def stop(self) -> int:
@@ -93,7 +102,32 @@ class TrainingSetup:
             )
         else:
             backbone = build_backbone(self.backbone, vocabulary, seed=self.train.seed)
+        if self.kind == "finetune":
+            self._represent(backbone)
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
+
+    @property
+    def origin(self) -> Path | None:
+        """The folder whose weights the run begins with, if it is on this machine's disk."""
+        if self.start is not None:
+            return (self.start / "model").local()
+        return None if self.backbone.fresh or self.backbone.name in SIZES else Path(self.backbone.name)
+
+    @torch.no_grad()
+    def _represent(self, backbone: Backbone) -> None:
+        """Sets what is scored; the projection is that of the folder the run begins with, if it has one as wide."""
+        backbone.represent_as(self.representation, seed=self.train.seed)
+        projection = backbone.pooling.projection
+        saved = None if projection is None or self.origin is None else read_projection(self.origin)
+        if projection is None or saved is None:
+            return
+        if saved.shape == projection.weight.shape:
+            projection.weight.copy_(saved)
+        else:
+            log.warning(
+                "representation.width = %d: %s projects %d dimensions to %d; a fresh projection takes its place",
+                *(len(projection.weight), self.origin, saved.shape[1], saved.shape[0]),
+            )
 
 
 def _given(place: Place | None, name: str) -> Place:
