@@ -1,0 +1,78 @@
+"""The best k passages of a query, met block by block: by score in float32 descending, then document id ascending."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+GROUP = 16
+"""Scores that stand in for one, their highest, in a first look for the k-th best."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+def places_of(doc_ids: pa.ChunkedArray) -> Ints:
+    """The position of each id in the sorted list of ids: what equal scores are compared by."""
+    places_N = np.empty(len(doc_ids), dtype=np.int64)
+    places_N[pc.sort_indices(doc_ids).to_numpy()] = np.arange(len(doc_ids))
+    return places_N
+
+
+def floor(scores_N: Floats, k: int) -> np.float32:
+    """A score that the k-th best is not below, and is close to; -inf for fewer than k scores.
+
+    It is the k-th best of the highest scores of equal groups: k passages reach it, each of another group.
+    """
+    groups = len(scores_N) // max(1, min(GROUP, len(scores_N) // (4 * k)))
+    if groups < k:
+        return np.float32(-np.inf)
+    size = len(scores_N) // groups
+    return _kth(scores_N[: size * groups].reshape(size, groups).max(axis=0), k)
+
+
+def _kth(scores_N: Floats, k: int) -> np.float32:
+    # Negated, since numpy finds the k-th smallest of many several times faster than the k-th largest.
+    return np.float32(-np.partition(-scores_N, k - 1)[k - 1])
+
+
+class Best:
+    """The best k passages so far, unordered: scores float32 and rows int64.
+
+    Args:
+        k: at least 1.
+        places_N: for every row, what equal scores are compared by.
+    """
+
+    def __init__(self, k: int, places_N: Ints) -> None:
+        self._k = k
+        self._places_N = places_N
+        self.scores = np.empty(0, dtype=np.float32)
+        self.rows = np.empty(0, dtype=np.int64)
+
+    @property
+    def least(self) -> np.float32:
+        """What a passage must reach to come in; -inf while there is room."""
+        return self.scores.min() if len(self.scores) == self._k else np.float32(-np.inf)
+
+    def offer(self, scores_N: Floats, rows_N: Ints) -> None:
+        """Passages not met before."""
+        self.scores = np.concatenate([self.scores, scores_N])
+        self.rows = np.concatenate([self.rows, rows_N])
+        if len(self.scores) > self._k:
+            self._cut()
+
+    def _cut(self) -> None:
+        least = _kth(self.scores, self._k)
+        near = np.flatnonzero(self.scores >= least)
+        scores, rows = self.scores[near], self.rows[near]
+        if (extra := len(near) - self._k) > 0:
+            tied = np.flatnonzero(scores == least)
+            last = tied[np.argpartition(self._places_N[rows[tied]], -extra)[-extra:]]
+            scores, rows = np.delete(scores, last), np.delete(rows, last)
+        self.scores, self.rows = scores, rows
+
+    def ordered(self) -> tuple[Floats, Ints]:
+        """Scores and rows, the best first."""
+        order = np.lexsort((self._places_N[self.rows], -self.scores))
+        return self.scores[order], self.rows[order]

@@ -1,0 +1,126 @@
+"""Rows that are nearly all zeros: the lexical views of texts, as a search and a file need them.
+
+Shape letters: N rows, V vocabulary. Entries of all rows lie one after the other (compressed sparse rows).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midmask.errors import UserError
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """N rows over a vocabulary; row i has the entries `offsets[i]` .. `offsets[i + 1]`.
+
+    Args:
+        offsets: int64 [N + 1], from 0, never falling.
+        terms: int32, ascending within a row, each in 0 .. width.
+        weights: float32, finite, of any sign.
+        width: V.
+
+    Raises:
+        ValueError: if the arrays do not describe such rows.
+        UserError: naming the row, if a weight is NaN or infinite.
+    """
+
+    offsets: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: Floats
+    width: int
+
+    def __post_init__(self) -> None:
+        types = " ".join(array.dtype.name for array in (self.offsets, self.terms, self.weights))
+        if types != "int64 int32 float32":
+            raise ValueError(f"offsets, terms and weights are {types}; wanted int64 int32 float32")
+        if not len(self.offsets) or self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any():
+            raise ValueError("offsets must begin with 0 and never fall")
+        if not self.offsets[-1] == len(self.terms) == len(self.weights):
+            raise ValueError(
+                f"{self.offsets[-1]} entries by the offsets, {len(self.terms)} terms, {len(self.weights)} weights"
+            )
+        if len(self.terms) and not 0 <= self.terms.min() <= self.terms.max() < self.width:
+            raise ValueError(f"terms reach from {self.terms.min()} to {self.terms.max()}; the width is {self.width}")
+        rises = np.diff(self.terms) > 0
+        begins = self.offsets[1:-1]
+        rises[begins[(begins > 0) & (begins < len(self.terms))] - 1] = True
+        if not rises.all():
+            raise ValueError(f"the terms of row {self._row_of(int(rises.argmin()))} do not ascend")
+        if not np.isfinite(self.weights).all():
+            at = int(np.isfinite(self.weights).argmin())
+            raise _not_finite(self._row_of(at), int(self.terms[at]), float(self.weights[at]))
+
+    @classmethod
+    def top(cls, weights_NV: Floats, k: int | None) -> "SparseRows":
+        """The k largest weights of each row (by value, not by magnitude), less zeros; of equal ones at the cut, those
+        of smaller terms stay. k none: all that are not zero.
+
+        Raises:
+            UserError: naming the row, if a weight is NaN or infinite.
+        """
+        finite = np.isfinite(weights_NV)
+        if not finite.all():
+            row, term = (int(at[0]) for at in np.nonzero(~finite))
+            raise _not_finite(row, term, float(weights_NV[row, term]))
+        kept_NV = weights_NV != 0
+        if k is not None and k < weights_NV.shape[1]:
+            kept_NV &= _largest(weights_NV, k)
+        rows, terms = np.nonzero(kept_NV)
+        offsets = np.searchsorted(rows, np.arange(len(weights_NV) + 1))
+        weights = weights_NV[rows, terms].astype(np.float32, copy=False)
+        return cls(offsets.astype(np.int64), terms.astype(np.int32), weights, weights_NV.shape[1])
+
+    @classmethod
+    def concat(cls, parts: Sequence["SparseRows"]) -> "SparseRows":
+        """The rows of all parts, one after the other; at least one part, all of one width."""
+        if len(widths := {part.width for part in parts}) != 1:
+            raise ValueError(f"rows of widths {sorted(widths)} cannot be joined; they are of different vocabularies")
+        starts = np.cumsum([0, *(len(part.terms) for part in parts)])
+        offsets = [part.offsets[1:] + start for part, start in zip(parts, starts[:-1], strict=True)]
+        return cls(
+            np.concatenate([np.zeros(1, np.int64), *offsets]),
+            np.concatenate([part.terms for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            parts[0].width,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def slice(self, start: int, stop: int) -> "SparseRows":
+        """Rows `start` .. `stop`; terms and weights share memory with these."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        offsets = self.offsets[start : max(start, stop) + 1]
+        entries = slice(offsets[0], offsets[-1])
+        return SparseRows(offsets - offsets[0], self.terms[entries], self.weights[entries], self.width)
+
+    def row(self, index: int) -> tuple[NDArray[np.int32], Floats]:
+        """Terms and weights of one row."""
+        entries = slice(self.offsets[index], self.offsets[index + 1])
+        return self.terms[entries], self.weights[entries]
+
+    def _row_of(self, entry: int) -> int:
+        return int(np.searchsorted(self.offsets, entry, side="right")) - 1
+
+
+def _largest(weights_NV: Floats, k: int) -> NDArray[np.bool_]:
+    """Where the k largest of each row stand; of equal ones at the cut, the first ones."""
+    least_N1 = np.partition(weights_NV, -k, axis=1)[:, -k, None]
+    above_NV, equal_NV = weights_NV > least_N1, weights_NV == least_N1
+    room_N1 = k - above_NV.sum(axis=1, keepdims=True)
+    crowded = np.flatnonzero(equal_NV.sum(axis=1, keepdims=True) > room_N1)
+    equal_NV[crowded] &= equal_NV[crowded].cumsum(axis=1) <= room_N1[crowded]
+    kept_NV: NDArray[np.bool_] = above_NV | equal_NV
+    return kept_NV
+
+
+def _not_finite(row: int, term: int, weight: float) -> UserError:
+    return UserError(
+        f"lexical weights, row {row}: the weight of term {term} is {weight}; the encoder that made them is broken, "
+        "look at the losses of its training"
+    )
