@@ -9,6 +9,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, bm25_evaluation, plan, rungs
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
+from midmask.retrieve.mine import MineConfig
 
 
 @pytest.fixture
@@ -144,6 +145,22 @@ def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):
         override(retromae, {"stages.0.negatives": "mined", "stages.0.per_query": 1})
 
 
+def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_once(retromae):
+    steps, evaluation = plan(retromae), retromae.evaluation
+    mining = MineConfig(depth=50)
+    searches = [
+        steps.evaluation(evaluation).inputs["ranked"],
+        steps.evaluation(evaluation.model_copy(update={"split": "test", "depth": 7})).inputs["ranked"],
+        steps.mining(mining).inputs["ranked"],
+        steps.mining(mining.model_copy(update={"per_query": 3, "min_rank": 5})).inputs["ranked"],
+    ]
+    assert len({search.inputs["passages"].fingerprint for search in searches}) == 1
+    assert len({search.fingerprint for search in searches}) == 3, "another number of negatives needs no other search"
+    shorter = steps.mining(mining.model_copy(update={"passage_length": 64})).inputs["ranked"]
+    assert shorter.inputs["passages"].fingerprint != searches[0].inputs["passages"].fingerprint
+    assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
+
+
 class Notes:
     """Observes which steps began and which were found."""
 
@@ -160,6 +177,9 @@ class Notes:
         self.lines.append(("cached" if cached else "end", step.name))
 
 
+STEPS = ("prepare", "tokenise", "pretrain", "finetune", "encode", "search", "evaluate")
+
+
 def counting(calls, fails=()):
     def maker(name):
         def make(config, inputs, out, *, log):
@@ -171,20 +191,20 @@ def counting(calls, fails=()):
 
         return make
 
-    return {name: maker(name) for name in ("prepare", "tokenise", "pretrain", "finetune", "evaluate")}
+    return {name: maker(name) for name in STEPS}
 
 
 def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(retromae, tmp_path):
     calls, notes, target = [], Notes(), plan(retromae).evaluation(retromae.evaluation)
     runner = Runner(Place(str(tmp_path / "store")), counting(calls), notes)
     artifact = runner.run(target)
-    assert sorted(calls) == ["evaluate", "finetune", "prepare", "pretrain", "tokenise"]
-    assert calls.index("tokenise") < calls.index("pretrain") < calls.index("finetune") < calls.index("evaluate")
-    assert artifact.result["inputs"] == ["corpus", "model", "tokens"]
+    assert sorted(calls) == sorted([*STEPS, "encode"]), "passages and queries are encoded apart"
+    assert list(dict.fromkeys(calls)) == list(STEPS)
+    assert artifact.result["inputs"] == ["corpus", "ranked"]
     notes.lines.clear()
     again = runner.run(target)
     assert again == artifact
-    assert len(calls) == 5
+    assert len(calls) == 8
     assert notes.lines == [("cached", "evaluate")]
 
 

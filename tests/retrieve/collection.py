@@ -1,7 +1,8 @@
 """A small collection of made-up words with its tokens and a random encoder, in the folders' real layout."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,12 @@ import torch
 from transformers import BertConfig, BertModel
 
 from midmask.artifact import Artifact, Place
+from midmask.identity import Config
+from midmask.retrieve.encode import EncodeConfig, encode
+from midmask.retrieve.search import SearchConfig, search
 from midmask.tokens import TokensConfig, tokenise
+
+Step = Callable[..., dict[str, Any]]
 
 SHARD, GROUP = 120, 40
 """Rows of a file and of a row group: small, so that a few hundred passages make many blocks."""
@@ -83,6 +89,26 @@ def write_model(place: Place, vocabulary: int) -> Artifact:
     folder = Path(place.uri.removeprefix("file://")) / "model"
     model.save_pretrained(folder)
     return Artifact(place, {"fingerprint": "encoder", "result": {}})
+
+
+def made(step: Step, config: Config, inputs: Mapping[str, Artifact], place: Place) -> Artifact:
+    """What a step makes, as an input of the next one."""
+    return Artifact(place, {"fingerprint": place.uri, "result": step(config, inputs, place)})
+
+
+def encoded(inputs: Mapping[str, Artifact], root: Place, step: Step = encode, **wanted: Any) -> dict[str, Artifact]:
+    """Inputs of a search: passages and queries (train, with a relevant passage, unless `wanted` says otherwise)."""
+    queries = {"split": "train", "judged": "relevant", **wanted}
+    return {
+        "passages": made(step, EncodeConfig(side="passages"), inputs, root / "passages"),
+        "queries": made(step, EncodeConfig(side="queries", **queries), inputs, root / "queries"),
+        "tokens": inputs["tokens"],
+    }
+
+
+def ranking(inputs: Mapping[str, Artifact], root: Place, depth: int = 25, **wanted: Any) -> Artifact:
+    """The ranked list of a split's queries."""
+    return made(search, SearchConfig(depth=depth), encoded(inputs, root, **wanted), root / "search")
 
 
 def write_all(root: Place) -> dict[str, Artifact]:

@@ -1,27 +1,25 @@
 import hashlib
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+from pydantic import ValidationError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.retrieve.encode import (
-    Encoding,
-    _batches,
-    blocks_of,
-    encode_passages,
-    encode_queries,
-    encode_rows,
-    load_encoder,
-    read_block,
-    token_rows,
-)
+from midmask.identity import fingerprint
+from midmask.retrieve.blocks import passage_blocks, ranges, token_rows
+from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
+from midmask.retrieve.selection import fixed_sample, judged_queries
+from midmask.retrieve.vectors import Encoding, _batches, encode_rows, load_encoder
 from midmask.vocabulary import Vocabulary
+
+PASSAGES = EncodeConfig(side="passages")
+QUERIES = EncodeConfig(side="queries", split="dev")
 
 
 @pytest.fixture
@@ -49,8 +47,8 @@ def digests(folder: Place) -> dict[str, str]:
 
 def test_blocks_are_the_row_groups_of_all_shards_in_order(inputs):
     tokens = inputs["tokens"].place
-    blocks = blocks_of(tokens)
-    ids = [name for block in blocks for name in read_block(tokens, block)["doc_id"].to_pylist()]
+    blocks = passage_blocks(tokens)
+    ids = [name for block in blocks for name in block.read(["doc_id"])["doc_id"].to_pylist()]
     whole = [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
     assert ids == pa.concat_tables(whole)["doc_id"].to_pylist()
     assert [(block.start, block.rows) for block in blocks[:4]] == [(0, 40), (40, 40), (80, 40), (120, 40)]
@@ -59,7 +57,7 @@ def test_blocks_are_the_row_groups_of_all_shards_in_order(inputs):
 
 @pytest.mark.parametrize("normalise", [False, True])
 def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, normalise):
-    rows = token_rows(read_block(inputs["tokens"].place, blocks_of(inputs["tokens"].place)[2])["ids"])
+    rows = token_rows(passage_blocks(inputs["tokens"].place)[2].read(["ids"])["ids"])
     vectors = encode_rows(encoder, rows, Encoding(**{**vars(encoding), "normalise": normalise}))
     expected = np.stack([alone(encoder, row, normalise=normalise) for row in rows])
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
@@ -67,35 +65,51 @@ def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, enc
 
 
 def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding, inputs):
-    rows = token_rows(read_block(inputs["tokens"].place, blocks_of(inputs["tokens"].place)[0])["ids"])
+    rows = token_rows(passage_blocks(inputs["tokens"].place)[0].read(["ids"])["ids"])
     cut = [row if len(row) <= 16 else np.array([*row[:15], row[-1]]) for row in rows]
     assert any(len(row) > 16 for row in rows) and any(len(row) < 16 for row in rows)
     short = encode_rows(encoder, rows, Encoding(**{**vars(encoding), "max_length": 16}))
     np.testing.assert_array_equal(short, encode_rows(encoder, cut, encoding))
 
 
-def test_bits_depend_neither_on_threads_nor_on_who_encodes_which_block(inputs, encoder, encoding, tmp_path: Path):
-    tokens = inputs["tokens"]
-    blocks = blocks_of(tokens.place)
+@pytest.mark.parametrize("config", [PASSAGES, QUERIES])
+def test_bits_depend_neither_on_threads_nor_on_who_encodes_which_block(inputs, tmp_path: Path, config: EncodeConfig):
+    one, two = (Place(str(tmp_path / name)) for name in ("one", "two"))
     before = torch.get_num_threads()
-    encode_passages(encoder, tokens, Place(str(tmp_path / "one")), encoding)
-    threads = Encoding(**{**vars(encoding), "threads": 2})
-    for part in (blocks[5:], blocks[2:5], blocks[:2]):
-        encode_passages(encoder, tokens, Place(str(tmp_path / "two")), threads, blocks=part)
-    one, two = (digests(Place(str(tmp_path / name)) / "embeddings") for name in ("one", "two"))
-    assert one == two and len(one) == len(blocks)
+    encode(config, inputs, one)
+    parts = [Encode(config.model_copy(update={"threads": threads}), inputs, two) for threads in (2, 1)]
+    blocks = max(part.begin() for part in parts)
+    for block in reversed(range(blocks)):
+        assert EncodeWorker(parts[block % 2]).encode(block) == 1
+    assert digests(one / "dense") == digests(two / "dense") and len((one / "dense").names()) == blocks
     assert torch.get_num_threads() == before
 
 
-def test_a_block_that_is_there_is_not_encoded_again(inputs, encoder, encoding, tmp_path: Path):
-    out = Place(str(tmp_path))
+def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
     planted = np.zeros((40, 32), dtype=np.float32)
-    with (out / "embeddings" / "00001.npy").writing() as stream:
+    with (out / "dense" / "00001.npy").writing() as stream:
         np.save(stream, planted)
-    count = len(blocks_of(inputs["tokens"].place))
-    assert encode_passages(encoder, inputs["tokens"], out, encoding) == count - 1
-    assert encode_passages(encoder, inputs["tokens"], out, encoding) == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "embeddings" / "00001.npy"), planted)
+    work = Encode(PASSAGES, inputs, out)
+    worker = EncodeWorker(work)
+    assert sum(worker.encode(block) for block in range(work.begin())) == len(work.blocks) - 1
+    assert sum(worker.encode(block) for block in range(work.begin())) == 0
+    np.testing.assert_array_equal(np.load(out.local() / "dense" / "00001.npy"), planted)
+
+
+def test_the_result_counts_bytes_from_the_files(inputs, out):
+    result = encode(PASSAGES, inputs, out)
+    size = sum(path.stat().st_size for path in (out.local() / "dense").iterdir())
+    assert result["rows"] == 300 and result["bytes"] == size
+    assert size >= 300 * 4 * 32 and result["bytes_per_passage"] == pytest.approx(size / 300, abs=0.01)
+    assert (result["model"], result["tokens"]) == ("encoder", "tokens")
+
+
+def test_ranges_cover_all_blocks_once_whatever_their_number():
+    for count in (1, 2, 3, 5, 8, 100):
+        found = ranges(8, count)
+        assert [block for part in found for block in part] == list(range(8))
+        assert all(len(part) for part in found) and len(found) == min(count, 8)
+    assert ranges(0, 3) == []
 
 
 def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
@@ -107,27 +121,73 @@ def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
     assert _batches(np.array([], dtype=np.int64), 5) == []
 
 
-def test_a_vector_that_is_not_finite_names_its_passages(inputs, encoder, encoding, tmp_path: Path):
-    tokens = inputs["tokens"]
-    table = read_block(tokens.place, blocks_of(tokens.place)[3])
+def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: Path):
+    from safetensors.numpy import load_file, save_file
+
+    table = passage_blocks(inputs["tokens"].place)[3].read(["doc_id", "ids"])
     rows = token_rows(table["ids"])
     word = int(rows[7][1])
-    with torch.no_grad():
-        encoder.embeddings.word_embeddings.weight[word] = float("nan")
+    shutil.copytree(inputs["model"].place.local() / "model", tmp_path / "broken")
+    weights = load_file(tmp_path / "broken" / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"][word] = np.float32("nan")
+    save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
+    broken = Artifact(Place(str(tmp_path / "broken")), {"fingerprint": "broken"})
     bad = [name for name, row in zip(table["doc_id"].to_pylist(), rows, strict=True) if word in row]
     with pytest.raises(UserError) as caught:
-        encode_passages(encoder, tokens, Place(str(tmp_path)), encoding, blocks=blocks_of(tokens.place)[3:4])
+        EncodeWorker(Encode(PASSAGES, {**inputs, "model": broken}, out)).encode(3)
     assert f"for {len(bad)} passages, among them {', '.join(map(repr, bad[:5]))};" in str(caught.value)
-    assert Place(str(tmp_path / "embeddings")).names() == []
+    assert (out / "dense").names() == []
 
 
-def test_queries_come_in_the_order_of_their_table(inputs, encoder, encoding):
-    queries = pq.read_table((inputs["tokens"].place / "queries.parquet").uri)
-    names, vectors = encode_queries(encoder, queries, encoding)
-    assert names == queries["query_id"].to_pylist()
-    row = pc.index(queries["query_id"], "q5").as_py()
-    expected = alone(encoder, token_rows(queries["ids"])[row], normalise=False)
+def test_queries_are_those_of_the_split_by_id(inputs, out, encoder):
+    assert encode(QUERIES, inputs, out)["rows"] == 10
+    table = pq.read_table((out / "selection.parquet").uri)
+    assert table["query_id"].to_pylist() == sorted(f"q{row}" for row in range(0, 40, 4))
+    vectors = np.load(out.local() / "dense" / "00000.npy")
+    row = table["query_id"].to_pylist().index("q8")
+    expected = alone(encoder, token_rows(table["ids"])[row], normalise=False)
     np.testing.assert_allclose(vectors[row], expected, atol=1e-5)
+
+
+def test_a_sample_of_queries_is_fixed_and_grows_by_adding(inputs):
+    names = [f"q{row}" for row in range(1000)]
+    ten, twenty = fixed_sample(names, 10), fixed_sample(names[::-1], 20)
+    assert ten == twenty[:10] and len(set(twenty)) == 20
+    assert fixed_sample(names, None) == names == fixed_sample(names, 1000)
+    assert judged_queries(inputs["corpus"], "dev", limit=4) == sorted(
+        fixed_sample([f"q{row}" for row in range(0, 40, 4)], 4)
+    )
+
+
+def test_what_cannot_be_encoded_is_one_line(inputs, out):
+    with pytest.raises(UserError, match=r"split 'trian'.*Known: dev, train\."):
+        encode(EncodeConfig(side="queries", split="trian"), inputs, out)
+    with pytest.raises(UserError, match="holds no encoder"):
+        encode(PASSAGES, {**inputs, "model": inputs["corpus"]}, out)
+    with pytest.raises(UserError, match="holds no passages"):
+        encode(PASSAGES, {**inputs, "tokens": inputs["corpus"]}, out)
+    with pytest.raises(ValidationError, match="queries need a split"):
+        EncodeConfig(side="queries")
+
+
+def test_only_runtime_fields_stay_out_of_the_fingerprint():
+    assert fingerprint(PASSAGES) == fingerprint(PASSAGES.model_copy(update={"actors": 8, "threads": 4}))
+    assert fingerprint(PASSAGES) != fingerprint(PASSAGES.model_copy(update={"length": 64}))
+
+
+def test_a_normalised_encoder_gives_the_vectors_of_sentence_transformers(inputs, out, tmp_path: Path):
+    from sentence_transformers import SentenceTransformer
+
+    from midmask.encoders.backbone import BackboneConfig, build_backbone
+    from midmask.encoders.folder import save_bi_encoder
+
+    tokenizer = inputs["tokens"].place.local() / "tokenizer"
+    backbone = build_backbone(BackboneConfig(name="tiny"), Vocabulary.of(tokenizer), seed=0)
+    save_bi_encoder(backbone, tmp_path / "model", tokenizer, max_length=32, normalise=True)
+    encode(PASSAGES, {**inputs, "model": Artifact(Place(str(tmp_path / "model")), {"fingerprint": "tiny"})}, out)
+    texts = pq.read_table((inputs["corpus"].place / "docs" / "00000.parquet").uri)["text"].to_pylist()
+    expected = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts[:40])
+    np.testing.assert_allclose(np.load(out.local() / "dense" / "00000.npy"), expected, atol=1e-5)
 
 
 def test_a_folder_without_a_model_is_one_line(tmp_path: Path):

@@ -14,8 +14,8 @@ from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.encoders.backbone import Side, load_backbone
 from midmask.encoders.experts import FILE
 from midmask.errors import UserError
-from midmask.retrieve.encode import read_block, token_rows
-from midmask.retrieve.search import ShardWorker, SplitSearch
+from midmask.retrieve.blocks import token_rows
+from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
 from tests.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
 
 SPLIT = {"name": "tiny", "dropout": 0.0, "experts": "ffn"}
@@ -89,17 +89,16 @@ def test_queries_are_trained_saved_and_searched_in_their_own_expert(
     assert not any(torch.equal(passages[name], tensor) for name, tensor in after.items())
 
     model = Place(str(tmp_path / "tuned" / "model"))
-    out = Place(str(tmp_path / "search"))
-    search = SplitSearch(model, artifact(tokens), artifact(corpus), out, split="dev", depth=5)
-    worker = ShardWorker(search, search.shards(1)[0])
-    assert search.select() == 1 and worker.encode_queries(0) == 1 and worker.encode_block(0) == 1
-    for side, ids, file in (
-        ("query", search.selected(0)["ids"], search.query_vectors(0)),
-        ("passage", read_block(tokens, search.blocks[0])["ids"], out / "embeddings" / search.blocks[0].file),
+    inputs = {"model": artifact(model), "tokens": artifact(tokens), "corpus": artifact(corpus)}
+    for side, other, config in (
+        ("query", "passage", EncodeConfig(side="queries", split="dev")),
+        ("passage", "query", EncodeConfig(side="passages")),
     ):
-        found = np.load(file.uri)
-        np.testing.assert_allclose(found, vectors(model, token_rows(ids), side), atol=1e-5)
-        assert np.abs(found - vectors(model, token_rows(ids), "passage" if side == "query" else "query")).max() > 1e-3
+        work = Encode(config, inputs, Place(str(tmp_path / side)))
+        assert work.begin() and EncodeWorker(work).encode(0) == 1
+        found, rows = np.load(tmp_path / side / "dense" / "00000.npy"), token_rows(work.blocks[0].read(["ids"])["ids"])
+        np.testing.assert_allclose(found, vectors(model, rows, side), atol=1e-5)
+        assert np.abs(found - vectors(model, rows, other)).max() > 1e-3
 
 
 @torch.no_grad()
