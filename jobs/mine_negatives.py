@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from the ranking.
 
-Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the ranked
-list, and the negatives as Parquet and in the msmarco-hard-negatives layout (jsonl).
+Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the negatives
+as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that mining again with
+other ranks, numbers or seeds takes seconds.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -18,7 +19,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps, searched_with
-    from midmask.cluster.report import markdown
+    from midmask.evaluate.rendering import markdown
     from midmask.recipes.plan import plan
 
     recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model)
