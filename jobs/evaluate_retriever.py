@@ -18,7 +18,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps, searched_with
-    from midmask.cluster.report import markdown
+    from midmask.evaluate.rendering import markdown
     from midmask.recipes.plan import bm25_evaluation, plan
 
     recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)

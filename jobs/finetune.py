@@ -14,7 +14,7 @@ from midmask.cluster.job import Options
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps
-    from midmask.cluster.report import markdown
+    from midmask.evaluate.rendering import markdown
     from midmask.recipes.plan import plan
 
     recipe = recipe_for(options, default="retromae")

@@ -114,7 +114,7 @@ def test_queries_without_results_score_0_and_queries_without_judgements_are_coun
     found, qrels = listed({"q0": {"a": 1.0}, "x": {"a": 1.0}}), judged({"q0": {"a": 1}, "q1": {"a": 1}, "q2": {"b": 0}})
     per_query = measures.evaluate(found, qrels, "dev", ["RR@10"])
     assert measures.by_query(per_query, "RR@10") == {"q0": 1.0, "q1": 0.0, "q2": 0.0}
-    assert measures.coverage(found, qrels, "dev") == {"queries": 3, "without_results": 2, "unjudged": 1}
+    assert measures.coverage(found, qrels, "dev") == {"queries": 3, "without_results": 2, "without_relevant": 1, "unjudged": 1}
     assert measures.aggregate(per_query) == {"RR@10": pytest.approx(1 / 3)}
 
 

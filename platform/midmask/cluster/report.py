@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact
 from midmask.cluster.study import Outcome
+from midmask.evaluate.rendering import markdown
 from midmask.evaluate.significance import Comparison, compare
 
 FEW_QUERIES = 50
@@ -45,21 +46,6 @@ def against(systems: Sequence[System], baseline: str, split: str, measure: str) 
     """Every system against the baseline: paired t-test over queries, seeds averaged first, Holm-corrected."""
     tables = {system.label: [per_query(artifact) for artifact in system.evaluations[split]] for system in systems}
     return {row.system: row for row in compare(tables, baseline=baseline, measure=measure)}
-
-
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that reads well in a terminal and renders as Markdown; columns after the first are right-aligned."""
-    widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [
-            cells[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
-        ]
-        return f"| {' | '.join(padded)} |"
-
-    rule = [f":{'-' * (widths[0] - 1)}", *("-" * (width - 1) + ":" for width in widths[1:])]
-    return "\n".join([line(headers), line(rule), *map(line, rows)])
 
 
 def trials_table(found: Sequence[Outcome], shares: Sequence[float], measure: str) -> str:

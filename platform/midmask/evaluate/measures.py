@@ -1,12 +1,14 @@
 """Measures of ranked lists, per query, computed by ir-measures.
 
 Providers of ir-measures break ties differently, even within one call (with three equal scores RR@10 and nDCG@10
-contradict each other). So no measure here sees a score: what it sees is the negative rank of a list whose ties were
-broken before. A judged query that the list lacks has the measure's default, 0, as `trec_eval -c` has it; queries
-without judgements count nowhere, but `coverage` tells how many there are.
+contradict each other; trec_eval puts the *highest* document id first). So no measure here sees a score: what it sees is
+the negative rank of a list whose ties were broken before (`retrieve/ranked.py`). Apart from that, values are those of
+`trec_eval -c`: a judged query that the list lacks, or that has no relevant document, counts with the measure's default,
+0; a relevant document that nobody can find (it is not in the corpus) counts in the denominators; a grade below 0 gains
+nothing. Queries without judgements count nowhere. `coverage` tells how many there are of each kind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ir_measures
@@ -88,27 +90,65 @@ def _judgements(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
     columns = [within[name].to_pylist() for name in ("query_id", "doc_id", "grade")]
     for query_id, doc_id, grade in zip(*columns, strict=True):
         judgements.setdefault(query_id, {})[doc_id] = grade
+    for grades in judgements.values():
+        # trec_eval counts documents by grade in an array as long as the highest; at -2 and below it ends the process.
+        if max(grades.values()) < 0:
+            grades.update(dict.fromkeys(grades, 0))
     return judgements
 
 
 def _run(ranked: pa.Table) -> dict[str, dict[str, float]]:
     """query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
+    if not len(ranked):
+        return {}
+    rank = ranked["rank"].to_numpy()
+    blocks = pc.run_end_encode(ranked["query_id"].combine_chunks())
+    ends = blocks.run_ends.to_numpy()
+    starts = np.append(0, ends[:-1])
+    position = np.arange(1, len(rank) + 1) - np.repeat(starts, ends - starts)
+    doc_ids = ranked["doc_id"].to_pylist()
+    if len(wrong := np.flatnonzero(rank != position)):
+        row = int(wrong[0])
+        query_id = ranked["query_id"][row].as_py()
+        raise ValueError(f"query {query_id!r}: rank {rank[row]} of {doc_ids[row]!r} stands at position {position[row]}")
+    negative = (-np.arange(1.0, position.max() + 1)).tolist()
     run: dict[str, dict[str, float]] = {}
-    columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
-    for query_id, doc_id, rank in zip(*columns, strict=True):
-        documents = run.setdefault(query_id, {})
-        documents[doc_id] = -float(rank)
-        if rank != len(documents):
-            raise ValueError(f"query {query_id!r}: rank {rank} of {doc_id!r} stands at position {len(documents)}")
+    for query_id, start, end in zip(blocks.values.to_pylist(), starts.tolist(), ends.tolist(), strict=True):
+        documents = dict(zip(doc_ids[start:end], negative, strict=False))
+        if len(documents) < end - start or query_id in run:
+            raise ValueError(f"query {query_id!r}: a document stands twice, or the query in two places")
+        run[query_id] = documents
     return run
 
 
 def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
-    """Judged queries, those of them without a result (they score 0), and listed queries without judgements (left
-    out)."""
-    judged = set(pc.unique(qrels.filter(pc.equal(qrels["split"], split))["query_id"]).to_pylist())
+    """Judged queries; those of them without a result, and those without a relevant document (both score 0); and listed
+    queries without judgements (left out)."""
+    within = qrels.filter(pc.equal(qrels["split"], split))
+    judged = set(pc.unique(within["query_id"]).to_pylist())
+    answerable = set(pc.unique(within.filter(pc.greater_equal(within["grade"], 1))["query_id"]).to_pylist())
     listed = set(pc.unique(ranked["query_id"]).to_pylist())
-    return {"queries": len(judged), "without_results": len(judged - listed), "unjudged": len(listed - judged)}
+    return {
+        "queries": len(judged),
+        "without_results": len(judged - listed),
+        "without_relevant": len(judged - answerable),
+        "unjudged": len(listed - judged),
+    }
+
+
+def of_queries(per_query: pa.Table, queries: Collection[str]) -> pa.Table:
+    """The values of a slice of queries. Those of its queries that have no judgements have no values to begin with.
+
+    Raises:
+        UserError: if none of its queries has a value.
+    """
+    kept = per_query.filter(pc.is_in(per_query["query_id"], value_set=pa.array(sorted(queries), pa.string())))
+    if not len(kept):
+        raise UserError(
+            f"none of the slice's {len(queries)} queries is among the {pc.count_distinct(per_query['query_id'])} that "
+            "were evaluated; name queries of the evaluated split"
+        )
+    return kept
 
 
 def aggregate(per_query: pa.Table) -> dict[str, float]:

@@ -1,43 +1,49 @@
-"""Whether one system is better than another on the same queries.
+"""Whether systems differ on the same queries: against a baseline, or every one against every other.
 
 Values are paired by query. A system may bring several seeds: its value of a query is then the mean over them, so that
-the query stays the unit of the test. Argument names (`baseline`, `test`, `correction`) are those of PyTerrier's
-`Experiment`.
+the query stays the unit of the test. Argument names (`baseline`, `test`, `correction`, `correction_alpha`) and their
+values are those of PyTerrier's `Experiment`; as there, the family that a correction looks at is one measure's tests.
+
+The SIGIR'23 benchmark of middle training compares all systems by paired t-test with Bonferroni at 0.05:
+`compare(tables, measure="RR@10", correction="bonferroni")`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy import stats
 
 from midmask.errors import UserError, unknown
-from midmask.evaluate.measures import by_query
+from midmask.evaluate.inference import (
+    Correction,
+    Test,
+    Values,
+    check_correction,
+    correct,
+    minimum_detectable,
+    paired_p,
+    strictest_level,
+)
+from midmask.evaluate.measures import by_query, of_queries
 
-Test = Literal["t", "permutation"]
-Correction = Literal["bonferroni", "holm"]
-
-RESAMPLES = 9_999
-"""Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
-
-POWER = 0.8
-"""Of the minimum detectable effect."""
-
-Values = NDArray[np.float64]
+PerQuery = Mapping[str, pa.Table | Sequence[pa.Table]]
+"""System -> its table (query_id, measure, value), or one table per seed."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One system against the baseline, on one measure.
+    """One system against another, the baseline, on one measure.
 
-    difference: mean over queries of system minus baseline; low, high: its t confidence interval.
-    p: two-sided, of one test; p_corrected: for the family of all systems in the call.
+    difference: mean over queries of system minus baseline; low, high: its t confidence interval, for this test alone.
+    p: two-sided, of one test; p_corrected: for the family of all tests in the call.
     effect: Cohen's d_z, the mean difference over the standard deviation of the differences; 0 if all are equal.
-    detectable: the smallest true difference that a t-test of this size and spread finds with a probability of 0.8.
+    detectable: the smallest true difference that a t-test of this size and spread finds with a probability of 0.8,
+    where it must pass the strictest level of the family (alpha over the number of tests).
     """
 
     system: str
@@ -58,60 +64,99 @@ class Comparison:
 
 
 def compare(
-    per_query: Mapping[str, pa.Table | Sequence[pa.Table]],
+    per_query: PerQuery,
     *,
-    baseline: str,
     measure: str,
+    baseline: str | int | None = None,
     test: Test = "t",
     correction: Correction | None = "holm",
-    alpha: float = 0.05,
+    correction_alpha: float = 0.05,
+    queries: Collection[str] | None = None,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Every other system against `baseline`, in the order given.
+    """Every other system against `baseline`, in the order given; without a baseline every system against each before.
 
     Args:
-        per_query: system -> its table (query_id, measure, value), or one table per seed.
-        alpha: the level that p_corrected is held against; the interval covers 1 - alpha.
+        baseline: a system's name, or its position as in PyTerrier; None: all pairs.
+        correction_alpha: the level that p_corrected is held against (below it is significant); the interval covers
+            1 - correction_alpha.
+        queries: the slice of queries to compare on; None: all.
         seed: of the permutation test.
 
     Raises:
-        UserError: for an unknown baseline, measure, test or correction, or systems with different queries.
+        UserError: for an unknown baseline, measure, test or correction, systems with different queries, or a slice
+            without values.
     """
-    if baseline not in per_query:
-        raise unknown("baseline", baseline, per_query)
-    if correction not in (None, "bonferroni", "holm"):
-        raise unknown("correction", correction, ["bonferroni", "holm", "none"])
-    values = {name: _mean_over_seeds(name, tables, measure) for name, tables in per_query.items()}
-    base = values[baseline]
-    rows = []
-    for name, own in values.items():
-        if name == baseline:
-            continue
-        _same_queries(name, own, baseline, base)
-        pairs = np.array([(own[query], base[query]) for query in sorted(base)])
-        rows.append(_describe(pairs[:, 0], pairs[:, 1], test, alpha, seed))
+    check_correction(correction)
+    named = _baseline_name(per_query, baseline)
+    if queries is not None:
+        per_query = {name: [of_queries(table, queries) for table in tables_of(per_query[name])] for name in per_query}
+    values = _aligned(per_query, measure, first=named)
+    pairs = (
+        [(later, earlier) for earlier, later in combinations(values, 2)]
+        if named is None
+        else [(name, named) for name in values if name != named]
+    )
+    level = strictest_level(correction_alpha, len(pairs), correction)
+    rows = [_describe(values[own], values[base], test, correction_alpha, level, seed) for own, base in pairs]
     corrected = correct([row["p"] for row in rows], correction)
-    others = [name for name in values if name != baseline]
     return [
         Comparison(
-            system=name,
-            baseline=baseline,
+            system=own,
+            baseline=base,
             measure=measure,
-            seeds=len(_tables(per_query[name])),
+            seeds=len(tables_of(per_query[own])),
             p_corrected=p,
-            significant=p < alpha,
+            significant=p < correction_alpha,
             **row,
         )
-        for name, row, p in zip(others, rows, corrected, strict=True)
+        for (own, base), row, p in zip(pairs, rows, corrected, strict=True)
     ]
 
 
-def _tables(tables: pa.Table | Sequence[pa.Table]) -> Sequence[pa.Table]:
+def better_than(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
+    """Every compared system -> the systems that it is significantly better than, in the order of the comparisons."""
+    beaten: dict[str, list[str]] = {}
+    for row in comparisons:
+        own, base = beaten.setdefault(row.system, []), beaten.setdefault(row.baseline, [])
+        if row.significant and row.difference > 0:
+            own.append(row.baseline)
+        elif row.significant and row.difference < 0:
+            base.append(row.system)
+    return beaten
+
+
+def tables_of(tables: pa.Table | Sequence[pa.Table]) -> Sequence[pa.Table]:
+    """A system's tables, one per seed."""
     return [tables] if isinstance(tables, pa.Table) else tables
 
 
+def _baseline_name(per_query: PerQuery, baseline: str | int | None) -> str | None:
+    names = list(per_query)
+    if isinstance(baseline, int):
+        if not 0 <= baseline < len(names):
+            raise UserError(f"baseline {baseline}: positions of the {len(names)} systems count from 0; or give a name")
+        return names[baseline]
+    if baseline is not None and baseline not in per_query:
+        raise unknown("baseline", baseline, per_query)
+    return baseline
+
+
+def _aligned(per_query: PerQuery, measure: str, first: str | None) -> dict[str, Values]:
+    """Each system's values in one order of the queries, that of the sorted ids; `first` is who the others are held
+    against where their queries differ."""
+    found = {name: _mean_over_seeds(name, tables, measure) for name, tables in per_query.items()}
+    if not found:
+        return {}
+    reference = first or next(iter(found))
+    for name, own in found.items():
+        _same_queries(name, own, reference, found[reference])
+    order = sorted(found[reference])
+    return {name: np.array([own[query] for query in order]) for name, own in found.items()}
+
+
 def _mean_over_seeds(name: str, tables: pa.Table | Sequence[pa.Table], measure: str) -> dict[str, float]:
-    runs = [by_query(table, measure) for table in _tables(tables)]
+    runs = [by_query(table, measure) for table in tables_of(tables)]
     if not runs:
         raise UserError(f"system {name!r} has no table of values")
     for number, run in enumerate(runs[1:], start=2):
@@ -127,7 +172,8 @@ def _same_queries(name: str, own: Mapping[str, float], other: str, base: Mapping
         )
 
 
-def _describe(own: Values, base: Values, test: Test, alpha: float, seed: int) -> dict[str, Any]:
+def _describe(own: Values, base: Values, test: Test, alpha: float, level: float, seed: int) -> dict[str, Any]:
+    """The fields of a comparison that need no names; `level`: what the detectable effect must pass."""
     difference = own - base
     count = len(difference)
     mean = float(difference.mean())
@@ -143,59 +189,5 @@ def _describe(own: Values, base: Values, test: Test, alpha: float, seed: int) ->
         "high": mean + half,
         "p": paired_p(difference, test, seed=seed),
         "effect": mean / spread if spread else 0.0,
-        "detectable": minimum_detectable(spread, count, alpha=alpha),
+        "detectable": minimum_detectable(spread, count, alpha=level),
     }
-
-
-def paired_p(difference: Values, test: Test, *, seed: int = 0) -> float:
-    """Two-sided p of "the mean difference is 0": paired t-test, or sign-flip permutation test (exact for few queries).
-
-    Differences that are all zero, or a single query, give 1.
-
-    Raises:
-        UserError: for an unknown test.
-    """
-    if test not in ("t", "permutation"):
-        raise unknown("test", test, ["permutation", "t"])
-    if len(difference) < 2 or not difference.any():
-        return 1.0
-    if test == "t":
-        if difference.std() == 0:
-            return 0.0
-        return float(stats.ttest_1samp(difference, 0.0).pvalue)
-    found = stats.permutation_test(
-        (difference,),
-        lambda values, axis: np.mean(values, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=max(1, (1 << 22) // len(difference)),
-        rng=np.random.default_rng(seed),
-    )
-    return float(found.pvalue)
-
-
-def correct(p_values: Sequence[float], correction: Correction | None) -> list[float]:
-    """p for a family of tests: Bonferroni multiplies by their number; Holm (1979) by the number not yet rejected."""
-    count = len(p_values)
-    if correction is None:
-        return list(p_values)
-    if correction == "bonferroni":
-        return [min(1.0, count * p) for p in p_values]
-    corrected, highest = [0.0] * count, 0.0
-    for step, index in enumerate(sorted(range(count), key=lambda index: p_values[index])):
-        highest = max(highest, min(1.0, (count - step) * p_values[index]))
-        corrected[index] = highest
-    return corrected
-
-
-def minimum_detectable(spread: float, count: int, *, alpha: float = 0.05, power: float = POWER) -> float:
-    """The smallest true mean difference that a two-sided paired t-test finds with probability `power`.
-
-    (t(1 - alpha/2) + t(power)) · spread / √count, with count - 1 degrees of freedom (Cohen 1988, section 2.4); 0 if
-    there is no spread, infinite for a single query.
-    """
-    if count < 2:
-        return math.inf
-    quantiles = stats.t.ppf(1 - alpha / 2, count - 1) + stats.t.ppf(power, count - 1)
-    return float(quantiles) * spread / math.sqrt(count)

@@ -1,0 +1,207 @@
+"""Result tables as Markdown, LaTeX (booktabs) and CSV, all from one `ResultTable`."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from midmask.errors import UserError, unknown
+from midmask.evaluate.significance import Comparison
+from midmask.evaluate.tables import Cell, ResultTable
+from midmask.evaluate.ties import label
+
+Marks = Literal["better_than", "ties", "none"]
+
+TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "permutation": "paired permutation test"}
+CORRECTION_NAMES = {
+    None: "uncorrected",
+    "bonferroni": "Bonferroni",
+    "holm": "Holm",
+    "holm-sidak": "Holm-Šidák",
+    "hs": "Holm-Šidák",
+    "fdr_bh": "Benjamini-Hochberg",
+}
+
+MISSING = "—"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How numbers are printed, and what superscripts say.
+
+    marks: better_than names, by their letters, the systems that a row is significantly better than; ties gives the
+    letters of its tie groups. percent: 100 times the value, as papers print it, with two decimals less.
+    """
+
+    decimals: int = 4
+    percent: bool = False
+    marks: Marks = "better_than"
+
+    def number(self, value: float) -> str:
+        return f"{100 * value:.{max(0, self.decimals - 2)}f}" if self.percent else f"{value:.{self.decimals}f}"
+
+
+def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that reads well in a terminal and renders as Markdown; columns after the first are right-aligned."""
+    widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cells[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [f":{'-' * (widths[0] - 1)}", *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join([line(headers), line(rule), *map(line, rows)])
+
+
+def as_markdown(table: ResultTable, style: Style = Style()) -> str:
+    """The table, a blank line, its caption; best values bold, marks as superscripts.
+
+    Raises:
+        UserError: for unknown marks, or tie groups of a table that was compared with a baseline only.
+    """
+    headers, rows = _grid(
+        table,
+        style,
+        bold=lambda text: f"**{text}**",
+        raised=lambda text: f"<sup>{text}</sup>",
+        name=lambda text: text.replace("|", "\\|"),
+    )
+    return f"{markdown(headers, rows)}\n\n{caption(table, style)}"
+
+
+def as_latex(table: ResultTable, style: Style = Style()) -> str:
+    """A `table` environment for booktabs.
+
+    Raises:
+        UserError: as `as_markdown`.
+    """
+    headers, rows = _grid(
+        table,
+        style,
+        bold=lambda text: f"\\textbf{{{text}}}",
+        raised=lambda text: f"\\textsuperscript{{{text}}}",
+        name=_latex,
+    )
+    body = [" & ".join(row).replace(MISSING, "---") + r" \\" for row in [headers, *rows]]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_latex(caption(table, style))}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(headers) - 1)}}}",
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def as_csv(table: ResultTable) -> str:
+    """One line per cell, numbers in full, names in lists divided by semicolons."""
+    names = [field.name for field in fields(Cell)]
+    rows = (
+        [system, column, *(_plain(getattr(cell, name)) for name in names)]
+        for (system, column), cell in table.cells.items()
+    )
+    return _csv(["system", "column", *names], rows)
+
+
+def comparisons_csv(table: ResultTable) -> str:
+    """One line per test of the table, with interval, effect size, detectable effect, p and corrected p."""
+    names = [field.name for field in fields(Comparison)]
+    rows = (
+        [column, *(getattr(row, name) for name in names)]
+        for column, found in table.comparisons.items()
+        for row in found
+    )
+    return _csv(["column", *names], rows)
+
+
+def caption(table: ResultTable, style: Style = Style()) -> str:
+    """What the marks mean: test, correction, size of the family, level; and the number of queries."""
+    how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
+    family = f"{CORRECTION_NAMES[how.correction]}, {_range(sizes)} comparisons in a column"
+    tested = f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
+    against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
+    said = {
+        "better_than": f"Superscripts: the systems that a row is significantly better than ({against}; {tested}).",
+        "ties": f"Systems that share a superscript do not differ significantly ({tested}).",
+        "none": "",
+    }[style.marks]
+    queries = {
+        column: next((cell.queries for (_, label), cell in table.cells.items() if label == column), 0)
+        for column in table.comparisons
+    }
+    counts = set(queries.values())
+    shown = (
+        f"{counts.pop()} queries."
+        if len(counts) == 1
+        else f"Queries: {', '.join(f'{column} {count}' for column, count in queries.items())}."
+    )
+    return " ".join(part for part in ("Bold: the best of a column.", said, shown) if part)
+
+
+def _grid(
+    table: ResultTable,
+    style: Style,
+    *,
+    bold: Callable[[str], str],
+    raised: Callable[[str], str],
+    name: Callable[[str], str],
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text. Rows begin with the system's letter where marks name systems."""
+    if style.marks not in ("better_than", "ties", "none"):
+        raise unknown("marks", style.marks, ["better_than", "ties", "none"])
+    if style.marks == "ties" and table.protocol.baseline is not None:
+        raise UserError("tie groups need all pairs of systems; compare without a baseline")
+    keys = {system: label(number) for number, system in enumerate(table.systems)}
+
+    def text(cell: Cell | None) -> str:
+        if cell is None:
+            return MISSING
+        value = style.number(cell.mean)
+        marked = {"better_than": "".join(sorted(keys[other] for other in cell.better_than)), "ties": cell.ties}
+        mark = marked.get(style.marks, "")
+        return (bold(value) if cell.best else value) + (raised(mark) if mark else "")
+
+    rows = []
+    for system in table.systems:
+        title = f"{keys[system]} {name(system)}" if style.marks == "better_than" else name(system)
+        rows.append([title, *(text(table.cells.get((system, column))) for column in table.columns)])
+    return ["system", *map(name, table.columns)], rows
+
+
+def _range(sizes: Sequence[int]) -> str:
+    low, high = min(sizes, default=0), max(sizes, default=0)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+
+
+def _latex(text: str) -> str:
+    return text.translate(LATEX)
+
+
+def _plain(value: object) -> object:
+    return ";".join(value) if isinstance(value, tuple) else value
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue()
