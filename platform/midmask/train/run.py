@@ -3,8 +3,8 @@
 Called again after a kill, with the same setup and place, it goes on from the newest checkpoint and ends with the same
 files:
 
-    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder), and in heads.safetensors
-                          what the objective throws away, if anything
+    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder; teaching: a classifier),
+                          and in heads.safetensors what the objective throws away, if anything
     checkpoint/           state after the last step, for a longer run of the same plan to go on from
     trace.parquet         every step: losses, what was read, how long it took
 """
@@ -143,7 +143,8 @@ class _Run:
             self.watch.look(done, values)
             found |= {f"health/{name}": value for name, value in values.items()}
         if self.probe is not None and _due(done, self.config.probe_every):
-            found["probe/RR_at_10"] = self.probe.reciprocal_rank(self.backbone, self.vocabulary.pad_id, self.device)
+            backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
+            found["probe/RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
         return found
 
     def _open_probe(self) -> Probe | None:
@@ -237,15 +238,15 @@ class _Run:
         tokenizer = (self.setup.tokens / "tokenizer").local()
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            if self.setup.kind == "pretrain":
+            if self.setup.kind != "finetune":
                 self.backbone.save(folder, tokenizer)
             else:
                 save_bi_encoder(
-                    self.backbone,
+                    self.objective.backbone,
                     folder,
                     tokenizer,
                     max_length=self.setup.passage_length,
-                    normalise=self.setup.representation.normalise,
+                    query_length=self.setup.query_length,
                 )
             save_heads(self.objective, self.setup.objective.name, folder)
             (self.out / "model").upload(folder)

@@ -1,25 +1,22 @@
 """All that a worker needs to know to train: plain data and places, so that it travels to any node."""
 
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from midmask.artifact import Place
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
-from midmask.encoders.folder import read_projection
+from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
+from midmask.encoders.folder import take_projection
 from midmask.encoders.representation import Representation
 from midmask.objectives import OBJECTIVES, CoupledObjective, Objective, ObjectiveConfig, build_objective
+from midmask.objectives.cross_encoder import ListwiseRanking
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
 from midmask.train.examples import Examples, PassageExamples
 from midmask.train.optimiser import TrainConfig
 from midmask.train.packing import PackedExamples
 from midmask.train.pairs import PairExamples
 from midmask.vocabulary import Vocabulary
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,11 +27,11 @@ class TrainingSetup:
     stop_after: steps to stop after, as a prefix of the whole run.
     spans, pseudo_queries, weights: what the objective reads besides the tokens. corpus: for fine-tuning, or a probe.
     passage_length: for fine-tuning, or the length of packed rows. representation, negatives, per_query, query_length,
-    split: for fine-tuning.
+    split: for fine-tuning, and for teaching, the training of a cross-encoder.
     fingerprint: of the artifact whose rows are read, which their order depends on.
     """
 
-    kind: Literal["pretrain", "finetune"]
+    kind: Literal["pretrain", "finetune", "teach"]
     objective: ObjectiveConfig
     train: TrainConfig
     backbone: BackboneConfig
@@ -93,9 +90,18 @@ class TrainingSetup:
             return PseudoQueryExamples(self.tokens, queries, self.fingerprint, weights, by_length)
         return PassageExamples(self.tokens, self.fingerprint, weights, by_length)
 
-    def build(self) -> tuple[Backbone, Objective, Vocabulary]:
-        """Backbone and objective with the weights the run begins with; depends on the seed alone."""
+    def build(self) -> tuple[Backbone | CrossEncoder, Objective, Vocabulary]:
+        """Model and objective with the weights the run begins with; depends on the seed alone."""
         vocabulary = Vocabulary.of((self.tokens / "tokenizer").local())
+        if isinstance(self.objective, ListwiseRanking.Config):
+            encoder = build_cross_encoder(
+                self.backbone,
+                (self.tokens / "tokenizer").local(),
+                max_length=self.objective.max_length,
+                seed=self.train.seed,
+                start=(self.start / "model").local() if self.start else None,
+            )
+            return encoder, ListwiseRanking(self.objective, encoder, vocabulary), vocabulary
         if self.start is not None:
             backbone = load_backbone(
                 (self.start / "model").local(), dropout=self.backbone.dropout, wanted=self.backbone
@@ -103,7 +109,9 @@ class TrainingSetup:
         else:
             backbone = build_backbone(self.backbone, vocabulary, seed=self.train.seed)
         if self.kind == "finetune":
-            self._represent(backbone)
+            backbone.represent_as(self.representation, seed=self.train.seed)
+            if self.origin is not None:
+                take_projection(backbone, self.origin)
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
 
     @property
@@ -112,22 +120,6 @@ class TrainingSetup:
         if self.start is not None:
             return (self.start / "model").local()
         return None if self.backbone.fresh or self.backbone.name in SIZES else Path(self.backbone.name)
-
-    @torch.no_grad()
-    def _represent(self, backbone: Backbone) -> None:
-        """Sets what is scored; the projection is that of the folder the run begins with, if it has one as wide."""
-        backbone.represent_as(self.representation, seed=self.train.seed)
-        projection = backbone.pooling.projection
-        saved = None if projection is None or self.origin is None else read_projection(self.origin)
-        if projection is None or saved is None:
-            return
-        if saved.shape == projection.weight.shape:
-            projection.weight.copy_(saved)
-        else:
-            log.warning(
-                "representation.width = %d: %s projects %d dimensions to %d; a fresh projection takes its place",
-                *(len(projection.weight), self.origin, saved.shape[1], saved.shape[0]),
-            )
 
 
 def _given(place: Place | None, name: str) -> Place:

@@ -1,0 +1,233 @@
+"""A cross-encoder: query and passage in one row, one number for both; a Hugging Face sequence-classification model.
+
+Model and head are Hugging Face's own, each family's as it is published: what is trained here and what lies in any other
+folder are the same thing. With two labels the score is the log-odds of label 1, "relevant" (monoBERT, Nogueira & Cho
+2019); with more, it is not known which label is meant, and the folder is refused.
+
+Shapes: Q queries, N passages, `group` to a query, L tokens.
+"""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.families import FAMILIES, shape_from
+from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
+from midmask.errors import UserError
+from midmask.nouns import TokenRows
+from midmask.vocabulary import load_tokenizer
+
+TYPES = "token_type_ids"
+
+HEAD_DROPOUTS = ("classifier_dropout", "seq_classif_dropout", "cls_dropout", "pooler_dropout")
+"""What the families call the dropout of their classification heads."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a tokenizer joins two texts: ids before, between and behind them.
+
+    types: the token type of the first text with what is around it, and of the second; none: the model takes no types.
+    """
+
+    first: tuple[int, ...]
+    between: tuple[int, ...]
+    last: tuple[int, ...]
+    types: tuple[int, int] | None
+    pad_id: int
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows of query and passage, padded on the right; all int64. types_NL: none where the model takes none."""
+
+    ids_NL: Tensor
+    lengths_N: Tensor
+    types_NL: Tensor | None
+
+
+class CrossEncoder(nn.Module):
+    """A sequence-classification model of one or two labels, and how its tokenizer joins two texts.
+
+    max_length: tokens of a pair, special tokens included; the rest of its passage is cut.
+    """
+
+    def __init__(self, model: Any, template: Template, max_length: int) -> None:
+        super().__init__()
+        self.model = model
+        self.template = template
+        self.max_length = max_length
+
+    def join(self, query: TokenRows, passage: TokenRows, group: int = 1) -> Pairs:
+        """Pairs of texts that are tokenised each by itself, special tokens included; row i of `passage` belongs to
+        query i // group. Queries are whole: they must leave room for a passage.
+        """
+        template, device = self.template, passage.ids_BL.device
+        ends = len(template.first) + len(template.last)
+        query_end_N = (query.lengths_B - len(template.last)).repeat_interleave(group)
+        begin_N = query_end_N + len(template.between)
+        room_N = self.max_length - len(template.last) - begin_N
+        end_N = begin_N + torch.minimum(passage.lengths_B - ends, room_N)
+        width = query.ids_BL.shape[1] + passage.ids_BL.shape[1] + len(template.between) - ends + len(template.last)
+        if not passage.lengths_B.is_cuda:  # on a GPU, the host would wait for the device to know it
+            width = int(end_N.max()) + len(template.last)
+        at_NL = torch.arange(width, device=device).expand(len(end_N), width)
+        query_NL = query.ids_BL.repeat_interleave(group, 0).gather(1, at_NL.clamp(max=query.ids_BL.shape[1] - 1))
+        there_NL = (at_NL - begin_N[:, None] + len(template.first)).clamp(0, passage.ids_BL.shape[1] - 1)
+        passage_NL = passage.ids_BL.gather(1, there_NL)
+        ids_NL = torch.where(at_NL < query_end_N[:, None], query_NL, passage_NL)
+        ids_NL = ids_NL.masked_fill(at_NL >= end_N[:, None], template.pad_id)
+        for place_N, special in ((query_end_N, template.between), (end_N, template.last)):
+            for offset, number in enumerate(special):
+                ids_NL.scatter_(1, (place_N + offset)[:, None], number)
+        return Pairs(ids_NL, end_N + len(template.last), self._types(at_NL, begin_N, end_N + len(template.last)))
+
+    def _types(self, at_NL: Tensor, begin_N: Tensor, lengths_N: Tensor) -> Tensor | None:
+        """Padding has type 0, as tokenizers give it."""
+        if self.template.types is None:
+            return None
+        one, other = self.template.types
+        types_NL = torch.where(at_NL < begin_N[:, None], one, other)
+        return types_NL.masked_fill(at_NL >= lengths_N[:, None], 0)
+
+    def forward(self, pairs: Pairs) -> Tensor:
+        """The score of each pair: a raw logit, or the log-odds of label 1; float32 [N]."""
+        seen_NL = torch.arange(pairs.ids_NL.shape[1], device=pairs.ids_NL.device) < pairs.lengths_N[:, None]
+        types = {} if pairs.types_NL is None else {TYPES: pairs.types_NL}
+        logits = self.model(input_ids=pairs.ids_NL, attention_mask=seen_NL.long(), **types).logits.float()
+        score_N: Tensor = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+        return score_N
+
+    def save(self, folder: Path, tokenizer_folder: Path) -> None:
+        """Writes a folder that AutoModelForSequenceClassification and sentence_transformers.CrossEncoder load, the
+        latter giving raw logits. Its tokenizer cuts pairs as they are cut here.
+        """
+        tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder))
+        tokenizer.model_max_length = self.max_length
+        tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
+        with quiet_transformers():
+            self.model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def build_cross_encoder(
+    config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int, start: Path | None = None
+) -> CrossEncoder:
+    """What a teacher's training begins with: a backbone's encoder under a head for one label. What is made afresh
+    depends on `seed` alone. Of an encoder with experts, the passages' is taken.
+
+    Args:
+        start: a model folder in the place of the named backbone.
+
+    Raises:
+        UserError: if there is no such model of a supported family, its vocabulary is not the tokenizer's, or it has no
+            places for `max_length` tokens.
+    """
+    tokenizer, name = load_tokenizer(tokenizer_folder), str(start or config.name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if start is None and name in SIZES:
+            settings = sized_settings(name, config.dropout)
+            settings.vocab_size, settings.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+        else:
+            settings = read_settings(name, config.dropout)
+        for field in HEAD_DROPOUTS:
+            if hasattr(settings, field):
+                setattr(settings, field, config.dropout)
+        settings.num_labels = 1
+        settings.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+        if start is None and (name in SIZES or config.fresh):
+            model = AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
+        else:
+            model = _read(name, settings)[0]
+    if len(model.get_input_embeddings().weight) < len(tokenizer):
+        raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
+    if max_length > (longest := shape_from(settings).max_length):
+        raise UserError(f"teacher: max_length = {max_length}, but {name} takes at most {longest} tokens; set it lower")
+    return CrossEncoder(model, template_of(tokenizer, settings), max_length)
+
+
+def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEncoder:
+    """A sequence-classification folder of any family, in eval mode.
+
+    Args:
+        max_length: tokens of a pair; none: as many as the folder takes.
+
+    Raises:
+        UserError: if there is none, its head is missing, it has more than two labels, or takes no such pairs.
+    """
+    settings, tokenizer = _settings(str(folder)), load_tokenizer(folder)
+    if settings.num_labels > 2:
+        raise UserError(
+            f"teacher {folder}: {settings.num_labels} labels ({', '.join(settings.id2label.values())}), of which none "
+            "is known to be the score; name a model with one label, or two of which the second is 'relevant'"
+        )
+    model, missing = _read(str(folder), settings)
+    if missing:
+        raise UserError(
+            f"teacher {folder}: no classification head ({missing[0]} is missing), so it scores nothing yet; train it "
+            "with jobs/train_teacher.py, or name a cross-encoder"
+        )
+    known = settings.model_type in FAMILIES
+    places = shape_from(settings).max_length if known else getattr(settings, "max_position_embeddings", 1 << 30)
+    longest = min(places, tokenizer.model_max_length)
+    if (max_length or longest) > longest:
+        raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")
+    return CrossEncoder(model, template_of(tokenizer, settings), max_length or longest).eval()
+
+
+def template_of(tokenizer: Any, settings: Any) -> Template:
+    """How a tokenizer joins two texts for a model of these settings, found by trying it out.
+
+    Raises:
+        UserError: if it does not mark where the second text begins, or marks the ends of one text in another way.
+    """
+    one, two = tokenizer("a"), tokenizer("a", "a")
+    text_of = two.sequence_ids(0)
+    if 1 not in text_of or None not in text_of[text_of.index(0) : text_of.index(1)]:
+        raise UserError("teacher: the tokenizer puts no special token between two texts; use that of a BERT-like model")
+    starts = text_of.index(0), text_of.index(1)
+    ends = len(text_of) - text_of[::-1].index(0), len(text_of) - text_of[::-1].index(1)
+    first, last = starts[0], len(text_of) - ends[1]
+    ids = two["input_ids"]
+    if one.sequence_ids(0).index(0) != starts[0] or ends[0] - starts[0] + first + last != len(one["input_ids"]):
+        raise UserError("teacher: the tokenizer marks the ends of a pair unlike those of one text")
+    typed = getattr(settings, "type_vocab_size", 0) > 1 and TYPES in tokenizer.model_input_names
+    types = (two[TYPES][starts[0]], two[TYPES][starts[1]]) if typed else None
+    before, between, behind = ids[: starts[0]], ids[ends[0] : starts[1]], ids[ends[1] :]
+    return Template(tuple(before), tuple(between), tuple(behind), types, int(tokenizer.pad_token_id))
+
+
+def _settings(name: str) -> Any:
+    try:
+        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"teacher {name}: no model can be read there ({str(error).splitlines()[0]})") from None
+
+
+def _read(name: str, settings: Any) -> tuple[Any, list[str]]:
+    """The model of a folder or hub id, and the names of the head's weights that were made afresh; runs no code."""
+    try:
+        with quiet_transformers():
+            model, loading = AutoModelForSequenceClassification.from_pretrained(
+                name,
+                config=settings,
+                dtype=torch.float32,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"teacher {name}: no model can be read there ({str(error).splitlines()[0]})") from None
+    missing = sorted(loading["missing_keys"])
+    inside = f"{model.base_model_prefix}."
+    if lost := [key for key in missing if key.startswith(inside) and not key.startswith(f"{inside}pooler.")]:
+        raise UserError(f"teacher {name}: the file holds no {lost[0]} ({len(lost)} weights are missing)")
+    return model, missing
