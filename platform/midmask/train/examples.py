@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
+from midmask.corpora.ids import mix
 from midmask.train.plan import Rows
 from midmask.train.table import Ints, TokenTable, Values
 
@@ -134,12 +135,3 @@ def drawn(seed: int, epoch: int, rows: Rows, what: int, below: Any) -> Rows:
     """A number below `below` for each row, by hash of (seed, epoch, row, what it decides); int64 [B]."""
     keys = mix(mix(np.uint64(seed), np.uint64(epoch)), rows.astype(np.uint64))
     return np.asarray(mix(keys, np.uint64(what)) % np.asarray(below).astype(np.uint64)).astype(np.int64)
-
-
-def mix(key: Any, number: Any) -> Any:
-    """A 64-bit hash of two numbers, elementwise: the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
-    with np.errstate(over="ignore"):
-        mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(number) + np.uint64(0x632BE59BD9B4E019)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return mixed ^ (mixed >> np.uint64(31))

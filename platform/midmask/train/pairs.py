@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.artifact import Place
+from midmask.corpora.ids import mix
 from midmask.errors import UserError
-from midmask.train.examples import Texts, joined, mix
+from midmask.train.examples import Texts, joined
 from midmask.train.plan import Rows
 from midmask.train.table import Ints, TokenTable, read_table
 
