@@ -13,6 +13,7 @@ from midmask.encoders.backbone import Backbone, BackboneConfig, Side, build_back
 from midmask.encoders.experts import FILE, QueryExpert, Split
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.retrieve.encode import load_encoder
@@ -157,7 +158,7 @@ def test_a_saved_folder_gives_both_sides_back(
 ) -> None:
     backbone = drifted(model_folder, split)
     backbone.save(tmp_path / "masked", tokenizer_folder)
-    save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12, normalise=False)
+    save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12)
     sides: tuple[Side, Side] = ("query", "passage")
     for name in ("masked", "pair"):
         again = load_backbone(tmp_path / name, dropout=0.0).eval()
@@ -186,7 +187,8 @@ def test_sentence_transformers_routes_by_task(
     from sentence_transformers import SentenceTransformer
 
     backbone = drifted(model_folder, Split("ffn"))
-    save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12, normalise=normalise)
+    backbone.represent_as(Representation(normalise=normalise), seed=0)
+    save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12)
     tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
     lengths = tokens["attention_mask"].sum(1)
     sentences = SentenceTransformer(str(tmp_path / "pair"), device="cpu", local_files_only=True)

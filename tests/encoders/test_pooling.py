@@ -8,8 +8,10 @@ import torch
 from transformers import AutoModel
 
 from midmask.encoders.backbone import load_backbone
-from midmask.encoders.folder import is_normalised, save_bi_encoder
+from midmask.encoders.facts import read_representation
+from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.pooling import cls_vectors
+from midmask.encoders.representation import Representation
 from midmask.vocabulary import load_tokenizer
 from tests.encoders.conftest import TEXTS
 
@@ -31,7 +33,8 @@ def test_transformers_and_sentence_transformers_give_the_same_vectors(
     backbone = load_backbone(model_folder, dropout=0.3).eval()
     expected = cls_vectors(backbone, tokens["input_ids"], lengths, normalise=normalise)
 
-    save_bi_encoder(backbone, tmp_path / "made", tokenizer_folder, max_length=12, normalise=normalise)
+    backbone.represent_as(Representation(normalise=normalise), seed=0)
+    save_bi_encoder(backbone, tmp_path / "made", tokenizer_folder, max_length=12)
     folder = Path(shutil.copytree(tmp_path / "made", tmp_path / "elsewhere"))
     shutil.rmtree(tmp_path / "made")
 
@@ -45,7 +48,7 @@ def test_transformers_and_sentence_transformers_give_the_same_vectors(
     found = sentences.encode(TEXTS, convert_to_tensor=True)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert sentences.similarity_fn_name == "dot" and sentences.max_seq_length == 12
-    assert is_normalised(folder) is normalise
+    assert read_representation(folder) == Representation(normalise=normalise)
 
     again = cls_vectors(load_backbone(folder, dropout=0.0).eval(), tokens["input_ids"], lengths, normalise=normalise)
     torch.testing.assert_close(again, expected, rtol=1e-5, atol=1e-5)

@@ -180,10 +180,12 @@ def test_a_normalised_encoder_gives_the_vectors_of_sentence_transformers(inputs,
 
     from midmask.encoders.backbone import BackboneConfig, build_backbone
     from midmask.encoders.folder import save_bi_encoder
+    from midmask.encoders.representation import Representation
 
     tokenizer = inputs["tokens"].place.local() / "tokenizer"
     backbone = build_backbone(BackboneConfig(name="tiny"), Vocabulary.of(tokenizer), seed=0)
-    save_bi_encoder(backbone, tmp_path / "model", tokenizer, max_length=32, normalise=True)
+    backbone.represent_as(Representation(normalise=True), seed=0)
+    save_bi_encoder(backbone, tmp_path / "model", tokenizer, max_length=32)
     encode(PASSAGES, {**inputs, "model": Artifact(Place(str(tmp_path / "model")), {"fingerprint": "tiny"})}, out)
     texts = pq.read_table((inputs["corpus"].place / "docs" / "00000.parquet").uri)["text"].to_pylist()
     expected = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts[:40])

@@ -19,7 +19,7 @@ import safetensors.torch
 from torch import nn
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
-from midmask.encoders.card import Card, model_card
+from midmask.encoders.card import Card, Loader, model_card
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.facts import PROJECTION, Facts, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
@@ -65,15 +65,17 @@ def save_bi_encoder(
         backbone.experts.save(folder)
         _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer_folder, max_length)
         _write(folder / "router_config.json", ROUTES)
-    modules = _write_views(backbone, folder)
-    if modules:
+    loader = _loader(backbone)
+    if loader is not None:
+        modules = _write_views(backbone, folder)
         first = TRANSFORMER if backbone.experts is None else ROUTER
         listed = [{"idx": i, "name": str(i), "path": p, "type": t} for i, (p, t) in enumerate([("", first), *modules])]
         _write(folder / "modules.json", listed)
-        _write(folder / "config_sentence_transformers.json", _settings(representation))
+        _write(folder / "config_sentence_transformers.json", _settings(representation, loader))
     facts = Facts(representation=representation, query_length=query_length or max_length, passage_length=max_length)
     facts.write(folder)
-    (folder / "README.md").write_text(model_card(facts, routed=backbone.experts is not None, card=card), "utf-8")
+    text = model_card(facts, loader=loader, routed=backbone.experts is not None, card=card)
+    (folder / "README.md").write_text(text, "utf-8")
 
 
 def load_bi_encoder(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
@@ -102,8 +104,8 @@ def take_projection(backbone: Backbone, folder: Path) -> bool:
         return False
     if weight.shape != projection.weight.shape:
         raise UserError(
-            f"{folder}: its projection is of {tuple(weight.shape)}, the wanted one of {tuple(projection.weight.shape)}. "
-            f"Set representation.width = {len(weight)}, or start from a folder without a projection."
+            f"{folder}: its projection is of {tuple(weight.shape)}, not of {tuple(projection.weight.shape)}. Set "
+            f"representation.width = {len(weight)}, or start from a folder without a projection."
         )
     projection.weight.data.copy_(weight)
     return True
@@ -137,13 +139,22 @@ def _has_own_words(backbone: Backbone) -> bool:
     return backbone.experts is not None and backbone.experts.split.kind == "all"
 
 
+def _loader(backbone: Backbone) -> Loader | None:
+    """Which class of sentence-transformers gives the views, or the dense one of two; none if none can."""
+    representation = backbone.pooling.representation
+    if representation.dense is not None:
+        return "SentenceTransformer"
+    if representation.lexical != "splade" or not representation.specials:
+        return None
+    # An MLM head that multiplies by the word embeddings themselves would multiply by the query expert's.
+    borrows_words = backbone.output_weight_VD is not backbone.model.get_output_embeddings().weight
+    return None if borrows_words and _has_own_words(backbone) else "SparseEncoder"
+
+
 def _write_views(backbone: Backbone, folder: Path) -> list[tuple[str, str]]:
-    """Writes the modules behind the transformer; folder and class of each, none if stock ones cannot give the view."""
+    """Writes the modules behind the transformer; folder and class of each."""
     representation = backbone.pooling.representation
     if representation.dense is None:
-        multiplies_by_words = backbone.family.output(backbone.model)[0] is not backbone.model.get_output_embeddings().weight
-        if not representation.is_stock_lexical or (_has_own_words(backbone) and multiplies_by_words):
-            return []
         _write(folder / "1_SpladePooling" / "config.json", {"pooling_strategy": "max", "activation_function": "relu"})
         return [("1_SpladePooling", SPLADE)]
     pooling = {"word_embedding_dimension": backbone.width}
@@ -175,13 +186,13 @@ def _write_projection(projection: nn.Linear, folder: Path) -> None:
     safetensors.torch.save_file({"linear.weight": weight}, folder / "model.safetensors")
 
 
-def _settings(representation: Representation) -> dict[str, Any]:
+def _settings(representation: Representation, loader: Loader) -> dict[str, Any]:
     """What sentence-transformers is told of the whole model."""
-    if representation.dense is not None:
-        return {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "dot"}
-    query, passage = representation.query_terms, representation.passage_terms
-    terms = query if query == passage else None
-    return {"model_type": "SparseEncoder", "prompts": {}, "similarity_fn_name": "dot", "max_active_dims": terms}
+    settings: dict[str, Any] = {"model_type": loader, "prompts": {}, "similarity_fn_name": "dot"}
+    if loader == "SentenceTransformer":
+        return settings
+    alike = representation.query_terms == representation.passage_terms
+    return {**settings, "max_active_dims": representation.query_terms if alike else None}
 
 
 def _write(path: Path, content: object) -> None:

@@ -26,7 +26,7 @@ import torch
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.folder import is_normalised
+from midmask.encoders.facts import read_representation
 from midmask.encoders.pooling import Side
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
@@ -139,8 +139,7 @@ class EncodeWorker:
         folder = model_folder(inputs["model"]).local()
         return Encoding(
             pad_id=Vocabulary.of((inputs["tokens"].place / "tokenizer").local()).pad_id,
-            # A plain Hugging Face folder has no modules, hence none that makes unit vectors.
-            normalise=(folder / "modules.json").exists() and is_normalised(folder),
+            normalise=read_representation(folder).normalise,
             max_length=config.length,
             device="cuda" if torch.cuda.is_available() else "cpu",
             threads=config.threads,

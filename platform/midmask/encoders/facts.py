@@ -1,0 +1,109 @@
+"""What a folder's model makes of a text, as far as its files tell.
+
+midmask.json        of a folder that midmask wrote: a `Facts`, which says everything
+modules.json        of sentence-transformers, any version from 2 on: read by `foreign`
+neither             a plain Hugging Face folder: the vector of [CLS], as RetroMAE, coCondenser and DPR take it
+"""
+
+import json
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import safetensors.torch
+import torch
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from midmask.encoders import foreign
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
+from midmask.identity import Config, as_user_error
+
+FILE = "midmask.json"
+FORMAT = 1
+PROJECTION = "2_Dense"
+"""Where a projection's weights are, as sentence-transformers lays them out."""
+
+
+class Facts(Config):
+    """What a model was trained for: its views of a text, and how many tokens of one it read."""
+
+    format: int = Field(FORMAT, ge=1, description="version of this file's layout")
+    representation: Representation = Field(description="which views of a text are scored")
+    query_length: int | None = Field(None, ge=1, description="tokens of the longest query; none: not known")
+    passage_length: int | None = Field(None, ge=1, description="tokens of the longest passage; none: not known")
+
+    def write(self, folder: Path) -> None:
+        (folder / FILE).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
+
+
+def read_facts(folder: Path) -> Facts:
+    """What a folder's files say about its model.
+
+    Raises:
+        UserError: if they say what midmask cannot do, or cannot be read.
+    """
+    if (folder / FILE).is_file():
+        return _read_own(folder / FILE)
+    if (folder / foreign.FILE).is_file():
+        representation, length = foreign.read_modules(folder)
+        return Facts(representation=representation, query_length=length, passage_length=length)
+    return Facts(representation=Representation())
+
+
+def read_representation(folder: Path) -> Representation:
+    """Which views of a text a folder's model was made for.
+
+    Raises:
+        UserError: as `read_facts`.
+    """
+    return read_facts(folder).representation
+
+
+def read_projection(folder: Path) -> Tensor | None:
+    """The projection of the dense view, float32 [width, D]; none if it has none.
+
+    Raises:
+        UserError: as `read_facts`; or if its weights are missing or of another shape.
+    """
+    width = read_representation(folder).width
+    if width is None:
+        return None
+    own = (folder / FILE).is_file()
+    place = folder / PROJECTION if own else folder / foreign.dense_folder(folder)
+    weight = _read_weight(place)
+    if weight.ndim != 2 or len(weight) != width:
+        raise UserError(f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {width}")
+    return weight
+
+
+def _read_weight(place: Path) -> Tensor:
+    """The weight of a linear layer as sentence-transformers saves it. A pickle may hold tensors, and runs no code."""
+    try:
+        if (place / "model.safetensors").is_file():
+            weights = safetensors.torch.load_file(place / "model.safetensors")
+        else:
+            weights = torch.load(place / "pytorch_model.bin", map_location="cpu", weights_only=True)
+        weight: Tensor = weights["linear.weight"]
+    except (OSError, KeyError, SafetensorError, ValueError, RuntimeError, UnpicklingError) as error:
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        raise UserError(f"{place}: no projection can be read there ({reason}); save the model again") from None
+    return weight.float()
+
+
+def _read_own(path: Path) -> Facts:
+    try:
+        data: Any = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}); save the model again") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: a {type(data).__name__} instead of an object; save the model again")
+    version = data.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise UserError(f"{path}: format = {version}, but this midmask knows {FORMAT}. Use a newer midmask.")
+    try:
+        return Facts.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, str(path)) from None

@@ -1,0 +1,181 @@
+"""Folders of sentence-transformers: which `Representation` their modules amount to.
+
+    SentenceTransformer    Transformer, Pooling [cls or mean], [Dense without bias and activation], [Normalize]
+    SparseEncoder          Transformer for fill-mask (formerly MLMTransformer), SpladePooling [max, relu]
+
+Both with the class paths and the config keys of versions 2 to 6. Everything else is refused by its module's name, as
+are prompts: texts are encoded as they are, so a model that wants words before them would be misjudged.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
+from midmask.vocabulary import load_tokenizer
+
+log = logging.getLogger(__name__)
+
+FILE = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+
+PROMPTED = ("query", "document", "passage", "corpus")
+"""Prompts that sentence-transformers puts before queries and documents without being asked."""
+
+KNOWN = "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling"
+
+_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Keys of a Pooling before version 5.4, and what the key `pooling_mode` says now."""
+
+
+def read_modules(folder: Path) -> tuple[Representation, int | None]:
+    """The representation that a folder's modules amount to, and the tokens of its longest text, if that is said.
+
+    Raises:
+        UserError: naming the module or setting that midmask cannot follow.
+    """
+    modules = _modules(folder)
+    kinds = [kind for kind, _ in modules]
+    _refuse_prompts(folder)
+    length = _read_transformer(folder, modules[0][1])
+    if kinds in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
+        return _splade(folder, modules[1][1]), length
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
+        [],
+        ["Dense"],
+        ["Normalize"],
+        ["Dense", "Normalize"],
+    ):
+        raise UserError(
+            f"{folder / FILE}: its modules are {', '.join(kinds)}, but midmask follows {KNOWN}, in this order."
+        )
+    width = _read_dense(modules[2][1]) if "Dense" in kinds else None
+    normalise = "Normalize" in kinds or _is_scored_by_cosine(folder)
+    return Representation(dense=_read_pooling(modules[1][1]), width=width, normalise=normalise), length
+
+
+def dense_folder(folder: Path) -> Path:
+    """Where a folder's Dense module has its weights, of those `read_modules` accepts."""
+    return next(place for kind, place in _modules(folder) if kind == "Dense")
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Class name and folder of each module, in order."""
+    found: list[tuple[str, Path]] = []
+    for module in _read(folder / FILE, list):
+        kind, path = str(module.get("type")), str(module.get("path", ""))
+        package, _, name = kind.rpartition(".")
+        if not package.startswith("sentence_transformers."):
+            raise UserError(f"{folder / FILE}: module {kind} is not of sentence-transformers itself. Known: {KNOWN}.")
+        found.append((name, folder / path))
+    if not found or found[0][1] != folder:
+        raise UserError(
+            f"{folder / FILE}: its first module is not in the folder itself. Load it in sentence-transformers and save "
+            "it again."
+        )
+    return found
+
+
+def _read_transformer(folder: Path, place: Path) -> int | None:
+    """Checks how texts become tokens; tokens of the longest text."""
+    path = next((path for path in sorted(place.glob("sentence_*_config.json"))), None)
+    settings = {} if path is None else _read(path, dict)
+    if settings.get("do_lower_case"):
+        normaliser = load_tokenizer(folder).backend_tokenizer.normalizer
+        if normaliser is None or normaliser.normalize_str("A") != "a":
+            raise UserError(
+                f"{path}: do_lower_case = true, but the tokenizer beside it keeps case. Lower the texts first."
+            )
+    length = settings.get("max_seq_length")
+    return int(length) if length else None
+
+
+def _refuse_prompts(folder: Path) -> None:
+    settings = _settings(folder)
+    prompts: Mapping[str, Any] = settings.get("prompts") or {}
+    used = {name: prompts[name] for name in (*PROMPTED, str(settings.get("default_prompt_name"))) if prompts.get(name)}
+    if used:
+        name, prompt = next(iter(used.items()))
+        raise UserError(
+            f"{folder / SETTINGS}: the model wants {prompt!r} before each text (prompt {name!r}), and midmask encodes "
+            'texts as they are. Put it into the corpus, or set "prompts": {} in a copy to go on without.'
+        )
+
+
+def _is_scored_by_cosine(folder: Path) -> bool:
+    """Whether the folder itself says that vectors are compared by the cosine; old ones say nothing."""
+    similarity = _settings(folder).get("similarity_fn_name")
+    if similarity not in (None, "dot", "cosine"):
+        raise UserError(f"{folder / SETTINGS}: similarity_fn_name = {similarity!r}; midmask scores by dot or cosine.")
+    if similarity == "cosine":
+        log.info("%s: its similarity is the cosine, so its vectors are given length 1", folder)
+    return similarity == "cosine"
+
+
+def _read_pooling(place: Path) -> Literal["cls", "mean"]:
+    config = _read(place / "config.json", dict)
+    old = [mode for key, mode in _MODES.items() if config.get(key)]
+    modes = config.get("pooling_mode", old or ["mean"])
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    if modes == ["cls"]:
+        return "cls"
+    if modes == ["mean"]:
+        return "mean"
+    raise UserError(f"{place / 'config.json'}: pooling {' + '.join(map(str, modes))}; midmask pools by cls or mean.")
+
+
+def _read_dense(place: Path) -> int:
+    """Its width, if it is a plain projection."""
+    config = _read(place / "config.json", dict)
+    activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
+    names = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
+    faults = [
+        *(["a bias"] if config.get("bias", True) else []),
+        *([f"the activation {activation}"] if activation != "Identity" else []),
+        *(["a residual"] if config.get("use_residual") else []),
+        *(["inputs or outputs of its own"] if names != {"sentence_embedding"} else []),
+    ]
+    if faults:
+        raise UserError(
+            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask projects without. Take the model's "
+            "vectors before it: remove it from modules.json in a copy, and fine-tune."
+        )
+    return int(config["out_features"])
+
+
+def _splade(folder: Path, place: Path) -> Representation:
+    config = _read(place / "config.json", dict)
+    asked = (config.get("pooling_strategy", "max"), config.get("activation_function", "relu"))
+    if asked != ("max", "relu"):
+        raise UserError(
+            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask has max of relu alone."
+        )
+    if _settings(folder).get("similarity_fn_name") not in (None, "dot"):
+        raise UserError(f"{folder / SETTINGS}: midmask scores lexical views by dot, not by the similarity named there.")
+    terms = _settings(folder).get("max_active_dims")
+    return Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / SETTINGS
+    return _read(path, dict) if path.is_file() else {}
+
+
+def _read(path: Path, wanted: type) -> Any:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]}); save the model again") from None
+    if not isinstance(content, wanted):
+        raise UserError(f"{path}: a {type(content).__name__} instead of a {wanted.__name__}; save the model again")
+    return content
