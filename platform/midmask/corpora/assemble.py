@@ -18,9 +18,10 @@ from midmask.corpora.formats import open_corpus
 from midmask.corpora.ledger import Ledger, sorted_out
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.pieces import Piece
+from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, OFFICIAL
 from midmask.corpora.statistics import TextStatistics
-from midmask.corpora.writer import ALIASES, QRELS, QUERIES, write_shards, write_table
+from midmask.corpora.writer import ALIASES, ANSWERS, QRELS, QUERIES, SELF_MATCHES, write_shards, write_table
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -40,10 +41,11 @@ def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
 
 
 def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]:
-    """Writes docs/, queries.parquet, qrels.parquet, aliases.parquet (pydocs), quarantine.jsonl and statistics.json.
+    """Writes docs/, queries.parquet, qrels.parquet, quarantine.jsonl and statistics.json; where there are any, also
+    aliases.parquet (pydocs), answers.parquet (nq) and self_matches.parquet.
 
-    What an interrupted call has left in `out` is deleted first. The result holds counts: passages, queries, splits, and
-    rows_read = rows_kept + the sum of rows_quarantined (+ the sum of rows_left_out, if a sample was asked for).
+    What an interrupted call has left in `out` is deleted first. The result holds counts: passages, those with a title,
+    queries, splits, self_matches, and rows_read = rows_kept + the sums of rows_quarantined and of rows_left_out.
 
     Raises:
         UserError: for a place without a corpus, or a share of bad rows above the threshold; quarantine.jsonl stays.
@@ -79,15 +81,28 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Ledger) -> d
         write_shards(_counted(iter([paired.docs]), passages), out / "docs")
         write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
         queries, qrels, rule, rules = paired.queries, paired.qrels, BY_CLUSTER, paired.rules
+        answers = ANSWERS.empty_table()
     else:
         collection = Collection(corpus, config, stream, ledger)
         if not write_shards(_counted(collection.passages(), passages), out / "docs"):
             raise UserError(f"{config.name}: there is no passage in it")
         queries, qrels, rule = collection.judged()
+        answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
     write_table(iter([queries]), out / "queries.parquet", QUERIES)
     write_table(iter([qrels]), out / "qrels.parquet", QRELS)
+    if len(answers):
+        write_table(iter([answers]), out / "answers.parquet", ANSWERS)
     log.info(ledger.line())
-    return _reported(config, out, ledger, passages, queries, qrels, rule, rules)
+    facts = {
+        "name": config.short_name,
+        "splits": _split_sizes(qrels, answers),
+        "split_made_here": rule not in ("", OFFICIAL, BY_CLUSTER),
+        "split_rule": rule,
+        "self_matches": _found_themselves(config, out, queries, qrels),
+        **ledger.result(),
+        "rules": rules,
+    }
+    return _reported(out, passages, queries, facts)
 
 
 def _counted(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:
@@ -96,35 +111,36 @@ def _counted(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator
         yield table
 
 
-def _reported(
-    config: CorpusConfig,
-    out: Place,
-    ledger: Ledger,
-    passages: TextStatistics,
-    queries: pa.Table,
-    qrels: pa.Table,
-    rule: str,
-    rules: dict[str, Any],
-) -> dict[str, Any]:
+def _found_themselves(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
+    """Writes which passages are the query itself, if any are; gives the facts."""
+    pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
+    if facts["pairs"]:
+        write_table(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
+        log.info("%d passages are the query itself (by %s), which must not retrieve them", len(pairs), facts["rule"])
+    elif facts["same_id"] or facts["same_text"]:
+        log.info("queries are no passages (rule %s): %s", facts["rule"], facts)
+    return facts
+
+
+def _reported(out: Place, passages: TextStatistics, queries: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
     """Writes statistics.json, and gives the step's result."""
     asked = TextStatistics()
     asked.add(queries)
-    facts = {
-        "name": config.short_name,
-        "splits": _split_sizes(qrels),
-        "split_made_here": rule not in ("", OFFICIAL, BY_CLUSTER),
-        "split_rule": rule,
-        **ledger.result(),
-        "rules": rules,
-    }
-    statistics = {"passages": passages.summary(), "queries": asked.summary(), **facts}
+    statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
     (out / "statistics.json").write_json(statistics)
-    return {**facts, "passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
+    counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
+    return {**facts, **counts, "titled": passages.titled}
 
 
-def _split_sizes(qrels: pa.Table) -> dict[str, dict[str, int]]:
+def _split_sizes(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int]]:
+    """Of every split the queries and judgements, and the queries that answer strings judge, if there are any."""
     sizes = {}
-    for split in sorted(pc.unique(qrels.column("split")).to_pylist()):
+    names = {*pc.unique(qrels.column("split")).to_pylist(), *pc.unique(answers.column("split")).to_pylist()}
+    for split in sorted(names):
         rows = qrels.filter(pc.equal(qrels.column("split"), split))
-        sizes[split] = {"queries": pc.count_distinct(rows.column("query_id")).as_py(), "judgements": len(rows)}
+        answered = answers.filter(pc.equal(answers.column("split"), split)).column("query_id")
+        asked = pa.chunked_array([*rows.column("query_id").chunks, *answered.chunks], pa.string())
+        sizes[split] = {"queries": pc.count_distinct(asked).as_py(), "judgements": len(rows)}
+        if len(answered):
+            sizes[split]["answered"] = len(answered)
     return sizes

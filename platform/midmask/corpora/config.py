@@ -1,11 +1,13 @@
 """Which collection, and how it is read."""
 
+from typing import Literal
+
 from pydantic import Field, field_validator
 
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, runtime
 
-FORMATS = ("pydocs", "beir", "msmarco", "trec")
+FORMATS = ("pydocs", "beir", "msmarco", "trec", "nq", "tripclick")
 
 PACKAGES = (
     "torch",
@@ -36,7 +38,8 @@ class CorpusConfig(Config):
     """
 
     name: str = Field(
-        "pydocs", description="pydocs, or FORMAT:PLACE with FORMAT beir, msmarco or trec and PLACE a folder or URI"
+        "pydocs",
+        description="pydocs, or FORMAT:PLACE with FORMAT beir, msmarco, trec, nq or tripclick, PLACE a folder or URI",
     )
     max_passages: int | None = Field(
         None,
@@ -52,6 +55,16 @@ class CorpusConfig(Config):
         "largest share of bad rows, of the documents, the queries and the judgements each, before reading stops",
         ge=0,
         le=1,
+    )
+    splits: Literal["complete", "official"] = Field(
+        "complete",
+        description="complete: of train, dev and test, those that the collection lacks are drawn from the others, as a "
+        "recipe needs all three; official: judgements stay in the splits of their files, as published figures need it",
+    )
+    self_matches: Literal["auto", "id", "text", "none"] = Field(
+        "auto",
+        description="how a query finds itself among the passages, which it must not retrieve (ArguAna, Quora): id: the "
+        "passage of its id; text: passages of its very text; none: no query is a passage; auto: by what is found",
     )
     split_seed: int = Field(0, description="seed of the hashes that draw splits and samples")
     packages: tuple[str, ...] = Field(

@@ -1,7 +1,7 @@
 """A corpus is composed of parts: pieces of passages, of queries and of judgements."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from midmask.artifact import Place
@@ -11,12 +11,18 @@ from midmask.errors import UserError
 
 @dataclass(frozen=True)
 class Corpus:
-    """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only."""
+    """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only.
+
+    unions: split -> the slices (`test.head`, …) that have a file each and together are the split, which has none.
+    beside: files that pieces read beside their own.
+    """
 
     name: str
     docs: tuple[Piece, ...]
     queries: tuple[TextPiece, ...]
     qrels: tuple[TextPiece, ...]
+    unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
@@ -25,6 +31,7 @@ class Corpus:
             if piece.file not in seen:
                 seen.add(piece.file)
                 yield piece.file
+        yield from self.beside
 
 
 def found(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
@@ -45,7 +52,7 @@ def found(folder: Place, names: list[str], layout: str, *, optional: bool = Fals
 
 def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
     """split -> judgement file, by file name: `qrels/test.tsv`, `qrels.train.tsv.gz`, `qrels.dev.small.tsv` (dev),
-    `qrels.txt` (test).
+    `qrels.txt` (test), `qrels.val.tsv` (dev), `qrels/test.long.tsv` (test.long, a slice of test).
 
     Raises:
         UserError: if two files claim one split.
@@ -54,7 +61,7 @@ def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
     for file in sorted(files):
         stem = file.rsplit("/", 1)[-1].removesuffix(".gz")
         stem = stem.removesuffix(".tsv").removesuffix(".txt").removesuffix(".qrels").removeprefix(prefix).strip(".")
-        split = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev"}.get(stem, stem)
+        split = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev", "val": "dev"}.get(stem, stem)
         if split in splits:
             raise UserError(f"{splits[split]} and {file} both are judgements of the split {split!r}; keep one of them")
         splits[split] = file
@@ -70,12 +77,15 @@ def text_pieces(
     *,
     cut: Callable[[], Any] = Lines,
     first_number: int = 0,
+    whole: bool = False,
 ) -> tuple[TextPiece, ...]:
-    """The pieces of files of one kind of rows; records other than lines are not cut into byte ranges."""
+    """The pieces of files of one kind of rows, a byte range each; `whole`, or with records other than lines, a file
+    each.
+    """
     pieces: list[TextPiece] = []
     for file in files:
         ranges = byte_ranges(folder, file)
-        if cut is not Lines:
+        if whole or cut is not Lines:
             ranges = [(0, None, sum(size for _, _, size in ranges))]
         for start, end, size in ranges:
             pieces.append(

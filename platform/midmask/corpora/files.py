@@ -11,8 +11,11 @@ from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.ids import IdTable, hash64
 from midmask.corpora.ledger import Ledger, reject_rows, sorted_out
-from midmask.corpora.pieces import Piece
-from midmask.corpora.splits import assign_splits
+from midmask.corpora.pieces import BLOCKS, Piece
+from midmask.corpora.splits import OFFICIAL, assign_splits
+from midmask.corpora.writer import QRELS
+
+EMPTY_QUERIES = BLOCKS["queries"].empty_table().drop_columns(["fault", "raw"])
 
 Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 """Reads pieces into blocks, in order: in this process, or by the workers of a cluster."""
@@ -60,12 +63,16 @@ class Collection:
             return np.ones(len(doc_ids), bool)
         return hash64(doc_ids.to_pylist(), self._salt) <= self._highest
 
-    def _left_out(self, table: pa.Table, kept: np.ndarray, rows: str) -> pa.Table:
-        self.ledger.left_out[rows] += int((~kept).sum())
-        return table if kept.all() else table.filter(pa.array(kept))
+    def _left_out(self, table: pa.Table, kept: np.ndarray, rows: str, rule: str = "max_passages") -> pa.Table:
+        if kept.all():
+            return table
+        self.ledger.left_out[rows][rule] += int((~kept).sum())
+        return table.filter(pa.array(kept))
 
     def judged(self) -> tuple[pa.Table, pa.Table, str]:
-        """Queries (with words and question), judgements (split, query_id, doc_id, grade), and the rule of splitting."""
+        """Queries (with words, question, answers and the split of their file), judgements (split, query_id, doc_id,
+        grade), and the rule of splitting.
+        """
         known = IdTable()
         queries = self._queries(known)
         qrels, rule = self._judgements(known)
@@ -81,18 +88,38 @@ class Collection:
         self.ledger.kept.update(queries=len(queries), qrels=len(qrels))
         for rows in ("queries", "qrels"):
             self.ledger.check(rows)
-        return queries, qrels, rule
+        return queries, pa.concat_tables([qrels, *self._unions(qrels)]), rule
+
+    def _unions(self, qrels: pa.Table) -> Iterator[pa.Table]:
+        """The judgements of the splits that are made up of slices, each pair once: its row in the first slice."""
+        for split, slices in self.corpus.unions.items():
+            for index, own in enumerate(slices):
+                rows = qrels.filter(pc.equal(qrels.column("split"), own))
+                earlier = qrels.filter(pc.is_in(qrels.column("split"), value_set=pa.array(slices[:index], pa.string())))
+                new = ~pc.is_in(_pairs(rows), value_set=_pairs(earlier)).to_numpy()
+                yield rows.filter(pa.array(new)).set_column(0, "split", pa.repeat(split, int(new.sum())))
 
     def _queries(self, known: IdTable) -> pa.Table:
-        pieces, tables = self.corpus.queries, []
+        """Queries, each id once. MS MARCO's files overlap (dev.small is part of dev): a query that another file has
+        with the same text is left out by that rule; any other second row of an id is a bad row.
+        """
+        pieces = self.corpus.queries
+        first, again = [EMPTY_QUERIES], [EMPTY_QUERIES]
         for table in sorted_out(self.stream(pieces), pieces, "queries", self.ledger):
             new = known.add(table.column("query_id").to_pylist())
-            table = reject_rows(table, ~new, "duplicate id", pieces, "queries", self.ledger)
-            tables.append(table.select(["query_id", "text", "words", "question"]))
-        empty = pa.schema(
-            [("query_id", pa.string()), ("text", pa.string()), ("words", pa.int32()), ("question", pa.bool_())]
-        )
-        return pa.concat_tables([empty.empty_table(), *tables])
+            table = table.select(EMPTY_QUERIES.column_names)
+            first.append(table.filter(pa.array(new)))
+            again.append(table.filter(pa.array(~new)))
+        queries, repeated = pa.concat_tables(first), pa.concat_tables(again)
+        if len(repeated):
+            earlier = queries.take(pa.array(known.rows(repeated.column("query_id").to_pylist())))
+            same = pc.equal(earlier.column("text"), repeated.column("text")).to_numpy()
+            copies = same & (_files(earlier, pieces) != _files(repeated, pieces))
+            repeated = self._left_out(repeated, ~copies, "queries", "the same query in two files")
+            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.ledger)
+        splits = [piece.split for piece in pieces]
+        of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
+        return queries.select(["query_id", "text", "words", "question", "answers"]).append_column("split", of_file)
 
     def _judgements(self, known: IdTable) -> tuple[pa.Table, str]:
         """Judgements whose query and passage were read, each pair once in its split."""
@@ -104,17 +131,28 @@ class Collection:
             table = table.append_column("query_row", pa.array(query_rows)).append_column("doc_row", pa.array(doc_rows))
             strange = (query_rows < 0) | (doc_rows < 0)
             tables.append(reject_rows(table, strange, "unknown id", pieces, "qrels", self.ledger))
-        names = {piece.split for piece in pieces}
         if not tables:
-            return pa.schema(
-                [("split", pa.string()), ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())]
-            ).empty_table(), ""
+            return QRELS.empty_table(), ""
         table = pa.concat_tables(tables)
-        official = [pieces[number].split for number in table.column("piece").to_pylist()]
-        splits, rule = assign_splits(official, table.column("query_id").to_pylist(), names, self.config.split_seed)
+        own = [pieces[number].split for number in table.column("piece").to_pylist()]
+        splits, rule = own, OFFICIAL
+        if self.config.splits == "complete" and not self.corpus.unions:
+            names = {piece.split for piece in (*pieces, *self.corpus.queries) if piece.split}
+            splits, rule = assign_splits(own, table.column("query_id").to_pylist(), names, self.config.split_seed)
         table = table.append_column("split", pa.array(splits, pa.string()))
         table = reject_rows(table, _repeated(table), "duplicate judgement", pieces, "qrels", self.ledger)
         return table.select(["split", "query_id", "doc_id", "grade"]), rule
+
+
+def _files(table: pa.Table, pieces: Sequence[Piece]) -> np.ndarray:
+    """The name of the file that each row stands in."""
+    names = np.array([piece.file for piece in pieces], dtype=object)
+    return np.asarray(names[table.column("piece").to_numpy()])
+
+
+def _pairs(qrels: pa.Table) -> pa.ChunkedArray:
+    """Query and passage as one text; ids hold no white space."""
+    return pc.binary_join_element_wise(qrels.column("query_id"), qrels.column("doc_id"), "\t")
 
 
 def _repeated(table: pa.Table) -> np.ndarray:

@@ -10,14 +10,25 @@ from midmask.corpora.beir import open_beir
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.msmarco import open_msmarco
+from midmask.corpora.nq import open_nq
 from midmask.corpora.pydocs import open_pydocs, package_versions
 from midmask.corpora.trec import open_trec
+from midmask.corpora.tripclick import open_tripclick
 from midmask.registry import Registry
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Raised whenever a reader gives other rows for the same source."""
 
-OPENERS = Registry("corpus format", {"beir": open_beir, "msmarco": open_msmarco, "trec": open_trec})
+OPENERS = Registry(
+    "corpus format",
+    {
+        "beir": open_beir,
+        "msmarco": open_msmarco,
+        "trec": open_trec,
+        "nq": open_nq,
+        "tripclick": open_tripclick,
+    },
+)
 
 
 def open_corpus(config: CorpusConfig) -> Corpus:
@@ -48,6 +59,8 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
         "format": config.format,
         "max_passages": config.max_passages,
         "max_characters": config.max_characters,
+        "splits": config.splits,
+        "self_matches": config.self_matches,
         "split_seed": config.split_seed,
     }
     if config.format == "pydocs":

@@ -30,7 +30,7 @@ class Ledger:
         self._quarantine, self._threshold, self._source = quarantine, threshold, source
         self.kept: Counter[str] = Counter()
         self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
-        self.left_out: Counter[str] = Counter()
+        self.left_out: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
         self._quotes: list[str] = []
 
     def reject(self, rows: str, kind: str, file: str, line: int, text: str) -> None:
@@ -51,7 +51,7 @@ class Ledger:
             UserError: if the share of bad rows is above the threshold.
         """
         bad = self.bad[rows].total()
-        read = bad + self.kept[rows] + self.left_out[rows]
+        read = bad + self.kept[rows] + self.left_out[rows].total()
         if bad > self._threshold * read:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
             raise UserError(
@@ -61,19 +61,20 @@ class Ledger:
             )
 
     def result(self) -> dict[str, Any]:
-        """rows_read = rows_kept + sum of rows_quarantined + sum of rows_left_out (empty without max_passages)."""
+        """rows_read = rows_kept + sum of rows_quarantined (by fault) + sum of rows_left_out (by rule)."""
         quarantined = sum(self.bad.values(), Counter())
-        kept, left_out = self.kept.total(), self.left_out.total()
+        left_out = sum(self.left_out.values(), Counter())
+        kept = self.kept.total()
         return {
-            "rows_read": kept + quarantined.total() + left_out,
+            "rows_read": kept + quarantined.total() + left_out.total(),
             "rows_kept": kept,
             "rows_quarantined": dict(sorted(quarantined.items())),
-            "rows_left_out": {"max_passages": left_out} if left_out else {},
+            "rows_left_out": dict(sorted(left_out.items())),
             "rows_by_kind": {
                 rows: {
                     "kept": self.kept[rows],
                     "quarantined": dict(sorted(bad.items())),
-                    "left_out": self.left_out[rows],
+                    "left_out": self.left_out[rows].total(),
                 }
                 for rows, bad in self.bad.items()
             },
@@ -83,8 +84,9 @@ class Ledger:
         """The sum, for the log."""
         bad = sum(self.bad.values(), Counter())
         kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in sorted(bad.items()))})" if bad else ""
-        rest = f" + {self.left_out.total():,} left out by max_passages" if self.left_out.total() else ""
-        total = self.kept.total() + bad.total() + self.left_out.total()
+        left_out = sum(self.left_out.values(), Counter())
+        rest = "".join(f" + {number:,} left out by {rule}" for rule, number in sorted(left_out.items()))
+        total = self.kept.total() + bad.total() + left_out.total()
         kept = f"{self.kept.total():,} kept"
         return f"{self._source}: {total:,} rows read = {kept} + {bad.total():,} quarantined{kinds}{rest}"
 

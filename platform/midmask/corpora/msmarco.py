@@ -1,21 +1,42 @@
-"""The official MS MARCO passage layout: `collection.tsv`, `queries.SPLIT.tsv`, `qrels.SPLIT.tsv`, each plain or .gz.
+"""The official MS MARCO passage layout, each file plain or .gz, and TREC Deep Learning's queries beside it:
 
-Collection and queries have two columns, id and text, divided by a tab. `qrels.dev.small.tsv` and
-`queries.dev.small.tsv` are the split dev; a folder that holds the full dev too must name which one it means.
+- `collection.tsv` (id, text), as distributed, without titles. Or with titles: `corpus.tsv` (id, title, text), as
+  Tevatron's and RetroMAE's scripts join it; or RocketQA's own `para.txt` and `para.title.txt`. They are two corpora:
+  published figures of one are not comparable with the other's. A title "-" is none.
+- `queries.SPLIT.tsv` (RocketQA: `SPLIT.query.txt`) and `qrels.SPLIT.tsv`. `qrels.dev.small.tsv` is the split dev; a
+  folder that holds `qrels.dev.tsv` too must name which one it means.
+- `msmarco-test2019-queries.tsv` and `2019qrels-pass.txt` are the split dl19, those of 2020 dl20. Grades are 0 to 3, and
+  binary measures count from 2 on: `R(rel=2)@100`. Most of the 200 queries of a year have no judgement.
 """
 
 from midmask.artifact import Place
 from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
+from midmask.corpora.pieces import Piece, TextPiece
 from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.titled import TitledPiece, plain_title
 from midmask.errors import UserError
 
-LAYOUT = "collection.tsv[.gz], queries.SPLIT.tsv[.gz], qrels.SPLIT.tsv[.gz] with SPLIT train, dev or test"
+LAYOUT = (
+    "collection.tsv[.gz] (or corpus.tsv, or para.txt with para.title.txt), queries.SPLIT.tsv[.gz], "
+    "qrels.SPLIT.tsv[.gz] with SPLIT train, dev or test; msmarco-test2019-queries.tsv with 2019qrels-pass.txt"
+)
+COLLECTIONS = ["collection.tsv", "collection.tsv.gz"]
+TITLED = ["corpus.tsv", "corpus.tsv.gz"]
+APART = ["para.txt", "para.txt.gz"]
+TITLES = ["para.title.txt", "para.title.txt.gz"]
+DEEP_LEARNING = {"dl19": "2019", "dl20": "2020"}
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line; the collection has no titles."""
     doc_id, passage = text.split("\t")
     return doc_id.strip(), "", passage
+
+
+def parse_titled(text: str) -> tuple[str, str, str]:
+    """(doc_id, title, text) of one line of three columns."""
+    doc_id, title, passage = text.split("\t")
+    return doc_id.strip(), plain_title(title), passage
 
 
 def parse_query(text: str) -> tuple[str, str]:
@@ -31,15 +52,43 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> Corpus:
         UserError: naming what is missing, and the layout.
     """
     limits = {"max_characters": max_characters}
-    docs = text_pieces(
-        "docs", folder, [found(folder, ["collection.tsv", "collection.tsv.gz"], LAYOUT)], parse_passage, limits
-    )
+    passages = found(folder, [*COLLECTIONS, *TITLED, *APART], LAYOUT)
+    parse = parse_titled if passages in TITLED else parse_passage
+    docs = text_pieces("docs", folder, [passages], parse, limits, whole=passages in APART)
+    titles = found(folder, TITLES, LAYOUT) if passages in APART else ""
     names = folder.names()
     files = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
-    queries = sorted(file for file in names if file.startswith("queries.") and file.endswith((".tsv", ".tsv.gz")))
+    queries = sorted(file for file in names if _holds_queries(file))
     if bool(files) != bool(queries):
         missing = "qrels.SPLIT.tsv" if queries else "queries.SPLIT.tsv"
         raise UserError(f"{folder}: {missing} is missing; wanted layout: {LAYOUT}")
+    for split, year in DEEP_LEARNING.items():
+        pair = _deep_learning(folder, names, year)
+        if pair:
+            queries, files = [*queries, pair[0]], {**files, split: pair[1]}
     return Corpus(
-        name, docs, text_pieces("queries", folder, queries, parse_query, limits), qrel_pieces(folder, files, limits)
+        name,
+        _titled(docs, titles),
+        text_pieces("queries", folder, queries, parse_query, limits),
+        qrel_pieces(folder, files, limits),
+        beside=(titles,) if titles else (),
     )
+
+
+def _titled(docs: tuple[TextPiece, ...], titles: str) -> tuple[Piece, ...]:
+    return tuple(TitledPiece(piece, titles) for piece in docs) if titles else docs
+
+
+def _holds_queries(file: str) -> bool:
+    name = file.removesuffix(".gz")
+    return (name.startswith("queries.") and name.endswith(".tsv")) or name.endswith(".query.txt")
+
+
+def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str] | None:
+    """The year's queries and judgements; the one is refused without the other."""
+    wanted = [f"msmarco-test{year}-queries.tsv", f"{year}qrels-pass.txt"]
+    present = [found(folder, [name, f"{name}.gz"], LAYOUT, optional=True) for name in wanted]
+    for name, file, other in zip(wanted, present, present[::-1], strict=True):
+        if other and not file:
+            raise UserError(f"{folder}: {name} is missing, which belongs to {other}; wanted layout: {LAYOUT}")
+    return (present[0], present[1]) if present[0] else None

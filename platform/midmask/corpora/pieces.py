@@ -33,7 +33,9 @@ ORIGIN = [("piece", pa.int32()), ("line", pa.int64()), ("fault", pa.string()), (
 TEXT_FACTS = [("words", pa.int32()), ("question", pa.bool_())]
 BLOCKS = {
     "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text")), *TEXT_FACTS]),
-    "queries": pa.schema([*ORIGIN, ("query_id", pa.string()), ("text", pa.string()), *TEXT_FACTS]),
+    "queries": pa.schema(
+        [*ORIGIN, ("query_id", pa.string()), ("text", pa.string()), ("answers", pa.list_(pa.string())), *TEXT_FACTS]
+    ),
     "qrels": pa.schema([*ORIGIN, ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())]),
 }
 
@@ -157,8 +159,8 @@ class TextPiece:
             raise Fault(MALFORMED)  # run files are divided by white space, so an id must have none
         if self.rows == "docs":
             return _checked_passage(values, self.max_characters)
-        if self.rows == "queries" and not values[1].strip():
-            raise Fault(EMPTY_QUERY)
+        if self.rows == "queries":
+            return _checked_query(values)
         return values
 
 
@@ -174,20 +176,27 @@ def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any,
     return doc_id, title, text
 
 
+def _checked_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """(query_id, text, answers); a format without answer strings gives None."""
+    if not values[1].strip():
+        raise Fault(EMPTY_QUERY)
+    return values if len(values) == 3 else (*values, None)
+
+
 class _Block:
     """Rows under way to a table."""
 
     def __init__(self, rows: str, piece: int) -> None:
         self.schema, self.piece = BLOCKS[rows], piece
-        self.has_text = "text" in self.schema.names
+        self._text_at = self.schema.names.index("text") - len(ORIGIN) if "text" in self.schema.names else None
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
 
     def add(self, line: int, fault: str | None, raw: str | None, values: tuple[Any, ...] | None) -> None:
         if values is None:
             values = (None,) * (len(self.schema) - len(ORIGIN))
-        elif self.has_text:
-            text = values[-1]
+        elif self._text_at is not None:
+            text = values[self._text_at]
             values = (*values, len(text.split()), is_question(text))
             self._bytes += len(text)
         self._rows.append((self.piece, line, fault, raw, *values))

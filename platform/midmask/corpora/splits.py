@@ -10,6 +10,14 @@ OFFICIAL = "the corpus's own splits"
 BY_CLUSTER = "80/10/10 by module and near-duplicate cluster"
 """How pydocs is divided; that is part of the collection, as official splits are of others."""
 
+FIXED = frozenset({"dl19", "dl20"})
+"""Splits that are for the final report alone: TREC DL's judged queries are never trained on or selected with."""
+
+
+def is_slice(split: str) -> bool:
+    """`test.head` is a slice of `test`: some of its queries, or all of them with other judgements."""
+    return "." in split
+
 
 def assign_splits(
     official: Sequence[str], query_ids: Sequence[str], names: set[str], seed: int
@@ -21,11 +29,12 @@ def assign_splits(
     - only test is missing: dev is halved by that hash into dev and test, for what selection has seen must not be
       reported.
     - train is missing, or there is train only: all judgements together are divided by that hash, 60/20/20.
-    Other splits stay as they are, unless all are divided.
+    Other splits stay as they are, unless all are divided. Slices and TREC DL's splits always stay.
 
     Args:
         official: the split whose file each judgement stands in. names: all splits that have a file.
     """
+    names = {name for name in names if name not in FIXED and not is_slice(name)}
     if names >= {"train", "dev", "test"} or not names:
         return list(official), OFFICIAL
     unique, inverse = np.unique(np.asarray(query_ids, dtype=object), return_inverse=True)
@@ -39,5 +48,6 @@ def assign_splits(
         return list(
             np.where((own == "dev") & (draw < 0.5), "test", own)
         ), "test is half of dev by a hash of the query id"
-    parts = np.asarray(["train", "dev", "test"], dtype=object)
-    return list(parts[np.searchsorted([0.6, 0.8], draw, side="right")]), "60/20/20 by a hash of the query id"
+    parts = np.asarray(["train", "dev", "test"], dtype=object)[np.searchsorted([0.6, 0.8], draw, side="right")]
+    stay = np.asarray([split in FIXED or is_slice(split) for split in official], dtype=bool)
+    return list(np.where(stay, own, parts)), "60/20/20 by a hash of the query id"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 QUESTION_WORDS = frozenset(
     "what who whom whose which when where why how is are was were do does did can could should would will has have may "
@@ -27,11 +28,14 @@ class TextStatistics:
     def __init__(self) -> None:
         self._lengths: Counter[int] = Counter()
         self._questions = 0
+        self.titled = 0
 
     def add(self, table: pa.Table) -> None:
-        """Counts the rows of a block by its columns `words` and `question`."""
+        """Counts the rows of a block by its columns `words`, `question` and, if it has one, `title`."""
         self._lengths.update(table.column("words").to_pylist())
         self._questions += sum(table.column("question").to_pylist())
+        if "title" in table.column_names:
+            self.titled += pc.sum(pc.not_equal(table.column("title"), "")).as_py() or 0
 
     def summary(self) -> dict[str, Any]:
         """count, question_share, and words: mean, median, p90, max (median and p90 by nearest rank)."""
@@ -67,7 +71,12 @@ def statistics_table(statistics: Mapping[str, Any]) -> str:
         )
     made = "  (split made here)" if statistics["split_made_here"] else ""
     for split, part in statistics["splits"].items():
-        lines.append(f"{split:<10}{part['queries']:>10,} queries  {part['judgements']:>10,} judgements{made}")
+        judged = f"{part['answered']:>10,} with answers" if "answered" in part else ""
+        lines.append(f"{split:<10}{part['queries']:>10,} queries  {part['judgements']:>10,} judgements{judged}{made}")
     if not statistics["splits"]:
         lines.append("no queries and no judgements: text only")
+    lines.append(f"titles: {statistics['titled']:,} of {statistics['passages']['count']:,} passages have one")
+    own = statistics["self_matches"]
+    if own["pairs"]:
+        lines.append(f"{own['pairs']:,} passages are a query itself (by {own['rule']}) and are not retrieved by it")
     return "\n".join(lines)

@@ -126,15 +126,18 @@ def open_trec(folder: Place, name: str, max_characters: int) -> Corpus:
         if not present:
             raise UserError(f"{folder}: {what} is missing; wanted layout: {LAYOUT}")
     limits = {"max_characters": max_characters}
-    docs = _pieces("docs", folder, files, (Docs, parse_passage, beir.parse_passage, msmarco.parse_passage), limits)
-    queries = _pieces("queries", folder, topics, (Topics, parse_query, beir.parse_query, msmarco.parse_query), limits)
+    docs = mixed_pieces("docs", folder, files, (Docs, parse_passage, beir.parse_passage, msmarco.parse_passage), limits)
+    asked = (Topics, parse_query, beir.parse_query, msmarco.parse_query)
+    queries = mixed_pieces("queries", folder, topics, asked, limits)
     return Corpus(name, docs, queries, qrel_pieces(folder, qrels, limits))
 
 
-def _pieces(
+def mixed_pieces(
     rows: str, folder: Place, files: list[str], readers: tuple[Any, ...], limits: dict[str, Any]
 ) -> tuple[TextPiece, ...]:
-    """Pieces of files of mixed forms, numbered through."""
+    """Pieces of files of mixed forms, numbered through; `readers`: of elements, then what parses an element, a JSON
+    line and a line of columns.
+    """
     elements, of_element, of_json, of_columns = readers
     pieces: list[TextPiece] = []
     for file in files:

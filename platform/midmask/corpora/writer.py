@@ -15,6 +15,9 @@ QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 QRELS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())])
 ALIASES = pa.schema([("doc_id", pa.string()), ("alias", pa.string())])
 
+ANSWERS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("answers", pa.list_(pa.string()))])
+SELF_MATCHES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
+
 
 def regrouped(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """The same rows, with the schema's columns only, in tables of exactly 2,048 rows; the last may be shorter."""

@@ -1,0 +1,115 @@
+"""Success@k by answer strings, as DPR evaluates open-domain question answering (Karpukhin et al. 2020).
+
+A retrieved passage is relevant if its text (the title not counted) holds one of the query's answers: both normalised to
+NFD, cut into tokens (runs of letters, digits and marks; else single characters that are neither separators nor control
+characters) and lower-cased, the answer's tokens standing in the text in a row. Nothing but what was retrieved is
+judged, so measures that need to know all relevant passages (recall, nDCG, AP) are refused.
+
+A query without results scores 0. A query without an answer is a bad row of the collection and is not evaluated; an
+answer without a token (a blank, say) is held by no passage, where DPR's code finds it in every one.
+"""
+
+import functools
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from midmask.artifact import Artifact, Place
+from midmask.corpora.writer import QRELS
+from midmask.errors import UserError
+from midmask.evaluate import measures
+
+NO_PASSAGE = ""
+"""Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
+
+FIT = ("Success", "RR", "P")
+"""Measures that look at retrieved passages only."""
+
+
+def read_answers(corpus: Artifact, split: str) -> dict[str, list[str]]:
+    """query -> answer strings of a split; empty for a corpus, or a split, without them."""
+    if "answers.parquet" not in corpus.place.names():
+        return {}
+    with (corpus.place / "answers.parquet").reading() as stream:
+        table = pq.read_table(stream)
+    table = table.filter(pc.equal(table["split"], split))
+    return dict(zip(table["query_id"].to_pylist(), table["answers"].to_pylist(), strict=True))
+
+
+def answer_qrels(ranked: pa.Table, answers: Mapping[str, Sequence[str]], docs: Place, split: str) -> pa.Table:
+    """Judgements (split, query_id, doc_id, grade) of what was retrieved: 1 with an answer in it, else 0.
+
+    Args:
+        ranked: query_id, doc_id. docs: the corpus's folder of passages, of which a row group is in memory at a time.
+    """
+    ranked = ranked.filter(pc.is_in(ranked["query_id"], value_set=pa.array(list(answers), pa.string())))
+    wanted = {query_id: [needle for answer in own if (needle := joined(answer))] for query_id, own in answers.items()}
+    query_ids, doc_ids = ranked["query_id"].to_pylist(), ranked["doc_id"]
+    grades = np.zeros(len(ranked), np.int32)
+    for ids, texts in _passages(docs):
+        at = pc.index_in(doc_ids, value_set=ids)
+        rows = np.flatnonzero(pc.is_valid(at).to_numpy())
+        tokens: dict[int, str] = {}
+        for row, place in zip(rows.tolist(), at.drop_null().to_pylist(), strict=True):
+            if place not in tokens:
+                tokens[place] = joined(texts[place].as_py())
+            grades[row] = any(needle in tokens[place] for needle in wanted[query_ids[row]])
+    idle = sorted(answers.keys() - set(query_ids))
+    return pa.table(
+        {
+            "split": pa.repeat(split, len(ranked) + len(idle)),
+            "query_id": pa.array(query_ids + idle, pa.string()),
+            "doc_id": pa.array(doc_ids.to_pylist() + [NO_PASSAGE] * len(idle), pa.string()),
+            "grade": pa.array([*grades.tolist(), *[0] * len(idle)], pa.int32()),
+        },
+        schema=QRELS,
+    )
+
+
+def check_measures(names: Sequence[str]) -> None:
+    """Raises:
+    UserError: for a measure that answers cannot judge, or an unknown one.
+    """
+    for measure in measures.parse(names):
+        if measure.NAME not in FIT:
+            raise UserError(
+                f"measure {str(measure)!r}: the split is judged by answer strings, so only retrieved passages have a "
+                "judgement; use Success@5, Success@20, Success@100, RR@10 or P@5"
+            )
+
+
+def joined(text: str) -> str:
+    """DPR's tokens, each between two tabs; "" if there are none. A tab is no token, so `in` compares whole tokens."""
+    tokens = _tokens().findall(unicodedata.normalize("NFD", text))
+    return "\t" + "\t".join(token.lower() for token in tokens) + "\t" if tokens else ""
+
+
+@functools.cache
+def _tokens() -> re.Pattern[str]:
+    r"""`[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]`, spelt out since Python's own `re` has no Unicode categories."""
+    word, blank = _characters("LNM"), _characters("ZC")
+    return re.compile(f"[{word}]+|[^{blank}]")
+
+
+def _characters(major: str) -> str:
+    """The ranges of characters whose category begins with one of these letters, for a character class."""
+    inside = np.array([unicodedata.category(chr(code))[0] in major for code in range(sys.maxunicode + 1)])
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
+    spans = edges.reshape(-1, 2).tolist()
+    return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in spans)
+
+
+def _passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
+    """(ids, texts) of the passages, a row group at a time."""
+    for shard in docs.names():
+        with (docs / shard).reading() as stream:
+            file = pq.ParquetFile(stream)
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=["doc_id", "text"])
+                yield table["doc_id"].combine_chunks(), table["text"].combine_chunks()
