@@ -17,11 +17,12 @@ from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH
 from midmask.derived.words import STATISTICS
 from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
 from midmask.identity import Config
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
-from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.ranking import RankingConfig
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
 from midmask.retrieve.mine import mine
@@ -54,7 +55,8 @@ class FinetuneConfig(Config):
     """One stage of fine-tuning: a bi-encoder on the train queries of a corpus."""
 
     backbone: BackboneConfig = Field(description="the encoder, if it does not come from another step")
-    loss: Contrastive.Config = Field(description="the ranking loss")
+    representation: Representation = Field(default_factory=Representation, description="what is scored")
+    loss: SerializeAsAny[RankingConfig] = Field(description="the ranking loss")
     train: TrainConfig = Field(description="length, batch and optimiser")
     per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
     query_length: int = Field(32, ge=4, description="tokens of a query")
@@ -125,6 +127,7 @@ def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> Tr
     return TrainingSetup(
         kind="finetune",
         objective=config.loss,
+        representation=config.representation,
         train=config.train,
         backbone=config.backbone,
         tokens=inputs["tokens"].place,

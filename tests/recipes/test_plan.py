@@ -142,7 +142,7 @@ def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whol
 
 def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):
     with pytest.raises(UserError, match="first stage has no stage before it"):
-        override(retromae, {"stages.0.negatives": "mined", "stages.0.per_query": 1})
+        override(retromae, {"stages.0.negatives": ["mined"], "stages.0.per_query": 1})
 
 
 def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_once(retromae):

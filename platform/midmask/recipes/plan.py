@@ -6,8 +6,7 @@ baseline computed yesterday is found today.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from midmask.corpora import corpus_identity
 from midmask.derived.pseudo_queries import pseudo_queries_content
@@ -15,14 +14,13 @@ from midmask.derived.sentences import splitter
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import file_fingerprint
-from midmask.recipes.schema import Recipe, StageConfig
+from midmask.recipes.finetuning import stages_of
+from midmask.recipes.schema import Recipe
+from midmask.recipes.searching import adopted as adopted
+from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, ranking
 from midmask.recipes.step import Step as Step
-from midmask.retrieve.bm25 import Bm25Config
-from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.mine import MineConfig
-from midmask.retrieve.search import SearchConfig
-from midmask.steps import AdoptConfig, FinetuneConfig, InitialConfig, PretrainConfig
+from midmask.steps import InitialConfig, PretrainConfig
 
 
 @dataclass(frozen=True)
@@ -41,47 +39,12 @@ class Plan:
 
     def evaluation(self, config: EvaluateConfig, *, model: Step | None = None) -> Step:
         """The evaluation of an encoder: the last stage's, unless another is given."""
-        ranked = ranking(self.tokens, model or self.stages[-1], config, judged="any")
-        return Step("evaluate", config, {"ranked": ranked, "corpus": self.corpus})
+        return evaluated(ranking(self.tokens, model or self.stages[-1], config, judged="any"), self.corpus, config)
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
-        return mining(self.tokens, model or self.stages[-1], config)
-
-
-def ranking(
-    tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig, *, judged: Literal["any", "relevant"]
-) -> Step:
-    """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
-    encoded once.
-    """
-    passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
-    queries = EncodeConfig(
-        side="queries",
-        split=wanted.split,
-        judged=judged,
-        max_queries=wanted.max_queries,
-        length=wanted.query_length,
-        threads=wanted.threads,
-    )
-    encoder = {"model": model, "tokens": tokens}
-    encoded = {
-        "passages": Step("encode", passages, encoder),
-        "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
-    }
-    config = SearchConfig(depth=wanted.depth, index=wanted.index, threads=wanted.threads)
-    return Step("search", config, {**encoded, "tokens": tokens})
-
-
-def mining(tokens: Step, model: Step, config: MineConfig) -> Step:
-    """Hard negatives from the ranking of an encoder."""
-    ranked = ranking(tokens, model, config, judged="relevant")
-    return Step("mine", config, {"ranked": ranked, "corpus": tokens.inputs["corpus"]})
-
-
-def adopted(folder: str) -> Step:
-    """A model folder from elsewhere as a step; its identity is its files' contents."""
-    return Step("adopt", AdoptConfig(folder=folder), content=_folder_content(folder))
+        ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
+        return Step("mine", config, {"ranked": ranked, "corpus": self.corpus})
 
 
 @dataclass(frozen=True)
@@ -105,9 +68,9 @@ def contents_of(recipe: Recipe) -> Contents:
     weighed = recipe.objective is not None and recipe.objective.reads().term_weights
     return Contents(
         corpus=corpus_identity(recipe.corpus),
-        tokenizer=_folder_content(recipe.tokens.tokenizer),
-        backbone=_folder_content(recipe.backbone.name),
-        objective={place: _folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
+        tokenizer=folder_content(recipe.tokens.tokenizer),
+        backbone=folder_content(recipe.backbone.name),
+        objective={place: folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
         pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
         weights=weigh_content(_weighing(recipe)) if weighed else {},
     )
@@ -133,10 +96,8 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     pretrained = _pretrained(recipe, both, derived, held, share, resume)
-    stages: list[Step] = []
-    for stage in recipe.stages:
-        stages.append(_stage(recipe, stage, tokens, held, pretrained, stages))
-    return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], initial, pretrained, tuple(stages))
+    stages = stages_of(recipe, tokens, pretrained, held.backbone)
+    return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None = None) -> list[Plan]:
@@ -150,10 +111,8 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None =
 def bm25_evaluation(recipe: Recipe, split: str) -> Step:
     """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems."""
     corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
-    config = Bm25Config(splits=(split,), depth=recipe.evaluation.depth, titles=recipe.tokens.titles)
-    ranked = Step("bm25", config, {"corpus": corpus})
-    evaluation = recipe.evaluation.model_copy(update={"split": split})
-    return Step("evaluate", evaluation, {"ranked": ranked, "corpus": corpus})
+    ranked = bm25_ranking(corpus, split, recipe.evaluation.depth, titles=recipe.tokens.titles)
+    return evaluated(ranked, corpus, recipe.evaluation.model_copy(update={"split": split}))
 
 
 def _weighing(recipe: Recipe) -> WeighConfig:
@@ -192,32 +151,3 @@ def _pretrained(
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
     return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume)
-
-
-def _stage(
-    recipe: Recipe, stage: StageConfig, tokens: Step, held: Contents, pretrained: Step | None, before: list[Step]
-) -> Step:
-    start = before[-1] if stage.starts_from == "previous" else pretrained
-    inputs = {"tokens": tokens, "corpus": tokens.inputs["corpus"]}
-    if start is not None:
-        inputs["start"] = start
-    if stage.negatives == "mined":
-        inputs["negatives"] = mining(tokens, before[-1], stage.mine)
-    config = FinetuneConfig(
-        backbone=recipe.backbone if start is None else recipe.backbone.model_copy(update={"name": "start"}),
-        loss=stage.loss,
-        train=stage.train,
-        per_query=stage.per_query,
-        query_length=recipe.tokens.query_length,
-        passage_length=recipe.tokens.max_length,
-    )
-    return Step("finetune", config, inputs, content=held.backbone if start is None else {})
-
-
-def _folder_content(name: str | None) -> dict[str, Any]:
-    """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
-    if name is None or not Path(name).is_dir():
-        return {}
-    wanted = ("config.json", "tokenizer.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin")
-    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern))
-    return {path.name: file_fingerprint(path) for path in found}

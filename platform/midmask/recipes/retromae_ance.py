@@ -10,5 +10,5 @@ def retromae_ance() -> Recipe:
     base = retromae()
     (first,) = base.stages
     mined = MineConfig(depth=100, min_rank=2, per_query=30)
-    second = StageConfig(train=first.train, negatives="mined", per_query=4, mine=mined)
+    second = StageConfig(train=first.train, negatives=("mined",), per_query=4, mine=mined)
     return base.model_copy(update={"name": "retromae_ance", "stages": (first, second)})

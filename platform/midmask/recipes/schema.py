@@ -2,7 +2,7 @@
 config.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -11,45 +11,22 @@ from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
-from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.objective import Reads
-from midmask.retrieve.mine import MineConfig
+from midmask.recipes.stage import StageConfig as StageConfig
 from midmask.tokens import TokensConfig
 from midmask.train.optimiser import TrainConfig
-
-
-class StageConfig(Config):
-    """One fine-tuning stage of a bi-encoder."""
-
-    loss: Contrastive.Config = Field(default_factory=Contrastive.Config, description="the ranking loss")
-    starts_from: Literal["pretrained", "previous"] = Field(
-        "pretrained", description="the pre-trained encoder, or the stage before this one"
-    )
-    negatives: Literal["in-batch", "mined"] = Field(
-        "in-batch", description="in-batch only, or also hard negatives mined with the stage before this one"
-    )
-    per_query: int = Field(0, ge=0, le=1000, description="hard negatives a query in each step; needs negatives=mined")
-    mine: MineConfig = Field(default_factory=MineConfig, description="how the hard negatives are mined")
-    train: TrainConfig = Field(description="length, batch and optimiser of the stage")
-
-    @model_validator(mode="after")
-    def _negatives_are_asked_for(self) -> "StageConfig":
-        if (self.negatives == "mined") != (self.per_query > 0):
-            raise ValueError(
-                f"per_query = {self.per_query} with negatives = {self.negatives}: mined negatives need per_query >= 1, "
-                "in-batch negatives per_query = 0"
-            )
-        return self
 
 
 class Recipe(Config):
     """A whole experiment. Every field has a dotted path (`objective.encoder_mask_ratio`) for commands and sweeps."""
 
     name: str = Field(description="the recipe's name, as in the table of recipes")
+    protocol: str = Field("in_batch", description="the fine-tuning's name, as in the table of protocols")
     corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="what is read")
     tokens: TokensConfig = Field(default_factory=TokensConfig, description="how it is tokenised")
     spans: SpansConfig = Field(default_factory=SpansConfig, description="how documents are cut into spans, if read")
@@ -60,6 +37,7 @@ class Recipe(Config):
     backbone: BackboneConfig = Field(default_factory=BackboneConfig, description="the encoder that is trained")
     objective: SerializeAsAny[ObjectiveConfig] | None = Field(description="the middle training; none: there is none")
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
+    representation: Representation = Field(default_factory=Representation, description="what of a text is scored")
     stages: tuple[StageConfig, ...] = Field(min_length=1, description="fine-tuning stages, in order")
     evaluation: EvaluateConfig = Field(default_factory=EvaluateConfig, description="measures and depth of the search")
 
@@ -73,11 +51,18 @@ class Recipe(Config):
         return value
 
     @model_validator(mode="after")
-    def _first_stage_has_no_predecessor(self) -> "Recipe":
-        if self.stages[0].negatives == "mined" or self.stages[0].starts_from == "previous":
-            raise ValueError(
-                "stages.0: the first stage has no stage before it; use negatives=in-batch, starts_from=pretrained"
-            )
+    def _stages_look_back(self) -> "Recipe":
+        """A stage starts from, and mines with, stages before it."""
+        for number, stage in enumerate(self.stages):
+            ranking = [source.stage for source in stage.sources if source.kind == "mined"]
+            if number == 0 and (stage.starts_from == "previous" or None in ranking):
+                raise ValueError(
+                    "stages.0: the first stage has no stage before it; use starts_from=pretrained and negatives=[] or "
+                    '["bm25"]'
+                )
+            late = [stage for stage in ranking if stage is not None and stage >= number]
+            if late:
+                raise ValueError(f"stages.{number}.negatives: mined:{late[0]} is not a stage before it")
         return self
 
     def check(self) -> None:
@@ -109,3 +94,5 @@ class Recipe(Config):
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
+        for stage in self.stages:
+            stage.loss.check_representation(self.representation)

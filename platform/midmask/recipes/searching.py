@@ -1,0 +1,61 @@
+"""The steps behind a ranked list: who encodes what, and who ranks. Evaluation and mining both start from one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from midmask.evaluate.retriever import EvaluateConfig
+from midmask.identity import file_fingerprint
+from midmask.recipes.step import Step
+from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.mine import MineConfig
+from midmask.retrieve.search import SearchConfig
+from midmask.steps import AdoptConfig
+
+
+def ranking(
+    tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig, *, judged: Literal["any", "relevant"]
+) -> Step:
+    """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
+    encoded once.
+    """
+    passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
+    queries = EncodeConfig(
+        side="queries",
+        split=wanted.split,
+        judged=judged,
+        max_queries=wanted.max_queries,
+        length=wanted.query_length,
+        threads=wanted.threads,
+    )
+    encoder = {"model": model, "tokens": tokens}
+    encoded = {
+        "passages": Step("encode", passages, encoder),
+        "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
+    }
+    config = SearchConfig(depth=wanted.depth, index=wanted.index, threads=wanted.threads)
+    return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def bm25_ranking(corpus: Step, split: str, depth: int, *, titles: bool) -> Step:
+    """BM25's ranking of a split's queries."""
+    return Step("bm25", Bm25Config(splits=(split,), depth=depth, titles=titles), {"corpus": corpus})
+
+
+def evaluated(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
+    return Step("evaluate", config, {"ranked": ranked, "corpus": corpus})
+
+
+def adopted(folder: str) -> Step:
+    """A model folder from elsewhere as a step; its identity is its files' contents."""
+    return Step("adopt", AdoptConfig(folder=folder), content=folder_content(folder))
+
+
+def folder_content(name: str | None) -> Mapping[str, Any]:
+    """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
+    if name is None or not Path(name).is_dir():
+        return {}
+    wanted = ("config.json", "tokenizer.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin")
+    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern))
+    return {path.name: file_fingerprint(path) for path in found}

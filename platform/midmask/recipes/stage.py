@@ -1,0 +1,94 @@
+"""One stage of fine-tuning: where it starts, what it learns from, against which negatives, by whose opinion."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from midmask.errors import unknown
+from midmask.identity import Config
+from midmask.objectives import OBJECTIVES
+from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.distillation import Distillation
+from midmask.objectives.ranking import RankingConfig
+from midmask.retrieve.mine import MineConfig
+from midmask.train.optimiser import TrainConfig
+
+LOSSES: tuple[type[RankingConfig], ...] = (Contrastive.Config, Distillation.Config)
+"""What a bi-encoder may be fine-tuned on."""
+
+Kind = Literal["bm25", "mined", "file"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where hard negatives come from.
+
+    stage: of mined ones, the number of the stage whose encoder ranks, from 0; none: the one before. file: in the
+    msmarco-hard-negatives layout.
+    """
+
+    kind: Kind
+    stage: int | None = None
+    file: str = ""
+
+    @staticmethod
+    def parse(text: str) -> "Source":
+        """From `bm25`, `mined`, `mined:0` or `file:PATH`.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        kind, colon, rest = text.partition(":")
+        if kind == "file" and rest:
+            return Source("file", file=rest)
+        if kind == "mined" and (not colon or rest.isdecimal()):
+            return Source("mined", int(rest) if colon else None)
+        if text == "bm25":
+            return Source("bm25")
+        raise ValueError(f"{text!r} is no source of negatives; write bm25, mined, mined:STAGE (from 0) or file:PATH")
+
+
+class StageConfig(Config):
+    """One fine-tuning stage of a bi-encoder."""
+
+    loss: SerializeAsAny[RankingConfig] = Field(default_factory=Contrastive.Config, description="the ranking loss")
+    starts_from: Literal["pretrained", "previous"] = Field(
+        "pretrained", description="the pre-trained encoder, or the stage before this one"
+    )
+    negatives: tuple[str, ...] = Field(
+        (),
+        description="sources of hard negatives beside the batch's own: bm25, mined (with the stage before this one), "
+        "mined:STAGE (counted from 0), file:PATH (msmarco-hard-negatives layout); several are mixed",
+    )
+    per_query: int = Field(0, ge=0, le=1000, description="hard negatives a query in each step; 0 without sources")
+    mine: MineConfig = Field(default_factory=MineConfig, description="how negatives are chosen from their sources")
+    queries: int | None = Field(
+        None, ge=1, description="train queries, drawn once by mine.seed and saved by id; none: all"
+    )
+    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
+    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    train: TrainConfig = Field(description="length, batch and optimiser of the stage")
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _loss_by_name(cls, value: Any) -> Any:
+        names = [loss.model_fields["name"].default for loss in LOSSES]
+        if not isinstance(value, dict):
+            return value
+        if value.get("name") not in names:
+            raise unknown("loss", str(value.get("name")), names)
+        return OBJECTIVES[value["name"]].Config.model_validate(value)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(Source.parse(text) for text in self.negatives)
+
+    @model_validator(mode="after")
+    def _negatives_and_teacher_fit(self) -> Self:
+        if bool(self.sources) != (self.per_query > 0):
+            raise ValueError(
+                f"per_query = {self.per_query} with negatives = {list(self.negatives)}: sources need per_query >= 1, "
+                "and per_query >= 1 needs a source such as bm25 or mined"
+            )
+        return self
