@@ -75,32 +75,33 @@ class LexicalShard:
         k = min(k, self.rows)
         self.index.prepare(queries)
 
-        def search(part: SparseRows) -> list[Best]:
-            found = [Best(k, self._places_N) for _ in range(len(part))]
-            for query, start, scores_N in self.index.scores(part):
-                rounded_N = scores_N.astype(np.float32)
-                near = np.flatnonzero(rounded_N >= max(found[query].least, floor(rounded_N, k)))
-                found[query].offer(rounded_N[near], near + start)
+        def search(part: slice) -> list[Best]:
+            found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
+            for members, block, scores in self.index.scores(queries.slice(part.start, part.stop)):
+                for query, scores_N in zip(members, scores, strict=True):
+                    rounded_N = scores_N.astype(np.float32)
+                    near_N = np.flatnonzero(rounded_N >= max(found[query].least, floor(rounded_N, k)))
+                    found[query].offer(rounded_N[near_N], near_N + block.start)
             return found
 
-        return gathered(search, queries, k, self._first, self._threads)
+        scores_QK, rows_QK = gathered(search, len(queries), k, self._threads)
+        return scores_QK, rows_QK + self._first
 
 
-def gathered(
-    search: Callable[[SparseRows], list[Best]], queries: SparseRows, k: int, first: int, threads: int
-) -> tuple[Floats, Ints]:
-    """What `search` finds for parts of the queries, in parallel: scores and corpus rows [Q, k]."""
-    scores_QK = np.empty((len(queries), k), dtype=np.float32)
-    rows_QK = np.empty((len(queries), k), dtype=np.int64)
+def gathered(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> tuple[Floats, Ints]:
+    """What `search` finds for parts of the queries, some at once: scores and rows [Q, k], the best first."""
+    scores_QK = np.empty((queries, k), dtype=np.float32)
+    rows_QK = np.empty((queries, k), dtype=np.int64)
     size = -(-QUERIES // threads)
 
     def run(start: int) -> None:
-        for query, best in enumerate(search(queries.slice(start, start + size)), start):
+        part = slice(start, min(start + size, queries))
+        for query, best in enumerate(search(part), start):
             scores_QK[query], rows_QK[query] = best.ordered()
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, range(0, len(queries), size)))
-    return scores_QK, rows_QK + first
+        list(pool.map(run, range(0, queries, size)))
+    return scores_QK, rows_QK
 
 
 class LexicalIndex:
@@ -124,38 +125,29 @@ class LexicalIndex:
         if not self._goes_by_tile(queries).all():
             _ = self._inverted
 
-    def scores(self, queries: SparseRows) -> Iterator[tuple[int, int, Doubles]]:
-        """Triples (query, first passage, scores of the passages from there) until each query has met each passage.
-
-        The scores may be written over.
-        """
+    def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[Doubles]]]:
+        """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
         by_tile_Q = self._goes_by_tile(queries)
-        for start, block in self._inverted if not by_tile_Q.all() else []:
-            for query in np.flatnonzero(~by_tile_Q).tolist():
-                yield query, start, block.scores(*queries.row(query))
-        many = np.flatnonzero(by_tile_Q)
-        tiles = [(many[at : at + TILE], self._tile(queries, many[at : at + TILE])) for at in range(0, len(many), TILE)]
-        for start in range(0, len(self._rows) if tiles else 0, TILE_ROWS):
-            block_NV = _matrix(self._rows.slice(start, start + TILE_ROWS))
+        few, many = np.flatnonzero(~by_tile_Q).tolist(), np.flatnonzero(by_tile_Q).tolist()
+        for block, lists in self._inverted if few else []:
+            yield few, block, (lists.scores(*queries.row(query)) for query in few)
+        tiles = [(many[at : at + TILE], _tile(queries, many[at : at + TILE])) for at in range(0, len(many), TILE)]
+        for block in self._blocks(TILE_ROWS) if tiles else []:
+            block_NV = _matrix(self._rows.slice(block.start, block.stop))
             for members, tile_VB in tiles:
-                for query, scores_N in zip(members.tolist(), (block_NV @ tile_VB).T, strict=True):
-                    yield query, start, np.ascontiguousarray(scores_N)
+                yield members, block, map(np.ascontiguousarray, (block_NV @ tile_VB).T)
+
+    def _blocks(self, size: int) -> list[range]:
+        return [range(start, min(start + size, len(self._rows))) for start in range(0, len(self._rows), size)]
 
     def _goes_by_tile(self, queries: SparseRows) -> NDArray[np.bool_]:
         touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.terms].cumsum()])
         return np.diff(touched[queries.offsets]) > MANY * len(self._rows.terms)
 
-    def _tile(self, queries: SparseRows, members: Ints) -> Doubles:
-        tile_VB = np.zeros((queries.width, len(members)))
-        for column, query in enumerate(members.tolist()):
-            terms, weights = queries.row(query)
-            tile_VB[terms, column] = weights
-        return tile_VB
-
     @cached_property
-    def _inverted(self) -> list[tuple[int, "Inverted"]]:
-        starts = range(0, len(self._rows), PASSAGES)
-        return [(start, Inverted(self._rows.slice(start, start + PASSAGES))) for start in starts]
+    def _inverted(self) -> list[tuple[range, "Inverted"]]:
+        blocks = self._blocks(PASSAGES)
+        return [(block, Inverted(self._rows.slice(block.start, block.stop))) for block in blocks]
 
 
 class Inverted:
@@ -184,3 +176,11 @@ def _matrix(rows: SparseRows) -> sparse.csr_array:
     """In float64; indices and offsets of one type, as scipy's functions need them to copy nothing."""
     entries = rows.weights.astype(np.float64), rows.terms, rows.offsets.astype(np.int32)
     return sparse.csr_array(entries, shape=(len(rows), rows.width))
+
+
+def _tile(queries: SparseRows, members: list[int]) -> Doubles:
+    tile_VB = np.zeros((queries.width, len(members)))
+    for column, query in enumerate(members):
+        terms, weights = queries.row(query)
+        tile_VB[terms, column] = weights
+    return tile_VB

@@ -1,0 +1,166 @@
+"""Hybrid search over one shard: dense score + lexical score, added before the cut, never after.
+
+A passage may be among the best without being among the best of either part, so two ranked lists cannot be merged. Flat:
+every passage has its exact lexical score plus a float32 dense score of known error; all that may be among the best by
+that error are scored exactly, so the result is proven. Other factory strings (IVF, PQ, HNSW) find approximately: what
+faiss proposes and what lexical search proposes are scored exactly.
+
+The score of a pair is the dense inner product in float64 plus the lexical sum in float64 (`lexical.py`), rounded once
+to float32.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from midmask.retrieve.best import Best, floor, places_of
+from midmask.retrieve.dense import DenseShard
+from midmask.retrieve.lexical import LexicalIndex, gathered
+from midmask.retrieve.pairs import Embeddings
+from midmask.retrieve.sparse import SparseRows
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+
+class HybridShard:
+    """The passages `first` .. `first + N` of a corpus, searchable by both views at once.
+
+    Args:
+        vectors: their embeddings, float32 [n, D] blocks in row order.
+        rows: their lexical views, N rows.
+        doc_ids: their ids, N strings; equal scores rank by them.
+        first: the corpus row of the first passage.
+        factory: a faiss factory string; "Flat" is exact.
+        threads: threads of a search; with "Flat" they change no number.
+
+    Raises:
+        UserError: if faiss is missing or does not know the factory string.
+        ValueError: if the two views are not of the same number of passages.
+    """
+
+    def __init__(
+        self,
+        vectors: Sequence[Floats],
+        rows: SparseRows,
+        doc_ids: pa.ChunkedArray,
+        *,
+        first: int = 0,
+        factory: str = "Flat",
+        threads: int = 1,
+    ) -> None:
+        self._embeddings = Embeddings(vectors)
+        if self._embeddings.rows != len(rows):
+            raise ValueError(f"{self._embeddings.rows} dense and {len(rows)} lexical views; they must be of one shard")
+        self._index = LexicalIndex(rows)
+        self.doc_ids = doc_ids
+        self.rows = len(rows)
+        self._first = first
+        self._threads = threads
+        self._places_N = places_of(doc_ids)
+        self._dense: FlatGuesses | DenseShard = (
+            FlatGuesses(self._embeddings, float(np.abs(rows.weights).max(initial=0)))
+            if factory == "Flat"
+            else DenseShard(vectors, doc_ids, factory=factory, threads=threads)
+        )
+
+    def search(self, dense_QD: Floats, lexical: SparseRows, k: int) -> tuple[Floats, Ints]:
+        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
+
+        Ordered by score descending, then document id ascending.
+
+        Raises:
+            UserError: if queries and passages are of different vocabularies.
+        """
+        k = min(k, self.rows)
+        self._index.prepare(lexical)
+        wide_QD = dense_QD.astype(np.float64)
+        proposals: FlatProposals | FaissProposals = (
+            FlatProposals(self._dense, dense_QD, lexical, k)
+            if isinstance(self._dense, FlatGuesses)
+            else FaissProposals(self._dense.search(dense_QD, k)[1], k)
+        )
+
+        def search(part: slice) -> list[Best]:
+            found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
+            for members, block, scores in self._index.scores(lexical.slice(part.start, part.stop)):
+                queries = np.array(members) + part.start
+                for query, own, lexical_N in zip(queries, proposals.of(queries, block), scores, strict=True):
+                    best = found[query - part.start]
+                    near = proposals.near(query, own, lexical_N, best.least)
+                    dense_N = self._embeddings.inner(wide_QD[query], near + block.start)
+                    best.offer((dense_N + lexical_N[near]).astype(np.float32), near + block.start)
+            return found
+
+        scores_QK, rows_QK = gathered(search, len(lexical), k, self._threads)
+        return scores_QK, rows_QK + self._first
+
+
+class FlatGuesses:
+    """Float32 dense scores of all passages, and how wrong a sum of one and a lexical score can be.
+
+    The vectors are held less their mean: that moves all scores of a query by one constant and makes the bound small,
+    since the vectors of a young encoder are nearly one vector.
+    """
+
+    def __init__(self, embeddings: Embeddings, heaviest: float) -> None:
+        self._mean_D = embeddings.mean()
+        self._centred_ND = embeddings.less(self._mean_D)
+        longest = max(
+            float(np.linalg.norm(self._centred_ND[at : at + 4096].astype(np.float64), axis=1).max())
+            for at in range(0, embeddings.rows, 4096)
+        )
+        # As in dense.py (Higham 2002, 3.5, u = 2^-24); sums in float64 get a little room each.
+        unit = (embeddings.width + 1) * 2.0**-24
+        self._of_dense = longest * unit / (1 - unit) + 2.0**-40 * (longest + float(np.linalg.norm(self._mean_D)))
+        self._of_lexical = 2.0**-50 * heaviest
+
+    def scores(self, dense_BD: Floats, block: range) -> Doubles:
+        """Of some queries with a block of passages, [B, n]."""
+        moved_B1 = dense_BD.astype(np.float64) @ self._mean_D.astype(np.float64)[:, None]
+        scores_BN: Doubles = dense_BD @ self._centred_ND[block.start : block.stop].T + moved_B1
+        return scores_BN
+
+    def errors(self, dense_QD: Floats, lexical: SparseRows) -> Doubles:
+        """Bounds, [Q]."""
+        lengths_Q = np.linalg.norm(dense_QD.astype(np.float64), axis=1)
+        sums = np.concatenate([np.zeros(1), np.abs(lexical.weights).cumsum(dtype=np.float64)])
+        return self._of_dense * lengths_Q + self._of_lexical * np.diff(sums[lexical.offsets])
+
+
+class FlatProposals:
+    """All passages that the errors leave a chance to be among the best k."""
+
+    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: SparseRows, k: int) -> None:
+        self._guesses = guesses
+        self._dense_QD = dense_QD
+        self._errors_Q = guesses.errors(dense_QD, lexical)
+        self._k = k
+
+    def of(self, queries: Ints, block: range) -> Doubles:
+        return self._guesses.scores(self._dense_QD[queries], block)
+
+    def near(self, query: int, own_N: Doubles, lexical_N: Doubles, least: np.float32) -> Ints:
+        """Places in a block, of a query with its guesses and lexical scores, if the k-th best is at least `least`."""
+        sum_N, error = own_N + lexical_N, self._errors_Q[query]
+        least = max(least, floor((sum_N - error).astype(np.float32), self._k))
+        return np.flatnonzero((sum_N + error).astype(np.float32) >= least)
+
+
+class FaissProposals:
+    """What faiss finds, and the best k of a block by lexical score."""
+
+    def __init__(self, rows_QK: Ints, k: int) -> None:
+        self._rows_QK = rows_QK
+        self._k = k
+
+    def of(self, queries: Ints, block: range) -> list[Ints]:
+        within = [rows_K[(rows_K >= block.start) & (rows_K < block.stop)] for rows_K in self._rows_QK[queries]]
+        return [rows_N - block.start for rows_N in within]
+
+    def near(self, query: int, own_N: Ints, lexical_N: Doubles, least: np.float32) -> Ints:
+        rounded_N = lexical_N.astype(np.float32)
+        return np.union1d(own_N, np.flatnonzero(rounded_N >= floor(rounded_N, self._k)))
