@@ -80,8 +80,11 @@ def pruned(weights_BV: Tensor, terms: int | None) -> Tensor:
     """All but the `terms` largest weights of each row at 0; of equal ones, those of smaller ids stay."""
     if terms is None or terms >= weights_BV.shape[1]:
         return weights_BV
-    kept_BN = weights_BV.detach().sort(dim=1, descending=True, stable=True).indices[:, :terms]
-    return torch.zeros_like(weights_BV).scatter(1, kept_BN, weights_BV.gather(1, kept_BN))
+    lowest_B1 = weights_BV.detach().topk(terms, dim=1, sorted=False).values.amin(1, keepdim=True)
+    above_BV = ~(weights_BV <= lowest_B1)  # NaN stays, and is found in the loss
+    level_BV = weights_BV == lowest_B1
+    room_B1 = terms - above_BV.sum(1, keepdim=True)
+    return torch.where(above_BV | (level_BV & (level_BV.cumsum(1) <= room_B1)), weights_BV, 0.0)
 
 
 def scores(query: TextVectors, passage: TextVectors) -> Tensor:
