@@ -127,7 +127,7 @@ def comparisons_csv(table: ResultTable) -> str:
 def caption(table: ResultTable, style: Style = Style()) -> str:
     """What the marks mean: test, correction, size of the family, level; and the number of queries."""
     how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
-    family = f"{CORRECTION_NAMES[how.correction]}, {_range(sizes)} comparisons in a column"
+    family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
     tested = f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
     against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
     said = {
@@ -145,7 +145,9 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
         if len(counts) == 1
         else f"Queries: {', '.join(f'{column} {count}' for column, count in queries.items())}."
     )
-    return " ".join(part for part in ("Bold: the best of a column.", said, shown) if part)
+    averages = [column for column in table.columns if column not in table.comparisons]
+    untested = f"Averages, not tested: {', '.join(averages)}." if averages else ""
+    return " ".join(part for part in ("Bold: the best of a column.", said, untested, shown) if part)
 
 
 def _grid(
@@ -178,9 +180,11 @@ def _grid(
     return ["system", *map(name, table.columns)], rows
 
 
-def _range(sizes: Sequence[int]) -> str:
+def _comparisons(sizes: Sequence[int]) -> str:
     low, high = min(sizes, default=0), max(sizes, default=0)
-    return str(low) if low == high else f"{low} to {high}"
+    if low == high:
+        return f"{low} comparison" if low == 1 else f"{low} comparisons"
+    return f"{low} to {high} comparisons"
 
 
 LATEX = str.maketrans(
