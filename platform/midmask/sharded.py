@@ -1,6 +1,6 @@
 """Steps that work shard by shard: the unit of work, of going on after a kill, and of spreading over a cluster.
 
-A shard is made from the input's shard of the same name, whatever else has been made, and written whole or not at all.
+A shard is made from the source's shard of the same name, whatever else has been made, and written whole or not at all.
 So shards can be made in any order, on any machine, and one that is there already is not made again.
 """
 
@@ -19,8 +19,9 @@ class Sharded:
     """One such step; called, it computes all of it in this process.
 
     folder: where the shards are written, below the step's place. over: the input and its folder whose shards they
-    follow, such as "corpus/docs". begin: what must be there before the first shard; safe to call again. worker: makes
-    the function that writes `<folder>/<name>` for a name; what is costly to load is loaded there, once a worker.
+    follow, such as "corpus/docs"; or a folder of the step's own, which `begin` fills. begin: what must be there before
+    the first shard; safe to call again. worker: makes the function that writes `<folder>/<name>` for a name; what is
+    costly to load is loaded there, once a worker.
     finish: what is written after the last shard, and the step's small results. stays: whether workers load so much
     (a model) that they should be kept, one per GPU.
     """
@@ -34,8 +35,8 @@ class Sharded:
 
     def missing(self, inputs: Inputs, out: Place) -> list[str]:
         """Names of the shards that are still to be made; what a killed run has left half written is removed."""
-        source, folder = self.over.split("/")
-        wanted = (inputs[source].place / folder).names()
+        source, _, folder = self.over.rpartition("/")
+        wanted = ((inputs[source].place if source else out) / folder).names()
         present = (out / self.folder).names()
         for name in set(present) - set(wanted):
             (out / self.folder / name).delete()
