@@ -16,20 +16,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.retrieve.best import places_of
+from midmask.retrieve.pairs import GATHERED, Embeddings, error_of_guess, longest_of
 
 MARGIN = 32
 """Candidates asked for beyond k at first."""
 
 PAIRS = 1 << 22
 """Proposed pairs held at once: bounds the memory of a search whose scores lie so close that many must be proposed."""
-
-GATHERED = 4096
-"""Vectors copied at once for exact scoring; few enough to stay in the cache."""
 
 TRAINING_ROWS = 262_144
 """Passages of a shard that a trained index (IVF, PQ) learns from, from the first."""
@@ -103,25 +101,19 @@ class DenseShard:
         self._threads = threads
         self._first = first
         self.doc_ids = doc_ids
-        self._vectors = list(vectors)
-        self._starts = np.cumsum([0, *(len(block) for block in vectors)])
-        self.rows, width = int(self._starts[-1]), vectors[0].shape[1]
+        self._embeddings = Embeddings(vectors)
+        self.rows, width = self._embeddings.rows, self._embeddings.width
         self._index = _empty(faiss, width, factory)
         self._exact = isinstance(self._index, faiss.IndexFlat)
-        self._mean_D = _mean(vectors) if self._exact else np.zeros(width, dtype=np.float32)
+        self._mean_D = self._embeddings.mean() if self._exact else np.zeros(width, dtype=np.float32)
         if not self._index.is_trained:
             self._index.train(_first_rows(vectors, TRAINING_ROWS))
         longest = 0.0
-        for block in vectors:
-            centred_ND = np.ascontiguousarray(block - self._mean_D)
-            longest = max(longest, float(np.linalg.norm(centred_ND.astype(np.float64), axis=-1).max()))
+        for centred_ND in self._embeddings.less(self._mean_D):
+            longest = max(longest, longest_of(centred_ND))
             self._index.add(centred_ND)
-        self._place_of_id = np.empty(self.rows, dtype=np.int64)
-        self._place_of_id[pc.sort_indices(doc_ids).to_numpy()] = np.arange(self.rows)
-        # Higham 2002, (3.5): |fl(x·y) - x·y| <= D u / (1 - D u) · |x|·|y| for any order of summation, u = 2^-24; one
-        # more u for rounding the centred vector, and a little for the sums in float64.
-        unit = (width + 1) * 2.0**-24
-        self._error = longest * unit / (1 - unit) + 2.0**-40 * float(np.linalg.norm(self._mean_D))
+        self._places_N = places_of(doc_ids)
+        self._error = error_of_guess(longest, self._mean_D)
 
     def search(self, queries_QD: Floats, k: int) -> tuple[Floats, Ints]:
         """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
@@ -148,7 +140,7 @@ class DenseShard:
         """Search with so many proposals a query; the last value says for which queries the result is final."""
         guesses_QN, local_QN = self._index.search(np.ascontiguousarray(queries_QD), proposals)
         exact_QN = self._exact_scores(queries_QD, local_QN)
-        at_QN = np.lexsort((self._place_of_id[local_QN], -exact_QN), axis=-1)[:, :k]
+        at_QN = np.lexsort((self._places_N[local_QN], -exact_QN), axis=-1)[:, :k]
         scores_QK = np.take_along_axis(exact_QN, at_QN, axis=-1)
         rows_QK = np.where(np.isneginf(scores_QK), -1, np.take_along_axis(local_QN, at_QN, axis=-1))
         if proposals >= self.rows or not self._exact:
@@ -169,7 +161,7 @@ class DenseShard:
             part = np.s_[corner[0] : corner[0] + few, corner[1] : corner[1] + some]
             rows_QN = local_QN[part]
             # vecdot is one dot product of length D a pair, so a pair's value knows nothing of its neighbours.
-            pairs_QN = np.vecdot(self._gather(np.maximum(rows_QN, 0)), wide_QD[part[0], None])
+            pairs_QN = np.vecdot(self._embeddings.take(np.maximum(rows_QN, 0)), wide_QD[part[0], None])
             scores_QN[part] = np.where(rows_QN < 0, -np.inf, pairs_QN)
 
         corners = itertools.product(range(0, local_QN.shape[0], few), range(0, local_QN.shape[1], some))
@@ -181,17 +173,6 @@ class DenseShard:
                 list(pool.map(score, corners))
         return scores_QN
 
-    def _gather(self, rows_QN: Ints) -> NDArray[np.float64]:
-        """Vectors of some rows of the shard, [Q, N, D]."""
-        if len(self._vectors) == 1:
-            return self._vectors[0].take(rows_QN, axis=0).astype(np.float64)
-        vectors_QND = np.empty((*rows_QN.shape, self._vectors[0].shape[1]), dtype=np.float64)
-        block_QN = np.searchsorted(self._starts, rows_QN, side="right") - 1
-        for block in np.unique(block_QN):
-            mine_QN = block_QN == block
-            vectors_QND[mine_QN] = self._vectors[block][rows_QN[mine_QN] - self._starts[block]]
-        return vectors_QND
-
 
 def _empty(faiss: Any, width: int, factory: str) -> Any:
     try:
@@ -202,11 +183,6 @@ def _empty(faiss: Any, width: int, factory: str) -> Any:
             f"index = {factory!r}: faiss knows no such index for {width} dimensions ({reason}); "
             "use Flat, IVF256,Flat or HNSW32"
         ) from None
-
-
-def _mean(vectors: Sequence[Floats]) -> Floats:
-    total_D = sum(block.sum(axis=0, dtype=np.float64) for block in vectors)
-    return np.asarray(total_D / sum(map(len, vectors)), dtype=np.float32)
 
 
 def _first_rows(vectors: Sequence[Floats], wanted: int) -> Floats:

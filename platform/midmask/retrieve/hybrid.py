@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from midmask.retrieve.best import Best, floor, places_of
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.lexical import LexicalIndex, gathered
-from midmask.retrieve.pairs import Embeddings
+from midmask.retrieve.pairs import Embeddings, error_of_guess, longest_of
 from midmask.retrieve.sparse import SparseRows
 
 Ints = NDArray[np.int64]
@@ -100,22 +100,18 @@ class HybridShard:
 
 
 class FlatGuesses:
-    """Float32 dense scores of all passages, and how wrong a sum of one and a lexical score can be.
-
-    The vectors are held less their mean: that moves all scores of a query by one constant and makes the bound small,
-    since the vectors of a young encoder are nearly one vector.
-    """
+    """Float32 dense scores of all passages, and how wrong a sum of one and a lexical score can be."""
 
     def __init__(self, embeddings: Embeddings, heaviest: float) -> None:
         self._mean_D = embeddings.mean()
-        self._centred_ND = embeddings.less(self._mean_D)
-        longest = max(
-            float(np.linalg.norm(self._centred_ND[at : at + 4096].astype(np.float64), axis=1).max())
-            for at in range(0, embeddings.rows, 4096)
-        )
-        # As in dense.py (Higham 2002, 3.5, u = 2^-24); sums in float64 get a little room each.
-        unit = (embeddings.width + 1) * 2.0**-24
-        self._of_dense = longest * unit / (1 - unit) + 2.0**-40 * (longest + float(np.linalg.norm(self._mean_D)))
+        self._centred_ND = np.empty((embeddings.rows, embeddings.width), dtype=np.float32)
+        longest, start = 0.0, 0
+        for centred_ND in embeddings.less(self._mean_D):
+            longest = max(longest, longest_of(centred_ND))
+            self._centred_ND[start : start + len(centred_ND)] = centred_ND
+            start += len(centred_ND)
+        self._of_dense = error_of_guess(longest, self._mean_D)
+        # Exact lexical scores are added in float64 here and there, to sums of other last bits.
         self._of_lexical = 2.0**-50 * heaviest
 
     def scores(self, dense_BD: Floats, block: range) -> Doubles:
@@ -128,7 +124,8 @@ class FlatGuesses:
         """Bounds, [Q]."""
         lengths_Q = np.linalg.norm(dense_QD.astype(np.float64), axis=1)
         sums = np.concatenate([np.zeros(1), np.abs(lexical.weights).cumsum(dtype=np.float64)])
-        return self._of_dense * lengths_Q + self._of_lexical * np.diff(sums[lexical.offsets])
+        errors_Q: Doubles = self._of_dense * lengths_Q + self._of_lexical * np.diff(sums[lexical.offsets])
+        return errors_Q
 
 
 class FlatProposals:
