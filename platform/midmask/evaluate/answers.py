@@ -1,9 +1,8 @@
 """Success@k by answer strings, as DPR evaluates open-domain question answering (Karpukhin et al. 2020).
 
-A retrieved passage is relevant if its text (the title not counted) holds one of the query's answers: both normalised to
-NFD, cut into tokens (runs of letters, digits and marks; else single characters that are neither separators nor control
-characters) and lower-cased, the answer's tokens standing in the text in a row. Nothing but what was retrieved is
-judged, so measures that need to know all relevant passages (recall, nDCG, AP) are refused.
+A retrieved passage is a success if its text (the title not counted) holds one of the query's answers: both normalised
+to NFD, cut into tokens (runs of letters, digits and marks; else single characters that are neither separators nor
+control characters) and lower-cased, the answer's tokens standing in the text in a row.
 
 A query without results scores 0. A query without an answer is a bad row of the collection and is not evaluated; an
 answer without a token (a blank, say) is held by no passage, where DPR's code finds it in every one.
@@ -13,43 +12,42 @@ import functools
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Place
 from midmask.corpora.writer import QRELS
-from midmask.errors import UserError
 from midmask.evaluate import measures
 
 NO_PASSAGE = ""
 """Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
 
-FIT = ("Success", "RR", "P")
-"""Measures that look at retrieved passages only."""
+DEFAULT = ("Success@5", "Success@20", "Success@100")
 
 
-def read_answers(corpus: Artifact, split: str) -> dict[str, list[str]]:
-    """query -> answer strings of a split; empty for a corpus, or a split, without them."""
-    if "answers.parquet" not in corpus.place.names():
-        return {}
-    with (corpus.place / "answers.parquet").reading() as stream:
-        table = pq.read_table(stream)
-    table = table.filter(pc.equal(table["split"], split))
-    return dict(zip(table["query_id"].to_pylist(), table["answers"].to_pylist(), strict=True))
+def by_answers(names: Sequence[str]) -> list[str]:
+    """Those of the measures that answer strings judge, where a split has them: Success@k. The others need judgements
+    of passages, or, as recall, of all relevant ones.
+    """
+    return [str(measure) for measure in measures.parse(names) if measure.NAME == "Success"]
 
 
-def answer_qrels(ranked: pa.Table, answers: Mapping[str, Sequence[str]], docs: Place, split: str) -> pa.Table:
+def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     """Judgements (split, query_id, doc_id, grade) of what was retrieved: 1 with an answer in it, else 0.
 
     Args:
-        ranked: query_id, doc_id. docs: the corpus's folder of passages, of which a row group is in memory at a time.
+        ranked: query_id, doc_id. answers: split, query_id, answers, all of one split. docs: the corpus's folder of
+            passages, of which a row group is in memory at a time.
     """
-    ranked = ranked.filter(pc.is_in(ranked["query_id"], value_set=pa.array(list(answers), pa.string())))
-    wanted = {query_id: [needle for answer in own if (needle := joined(answer))] for query_id, own in answers.items()}
+    ranked = ranked.filter(pc.is_in(ranked["query_id"], value_set=answers["query_id"]))
+    wanted = {
+        query_id: [needle for answer in own if (needle := joined(answer))]
+        for query_id, own in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
+    }
     query_ids, doc_ids = ranked["query_id"].to_pylist(), ranked["doc_id"]
     grades = np.zeros(len(ranked), np.int32)
     for ids, texts in _passages(docs):
@@ -60,7 +58,8 @@ def answer_qrels(ranked: pa.Table, answers: Mapping[str, Sequence[str]], docs: P
             if place not in tokens:
                 tokens[place] = joined(texts[place].as_py())
             grades[row] = any(needle in tokens[place] for needle in wanted[query_ids[row]])
-    idle = sorted(answers.keys() - set(query_ids))
+    idle = sorted(wanted.keys() - set(query_ids))
+    split = answers["split"][0].as_py()
     return pa.table(
         {
             "split": pa.repeat(split, len(ranked) + len(idle)),
@@ -70,18 +69,6 @@ def answer_qrels(ranked: pa.Table, answers: Mapping[str, Sequence[str]], docs: P
         },
         schema=QRELS,
     )
-
-
-def check_measures(names: Sequence[str]) -> None:
-    """Raises:
-    UserError: for a measure that answers cannot judge, or an unknown one.
-    """
-    for measure in measures.parse(names):
-        if measure.NAME not in FIT:
-            raise UserError(
-                f"measure {str(measure)!r}: the split is judged by answer strings, so only retrieved passages have a "
-                "judgement; use Success@5, Success@20, Success@100, RR@10 or P@5"
-            )
 
 
 def joined(text: str) -> str:

@@ -76,8 +76,8 @@ def group_corpora(group: str, place: str) -> dict[str, CorpusConfig]:
         listed = "; ".join(f"{folder}: {', '.join(lacking)}" for folder, lacking in missing.items())
         raise UserError(
             f"{group} in {place}: {len(missing)} of {len(folders(group))} folders lack files. Missing: {listed}. "
-            f"Wanted layout: {place}/SET/ with corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/test.tsv[.gz], SET as BEIR's "
-            "archives name it, CQADupStack's forums as cqadupstack/FORUM; unpack each SET.zip there"
+            f"Wanted layout: {place}/SET/ with corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/test.tsv[.gz], SET as "
+            "BEIR's archives name it, CQADupStack's forums as cqadupstack/FORUM; unpack each SET.zip there"
         )
     return {
         folder: CorpusConfig(name=f"beir:{place.rstrip('/')}/{folder}", splits="official") for folder in folders(group)

@@ -47,12 +47,13 @@ def expand(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserError: for a name that is neither a measure nor a preset, naming the nearest, or one that is given twice.
     """
-    own = [name for name in names if name not in PRESETS]
+    presets = set(PRESETS)
+    own = [name for name in names if name not in presets]
     try:
         written = dict(zip(own, map(str, measures.parse(own)), strict=True))
     except UserError as error:
-        raise UserError(f"{error} Or a preset: {', '.join(sorted(PRESETS))}.") from None
+        raise UserError(f"{error} Or a preset: {', '.join(sorted(presets))}.") from None
     found: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys(PRESETS[name] if name in PRESETS else (written[name],)))
+        found.update(dict.fromkeys(PRESETS[name] if name in presets else (written[name],)))
     return tuple(found)

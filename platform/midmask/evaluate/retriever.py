@@ -11,10 +11,14 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.evaluate import measures
+from midmask.errors import UserError
+from midmask.evaluate import answers, measures
+from midmask.evaluate.presets import expand
+from midmask.evaluate.slices import evaluate_slices
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
-from midmask.retrieve.selection import fixed_sample, read_qrels
+from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
+from midmask.retrieve.self_matches import read_self_matches, without_self
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +29,9 @@ class EvaluateConfig(Config):
 
     split: str = Field("dev", description="whose queries are searched; selection looks at dev only")
     depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
-    measures: tuple[str, ...] = Field((), description="ir-measures names such as nDCG@10; none: the usual ones")
+    measures: tuple[str, ...] = Field(
+        (), description="ir-measures names such as nDCG@10, or presets such as sigir23, beir, nq; none: the usual ones"
+    )
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
     index: str = Field("Flat", description="faiss factory string; Flat is exact")
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
@@ -35,59 +41,97 @@ class EvaluateConfig(Config):
     @field_validator("measures")
     @classmethod
     def _measures_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        measures.parse(names)
-        return names
+        return expand(names)
 
 
 def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step. Inputs: corpus, and `ranked`, an artifact with `ranked/SPLIT.parquet` (of a search, or BM25's).
 
-    Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value) and the list it judged,
-    `runs/CORPUS.SPLIT.trec.gz`.
+    Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value), the like for every slice of the split, and the
+    list it judged, `runs/CORPUS.SPLIT.trec.gz`. A query that is a passage of the corpus does not find itself.
 
     Returns:
-        corpus, split, split_made_here, measures (name -> mean), queries, without_results, unjudged, seconds.
+        corpus, split, split_made_here, measures (name -> mean), slices (name -> queries and measures), what
+        `measures.coverage` counts, self_matches (rows left out), seconds.
 
     Raises:
-        UserError: for an unknown split or measure.
+        UserError: for an unknown split, or measures that its judgements cannot tell.
     """
     started = time.perf_counter()
-    found = _listed(config, inputs)
-    qrels = _judged_sample(config, inputs["corpus"])
-    names = config.measures or measures.default_measures(inputs["corpus"].result["passages"], config.depth)
-    per_query = measures.evaluate(found, qrels, config.split, names)
-    covered = measures.coverage(found, qrels, config.split)
+    corpus = inputs["corpus"]
+    searched = judged_queries(corpus, config.split, limit=config.max_queries)
+    found, itself = _listed(config, inputs, searched)
+    own, covered = _judged(config, corpus, found, searched)
     if covered["without_results"]:
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
-    corpus = inputs["corpus"].result
-    name = f"{corpus['name']}.{config.split}"
-    ranked.write_trec(out / "runs" / f"{name}.trec.gz", found, tag="midmask")
-    with (out / "per_query" / f"{name}.parquet").writing() as stream:
-        pq.write_table(per_query, stream, compression="zstd")
+    values = {config.split: own, **_slices(config, corpus, found, searched)}
+    name = corpus.result["name"]
+    ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, tag="midmask")
+    for split, per_query in values.items():
+        with (out / "per_query" / f"{name}.{split}.parquet").writing() as stream:
+            pq.write_table(per_query, stream, compression="zstd")
+    means = {split: measures.aggregate(per_query) for split, per_query in values.items()}
+    sizes = {split: pc.count_distinct(per_query["query_id"]).as_py() for split, per_query in values.items()}
     return {
-        "corpus": corpus["name"],
+        "corpus": name,
         "split": config.split,
-        "split_made_here": bool(corpus.get("split_made_here")),
-        "measures": measures.aggregate(per_query),
+        "split_made_here": bool(corpus.result.get("split_made_here")),
+        "measures": means.pop(config.split),
+        "slices": {split: {"queries": sizes[split], "measures": means[split]} for split in means},
         **covered,
+        "self_matches": itself,
         "seconds": round(time.perf_counter() - started, 3),
     }
 
 
-def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact]) -> pa.Table:
-    """The split's list in a finished ranking, cut to the depth and to the sample of queries."""
+def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
+    """The list of the sampled queries, cut to the depth, and how many passages in it were the query itself."""
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
-    judged = pc.unique(_judged_sample(config, inputs["corpus"])["query_id"])
-    return found.filter(
-        pc.and_(pc.less_equal(found["rank"], config.depth), pc.is_in(found["query_id"], value_set=judged))
-    )
+    found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
+    found, itself = without_self(found, read_self_matches(inputs["corpus"]), config.depth)
+    if itself:
+        log.info("%d passages were the query itself and are left out", itself)
+    return found, itself
 
 
-def _judged_sample(config: EvaluateConfig, corpus: Artifact) -> pa.Table:
-    """The judgements of the split, of the sampled queries only."""
-    qrels = read_qrels(corpus)
-    if config.max_queries is None:
-        return qrels
-    within = qrels.filter(pc.equal(qrels["split"], config.split))
-    kept = fixed_sample(pc.unique(within["query_id"]).to_pylist(), config.max_queries)
-    return within.filter(pc.is_in(within["query_id"], value_set=pa.array(kept, pa.string())))
+def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
+    """The measures asked for, else the usual ones for a split with judgements, or with answer strings alone."""
+    if config.measures:
+        return list(config.measures)
+    if config.split not in read_qrels(corpus)["split"].unique().to_pylist():
+        return list(answers.DEFAULT)
+    return measures.default_measures(corpus.result["passages"], config.depth)
+
+
+def _judged(
+    config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]
+) -> tuple[pa.Table, dict[str, int]]:
+    """Values per query, and what they cover: Success@k by answer strings, where the split has them; else judgements."""
+    names = _measures(config, corpus)
+    qrels = _of_split(read_qrels(corpus), config.split, searched)
+    strings = _of_split(read_answers(corpus), config.split, searched)
+    by_strings = answers.by_answers(names) if len(strings) else []
+    rest = [name for name in names if name not in by_strings]
+    if rest and len(strings) and not len(qrels):
+        raise UserError(
+            f"measure {rest[0]!r}: split {config.split!r} has answer strings but no judgements; use Success@20, or the "
+            "preset nq"
+        )
+    judgements, tables = [qrels], []
+    if by_strings:
+        derived = answers.answer_qrels(found, strings, corpus.place / "docs")
+        tables.append(measures.evaluate(found, derived, config.split, by_strings))
+        judgements.append(derived)
+    if rest:
+        tables.append(measures.evaluate(found, qrels, config.split, rest))
+    per_query = pa.concat_tables(tables).sort_by([("query_id", "ascending"), ("measure", "ascending")])
+    return per_query, measures.coverage(found, pa.concat_tables(judgements), config.split)
+
+
+def _of_split(table: pa.Table, split: str, searched: list[str]) -> pa.Table:
+    within = pc.equal(table["split"], split)
+    return table.filter(pc.and_(within, pc.is_in(table["query_id"], value_set=pa.array(searched, pa.string()))))
+
+
+def _slices(config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]) -> Mapping[str, pa.Table]:
+    return evaluate_slices(found, read_qrels(corpus), config.split, _measures(config, corpus), searched)

@@ -1,4 +1,4 @@
-"""Which queries are searched: those of a split that have judgements, or a fixed sample of them."""
+"""Which queries are searched: those of a split that can be judged, or a fixed sample of them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,13 +9,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact
+from midmask.corpora.writer import ANSWERS
 from midmask.errors import UserError
 
 
 def judged_queries(
     corpus: Artifact, split: str, *, judged: Literal["any", "relevant"] = "any", limit: int | None = None
 ) -> list[str]:
-    """Ids of the queries of a split that have a judgement, or a relevant passage; sorted; a fixed sample if limited.
+    """Ids of the queries of a split that have a judgement or answer strings ("any"), or a relevant passage; sorted; a
+    fixed sample if limited.
 
     Raises:
         UserError: naming the splits that the corpus has, if there is no such query.
@@ -25,8 +27,11 @@ def judged_queries(
     if judged == "relevant":
         within = pc.and_(within, pc.greater_equal(qrels["grade"], 1))
     names = pc.unique(qrels.filter(within)["query_id"]).to_pylist()
+    answers = read_answers(corpus)
+    if judged == "any" and len(answers):
+        names = sorted({*names, *answers.filter(pc.equal(answers["split"], split))["query_id"].to_pylist()})
     if not names:
-        splits = ", ".join(sorted(pc.unique(qrels["split"]).to_pylist()))
+        splits = ", ".join(sorted({*qrels["split"].unique().to_pylist(), *answers["split"].unique().to_pylist()}))
         raise UserError(f"split {split!r}: {corpus.place} has no judged queries in it. Known: {splits}.")
     return sorted(fixed_sample(names, limit))
 
@@ -40,4 +45,12 @@ def fixed_sample(names: Sequence[str], limit: int | None) -> list[str]:
 
 def read_qrels(corpus: Artifact) -> pa.Table:
     with (corpus.place / "qrels.parquet").reading() as stream:
+        return pq.read_table(stream)
+
+
+def read_answers(corpus: Artifact) -> pa.Table:
+    """Answer strings (split, query_id, answers) of a corpus; most have none."""
+    if "answers.parquet" not in corpus.place.names():
+        return ANSWERS.empty_table()
+    with (corpus.place / "answers.parquet").reading() as stream:
         return pq.read_table(stream)
