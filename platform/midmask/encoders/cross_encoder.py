@@ -52,6 +52,10 @@ class Pairs:
     lengths_N: Tensor
     types_NL: Tensor | None
 
+    def to(self, device: torch.device | str) -> "Pairs":
+        types_NL = None if self.types_NL is None else self.types_NL.to(device)
+        return Pairs(self.ids_NL.to(device), self.lengths_N.to(device), types_NL)
+
 
 class CrossEncoder(nn.Module):
     """A sequence-classification model of one or two labels, and how its tokenizer joins two texts.

@@ -1,0 +1,123 @@
+"""Which pairs a teacher scores: every listed candidate, and the relevant passages of the listed queries.
+
+Negatives alone would not do: a loss compares them with the positive, and published code ends with a KeyError where that
+has no score.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+from midmask.retrieve.blocks import blocks_in
+from midmask.retrieve.selection import read_qrels
+from midmask.sharded import Inputs
+from midmask.train.table import TokenTable, read_table
+
+FOLDER = "candidates"
+COUNTS = "candidates.json"
+LISTS = ("negatives", "ranked")
+
+
+def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | None, queries: int) -> None:
+    """Writes `candidates/00000.parquet` …, `queries` queries each: query_id, doc_id, relevant, and row, the passage's
+    number in the corpus; by query, then document. Does nothing if it is done.
+
+    Args:
+        inputs: corpus, and any number of lists whose names begin with "negatives" (negatives.parquet) or "ranked".
+        split: whose relevant passages, and whose ranked lists.
+        depth: passages of each ranked list; none: all.
+
+    Raises:
+        UserError: if there is nothing to score, or a list names a query or a passage that the corpus lacks.
+    """
+    if (out / COUNTS).exists():
+        return
+    listed = _unique(pa.concat_tables([_EMPTY, *_lists(inputs, split, depth)]))
+    if not len(listed):
+        raise UserError(f"score: no list names a query of split {split!r}; mine negatives for it first")
+    qrels = read_qrels(inputs["corpus"])
+    positive = pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1))
+    relevant = _unique(qrels.filter(pc.and_(positive, pc.is_in(qrels["query_id"], value_set=listed["query_id"]))))
+    table = _unique(pa.concat_tables([listed, relevant]))
+    table = table.join(relevant.append_column("relevant", pa.repeat(True, len(relevant))), ["query_id", "doc_id"])
+    table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))
+    table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
+    table = table.append_column("row", pa.array(_rows(table, inputs["corpus"].place)))
+    starts = np.flatnonzero(_begins(table["query_id"]))[::queries]
+    for number, (start, stop) in enumerate(pairwise([*starts.tolist(), len(table)])):
+        with (out / FOLDER / f"{number:05d}.parquet").writing() as stream:
+            pq.write_table(table.slice(start, stop - start), stream, compression="zstd")
+    counts = {"queries": int(_begins(table["query_id"]).sum()), "pairs": len(table), "positives": len(relevant)}
+    (out / COUNTS).write_json({**counts, "positives_unlisted": len(table) - len(listed)})
+
+
+_EMPTY = pa.table({"query_id": pa.array([], pa.string()), "doc_id": pa.array([], pa.string())})
+
+
+def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
+    names = [name for name in sorted(inputs) if name.startswith(LISTS)]
+    if not names:
+        raise ValueError(f"score needs an input whose name begins with {' or '.join(LISTS)}")
+    for name in names:
+        if name.startswith("negatives"):
+            table = read_table(inputs[name].place / "negatives.parquet")
+        else:
+            table = ranked.read(ranked.of_split(inputs[name].place, split))
+            table = table if depth is None else table.filter(pc.less_equal(table["rank"], depth))
+        yield table.select(_EMPTY.column_names)
+
+
+def _unique(table: pa.Table) -> pa.Table:
+    """Each (query_id, doc_id) once."""
+    return table.group_by(_EMPTY.column_names).aggregate([])
+
+
+def _begins(query_ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Where a query's rows begin."""
+    names = query_ids.combine_chunks()
+    return np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
+
+
+def _rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:
+    """The number of each passage in the corpus."""
+    known = read_table(corpus / "queries.parquet")["query_id"].combine_chunks()
+    unknown = {"query": table["query_id"].filter(pc.invert(pc.is_in(table["query_id"], value_set=known)))}
+    rows = TokenTable(corpus / "docs").rows_of(table["doc_id"])
+    unknown["passage"] = table["doc_id"].filter(pa.array(rows < 0))
+    for kind, names in unknown.items():
+        if len(names):
+            first = ", ".join(repr(name) for name in pc.unique(names)[:5].to_pylist())
+            raise UserError(
+                f"score: {len(names)} candidates name a {kind} that {corpus} lacks, among them {first}; take lists "
+                "that were made of this corpus"
+            )
+    return rows
+
+
+class PassageTexts:
+    """The texts of passages by number; only the row groups that hold them are read."""
+
+    def __init__(self, corpus: Place, *, titles: bool) -> None:
+        self._blocks = blocks_in([corpus / "docs" / name for name in (corpus / "docs").names()])
+        self._starts = np.array([block.start for block in self._blocks])
+        self._titles = titles
+
+    def read(self, rows: NDArray[np.int64]) -> list[str]:
+        """The texts of passages, whose numbers must ascend; 'title text' where titles are in."""
+        texts: list[str] = []
+        block_of = np.searchsorted(self._starts, rows, side="right") - 1
+        for number in np.unique(block_of):
+            block = self._blocks[number]
+            wanted = pa.array(rows[block_of == number] - block.start)
+            table = block.read(["title", "text"]).take(wanted)
+            pairs = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
+            texts += [f"{title} {text}".strip() if self._titles else text for title, text in pairs]
+        return texts

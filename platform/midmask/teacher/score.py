@@ -1,0 +1,130 @@
+"""The scoring step: a teacher's score of every candidate.
+
+candidates/<shard>   the pairs: some queries each, with their lists and relevant passages
+scores/<shard>       their scores, each shard written by whoever made it
+scores.parquet       query_id, doc_id, score (float32, a raw logit), by query, then document
+scores.jsonl.gz      on request: {"query_id", "corpus_id": [...], "score": [...]} a line, best first (the "list"
+                     layout of Hugging Face data sets), and which are relevant; the first lines with all texts
+"""
+
+import gzip
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from midmask.artifact import Place
+from midmask.identity import Config, runtime
+from midmask.sharded import Inputs, Sharded
+from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, write_candidates
+from midmask.teacher.scorer import Reading, Scorer
+from midmask.train.table import read_table
+
+log = logging.getLogger(__name__)
+
+SHOWN = 5
+"""Queries of scores.jsonl.gz whose texts are written out."""
+
+
+class ScoreConfig(Config):
+    """Which pairs are scored, and what the teacher reads of them."""
+
+    split: str = Field("train", description="whose relevant passages, and whose ranked lists, are scored")
+    depth: int | None = Field(None, ge=1, description="passages of a ranked list that are scored; none: all")
+    titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
+    query_length: int = Field(32, ge=4, description="tokens of a query, special tokens included; the rest is cut")
+    max_length: int | None = Field(
+        None, ge=16, description="tokens of a pair, the rest of its passage is cut; none: as many as the teacher takes"
+    )
+    jsonl: bool = Field(False, description="also write scores.jsonl.gz")
+    shard_queries: int = Field(256, ge=1, description="queries of a shard, the unit of resuming and of spreading")
+    threads: int = runtime(1, "CPU threads of each process", ge=1)
+
+
+def _begin(config: ScoreConfig, inputs: Inputs, out: Place) -> None:
+    write_candidates(inputs, out, split=config.split, depth=config.depth, queries=config.shard_queries)
+
+
+def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    reading = Reading(config.query_length, config.max_length, config.titles, config.threads)
+    scorer = Scorer(inputs["teacher"].place / "model", inputs["corpus"].place, reading)
+
+    def write(name: str) -> None:
+        table = scorer.scored(read_table(out / FOLDER / name))
+        with (out / "scores" / name).writing() as stream:
+            pq.write_table(table, stream, compression="zstd")
+        log.info("scored %d pairs of shard %s", len(table), name)
+
+    return write
+
+
+def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Puts the shards together, and counts.
+
+    Returns:
+        queries, pairs, positives, positives_unlisted (scored although in no list), passages_cut (pairs), queries_cut,
+        positive_first_share (of the queries with a relevant passage, those where one of these has the highest score).
+    """
+    table = pa.concat_tables([read_table(out / "scores" / name) for name in (out / "scores").names()])
+    with (out / "scores.parquet").writing() as stream:
+        pq.write_table(table.select(["query_id", "doc_id", "score"]), stream, compression="zstd")
+    if config.jsonl:
+        _write_jsonl(table, config, inputs, out)
+    queries_cut = len(pc.unique(table.filter(table["query_cut"])["query_id"]))
+    if queries_cut:
+        log.warning("%d queries are cut to %d tokens before they are scored", queries_cut, config.query_length)
+    return {
+        **(out / COUNTS).read_json(),
+        "passages_cut": int(pc.sum(table["passage_cut"]).as_py()),
+        "queries_cut": queries_cut,
+        "positive_first_share": _positive_first(table),
+    }
+
+
+def _positive_first(table: pa.Table) -> float | None:
+    best = table.group_by("query_id").aggregate([("score", "max")])
+    positive = table.filter(table["relevant"]).group_by("query_id").aggregate([("score", "max")])
+    both = positive.rename_columns(["query_id", "positive"]).join(best, "query_id")
+    found = both["positive"].to_numpy() == both["score_max"].to_numpy()
+    return round(float(np.mean(found)), 4) if len(found) else None
+
+
+def _write_jsonl(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> None:
+    with (
+        (out / "scores.jsonl.gz").writing() as stream,
+        gzip.GzipFile(filename="", mode="wb", fileobj=stream, compresslevel=6, mtime=0) as packed,
+    ):
+        for line in _jsonl_lines(table, config, inputs, out):
+            packed.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+
+
+def _jsonl_lines(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> Iterator[dict[str, Any]]:
+    order = [("query_id", "ascending"), ("score", "descending"), ("doc_id", "ascending")]
+    lists = table.sort_by(order).group_by("query_id", use_threads=False)
+    lists = lists.aggregate([(name, "list") for name in ("doc_id", "score", "relevant")])
+    names = ["query_id", "corpus_id", "score", "relevant"]
+    for number, row in enumerate(zip(*(lists[name] for name in lists.column_names), strict=True)):
+        line = dict(zip(names, (value.as_py() for value in row), strict=True))
+        yield {**line, **_texts_of(line, config, inputs, out)} if number < SHOWN else line
+
+
+def _texts_of(line: dict[str, Any], config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """The query and the passages of a line, in its order."""
+    corpus = inputs["corpus"].place
+    queries = read_table(corpus / "queries.parquet")
+    query = queries["text"][pc.index(queries["query_id"], line["query_id"]).as_py()].as_py()
+    candidates = pa.concat_tables([read_table(out / FOLDER / name) for name in (out / FOLDER).names()[:SHOWN]])
+    row_of = dict(zip(candidates["doc_id"].to_pylist(), candidates["row"].to_pylist(), strict=True))
+    rows, place = np.unique([row_of[doc_id] for doc_id in line["corpus_id"]], return_inverse=True)
+    texts = PassageTexts(corpus, titles=config.titles).read(rows)
+    return {"query": query, "texts": [texts[number] for number in place]}
+
+
+SCORE = Sharded("scores", FOLDER, _begin, _worker, _finish, stays=lambda config: True)
+"""The step: teacher (its `model/`), corpus, and lists (`negatives…`, `ranked…`) in, scores out."""
