@@ -32,13 +32,14 @@ def step_tags(step: Step) -> dict[str, str]:
 
 
 def log_evaluation(run: TrackedRun, artifact: Artifact) -> None:
-    """An evaluation's means as metrics, its per-query values and its ranked list as files."""
+    """An evaluation's means as metrics, its per-query values and its ranked list as files. A slice is like a split."""
     result = artifact.result
     corpus, split = result["corpus"], result["split"]
-    means: Mapping[str, float] = result["measures"]
-    run.log({metric_key(corpus, split, measure): value for measure, value in means.items()}, step=0)
+    means = {split: result["measures"], **{name: own["measures"] for name, own in result.get("slices", {}).items()}}
     folder = artifact.place.local()
-    run.log_file(folder / "per_query" / f"{corpus}.{split}.parquet", "per_query")
+    for part, values in means.items():
+        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0)
+        run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
     if result["split_made_here"]:
         run.tag({"midmask.split_made_here": "true"})
