@@ -1,113 +1,122 @@
-"""The contrastive loss against the slow reference, its treatment of known positives, and two workers against one."""
+"""The contrastive loss against the slow reference: every representation, every choice of candidates, known positives."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch import Tensor
 
-from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.identity import override
-from midmask.nouns import Batch, TokenRows
+from midmask.errors import UserError
+from midmask.nouns import Batch
 from midmask.objectives.contrastive import Contrastive
-from tests.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.objectives.ranked import (
+    GROUP,
+    PASSAGES,
+    QUERIES,
+    REPRESENTATIONS,
+    all_views,
+    assert_equal,
+    batch,
+    build,
+    cross_entropy,
+    reference_of,
+    score,
+)
+from tests.objectives.texts import token_rows
 
-GROUP = 2
-QUERIES = random_texts([4, 3, 5], seed=1)
-PASSAGES = random_texts([8, 6, 9, 5, 7, 4], seed=2)
+CONFIG = Contrastive.Config(temperature=20.0)
+REPEATED = [*PASSAGES[:4], PASSAGES[0], *PASSAGES[5:7], PASSAGES[6], *PASSAGES[8:]]
+"""Passage 4 (a negative of query 1) repeats the positive of query 0; 7 repeats its own query's positive, 6."""
+SAME = [QUERIES[0], QUERIES[1], QUERIES[2], QUERIES[1]]
+"""Queries 1 and 3 are the same text with different positives, 3 and 9."""
 
 
-def objective(**fields: object) -> Contrastive:
-    vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
-    return Contrastive(override(Contrastive.Config(temperature=20.0), fields), backbone, vocabulary).double()
+def candidates_of(query: int, kind: str) -> list[int]:
+    own = range(query * GROUP, (query + 1) * GROUP)
+    if kind == "own":
+        return list(own)
+    return [n for n in range(len(PASSAGES)) if kind == "all" or n % GROUP or n == own[0]]
 
 
-def batch(queries: list[list[int]] = QUERIES, passages: list[list[int]] = PASSAGES) -> Batch:
-    return Batch(0, {"query": token_rows(queries), "passage": token_rows(passages)}, GROUP)
-
-
-def reference_loss(reference: Reference, config: Contrastive.Config, excluded: set[tuple[int, int]]) -> torch.Tensor:
-    """Mean over queries of -log softmax over all passages but the excluded (query, passage) pairs."""
-
-    def vector(text: list[int]) -> torch.Tensor:
-        first = reference.encode([2, *text, 3])[0]
-        return first / torch.sqrt((first**2).sum()) if config.normalise else first
-
-    passages = [vector(text) for text in PASSAGES]
+def expected(
+    objective: Any, queries: list[list[int]], passages: list[list[int]], kind: str, dropped: set[tuple[int, int]]
+) -> Tensor:
+    """Mean over queries of the cross-entropy among the candidates but the dropped (query, passage) pairs."""
+    representation = objective.backbone.pooling.representation
+    slow_queries, slow_passages = all_views(objective.reference, representation, queries, passages)
     losses = []
-    for row, text in enumerate(QUERIES):
-        query = vector(text)
-        kept = [n for n in range(len(passages)) if (row, n) not in excluded]
-        scores = {n: query @ passages[n] / config.temperature for n in kept}
-        losses.append(log_sum_exp(torch.stack(list(scores.values()))) - scores[row * GROUP])
+    for row, query in enumerate(slow_queries):
+        kept = [n for n in candidates_of(row, kind) if (row, n) not in dropped]
+        scores = {n: score(query, slow_passages[n]) / objective.config.temperature for n in kept}
+        losses.append(cross_entropy(list(scores.values()), scores[row * GROUP]))
     return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("fields", [{}, {"normalise": True, "temperature": 0.05}])
-def test_loss_and_every_gradient_equal_the_reference(fields: dict[str, object]) -> None:
-    contrastive = objective(**fields)
-    drawn = contrastive.draw(batch())
-    part = contrastive(drawn).parts["contrastive"]
-    (part.total / part.count).backward()
-    reference = Reference(contrastive, heads=2, layers=2, pad_id=0)
-    expected = reference_loss(reference, contrastive.config, set())
-    expected.backward()
-    assert contrastive.counts(drawn)["contrastive"] == part.count == len(QUERIES)
-    torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
-    assert_same_gradients(contrastive, reference)
+def built(name: str, **fields: Any) -> Any:
+    objective = build(CONFIG, REPRESENTATIONS[name], **fields)
+    objective.reference = reference_of(objective)
+    return objective
+
+
+def sparse_parts(objective: Any) -> dict[str, tuple[float, int, Tensor]]:
+    """What is only reported: how many words of a text have a weight."""
+    representation = objective.backbone.pooling.representation
+    if representation.lexical is None:
+        return {}
+    with torch.no_grad():
+        sides = all_views(objective.reference, representation)
+        terms = [sum(int((lexical != 0).sum()) for _, lexical in side) / len(side) for side in sides]
+    return {
+        "query_terms": (0.0, len(QUERIES), torch.tensor(terms[0])),
+        "passage_terms": (0.0, len(PASSAGES), torch.tensor(terms[1])),
+    }
+
+
+@pytest.mark.parametrize("name", ["cls", "projected", "hybrid", "both"])
+def test_loss_and_every_gradient_equal_the_reference(name: str) -> None:
+    objective = built(name, temperature=0.5 if REPRESENTATIONS[name].normalise else 20.0)
+    loss = expected(objective, QUERIES, PASSAGES, "all", set())
+    parts = {"contrastive": (1.0, len(QUERIES), loss), **sparse_parts(objective)}
+    assert_equal(objective, batch(), objective.reference, parts)
+
+
+@pytest.mark.parametrize("kind", ["own", "local_negatives"])
+def test_candidates_equal_the_reference(kind: str) -> None:
+    objective = built("cls", candidates=kind)
+    loss = expected(objective, QUERIES, PASSAGES, kind, set())
+    assert_equal(objective, batch(), objective.reference, {"contrastive": (1.0, len(QUERIES), loss)})
 
 
 @pytest.mark.parametrize("drop", [True, False])
-def test_known_positives_are_no_negatives(drop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passage 3 repeats the positive of query 0; queries 1 and 2 are the same text with different positives."""
-    monkeypatch.setitem(globals(), "PASSAGES", [*PASSAGES[:3], PASSAGES[0], *PASSAGES[4:]])
-    monkeypatch.setitem(globals(), "QUERIES", [QUERIES[0], QUERIES[1], QUERIES[1]])
-    contrastive = objective(drop_duplicates=drop)
-    part = contrastive(contrastive.draw(batch(QUERIES, PASSAGES))).parts["contrastive"]
-    reference = Reference(contrastive, heads=2, layers=2, pad_id=0)
-    excluded = {(0, 3), (1, 4), (2, 2)} if drop else set()
-    expected = reference_loss(reference, contrastive.config, excluded)
-    torch.testing.assert_close(part.total.detach() / 3, expected.detach(), rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("kind", ["all", "own", "local_negatives"])
+def test_known_positives_are_no_negatives(kind: str, drop: bool) -> None:
+    objective = built("cls", candidates=kind, drop_duplicates=drop)
+    dropped = {(0, 4), (2, 7), (1, 9), (3, 3)} if drop else set()
+    loss = expected(objective, SAME, REPEATED, kind, dropped)
+    found = objective(objective.draw(batch(SAME, REPEATED))).parts["contrastive"]
+    torch.testing.assert_close(found.total.detach() / len(SAME), loss.detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_candidates_matter() -> None:
+    """Each choice, and dropping or not, gives another loss here: the tests above could not pass for another reason."""
+    losses = []
+    for kind in ("all", "own", "local_negatives"):
+        for drop in (True, False):
+            objective = built("cls", candidates=kind, drop_duplicates=drop)
+            losses.append(float(objective(objective.draw(batch(SAME, REPEATED))).parts["contrastive"].total.detach()))
+    assert len({round(loss, 6) for loss in losses}) == 6
 
 
 def test_loss_does_not_depend_on_padding() -> None:
-    contrastive = objective()
+    objective = built("hybrid")
     longer = Batch(0, {"query": token_rows(QUERIES, length=20), "passage": token_rows(PASSAGES, length=30)}, GROUP)
-    totals = [contrastive(contrastive.draw(b)).parts["contrastive"].total for b in (batch(), longer)]
+    totals = [objective(objective.draw(b)).parts["contrastive"].total for b in (batch(), longer)]
     torch.testing.assert_close(*totals, rtol=1e-9, atol=1e-9)
 
 
-def slice_rows(rows: TokenRows, part: slice) -> TokenRows:
-    return TokenRows(rows.ids_BL[part], rows.lengths_B[part], rows.keys_B[part])
-
-
-def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
-    """Worker 0 has two queries, worker 1 has one; each saves its sum, its count and its gradients."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    whole = batch()
-    queries, passages = ((slice(0, 2), slice(0, 4)), (slice(2, 3), slice(4, 6)))[rank]
-    mine = {"query": slice_rows(whole.texts["query"], queries), "passage": slice_rows(whole.texts["passage"], passages)}
-    contrastive = objective()
-    part = contrastive(contrastive.draw(Batch(0, mine, GROUP))).parts["contrastive"]
-    (part.total / 3).backward()
-    gradients = {name: p.grad for name, p in contrastive.named_parameters() if p.grad is not None}
-    torch.save({"total": part.total.detach(), "count": part.count, "gradients": gradients}, f"{out}.{rank}")
-    dist.destroy_process_group()
-
-
-def test_two_workers_give_the_loss_and_gradient_of_one(tmp_path: Path) -> None:
-    mp.spawn(one_of_two_workers, args=(str(tmp_path / "meeting"), str(tmp_path / "saved")), nprocs=2)
-    workers = [torch.load(tmp_path / f"saved.{rank}", weights_only=True) for rank in range(2)]
-    contrastive = objective()
-    part = contrastive(contrastive.draw(batch())).parts["contrastive"]
-    (part.total / 3).backward()
-    assert [int(worker["count"]) for worker in workers] == [2, 1]
-    torch.testing.assert_close(workers[0]["total"] + workers[1]["total"], part.total.detach(), rtol=1e-9, atol=1e-9)
-    for name, parameter in contrastive.named_parameters():
-        if parameter.grad is not None:
-            summed = workers[0]["gradients"][name] + workers[1]["gradients"][name]
-            torch.testing.assert_close(summed, parameter.grad, rtol=1e-8, atol=1e-9)
+@pytest.mark.parametrize("kind", ["own", "local_negatives"])
+def test_a_query_without_negatives_is_refused_where_they_are_the_candidates(kind: str) -> None:
+    alone = Batch(0, {"query": token_rows(QUERIES), "passage": token_rows(PASSAGES[: len(QUERIES)])})
+    with pytest.raises(UserError, match="per_query >= 1"):
+        built("cls", candidates=kind).draw(alone)
+    assert built("cls").draw(alone).passage_hash_QG.shape == (len(QUERIES), 1)
