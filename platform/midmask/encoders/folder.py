@@ -128,7 +128,8 @@ def _query_model(backbone: Backbone, folder: Path) -> Any:
     model = copy.deepcopy(backbone.model)
     if _has_own_words(backbone) and backbone.pooling.representation.lexical is not None:
         head = model.get_output_embeddings()
-        head.weight = nn.Parameter(head.weight.detach().clone())
+        for name, shared in list(head.named_parameters()):  # the bias too: untied, a model reads both of its names
+            setattr(head, name, nn.Parameter(shared.detach().clone()))
         model.config.tie_word_embeddings = False
     put_query_expert(model.base_model, folder)
     return model

@@ -27,6 +27,9 @@ PROMPTED = ("query", "document", "passage", "corpus")
 
 KNOWN = "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling"
 
+NO_LIMIT = 10**6
+"""Tokenizers that know no limit say some number beyond all texts, such as 10^30."""
+
 _MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -60,7 +63,7 @@ def read_modules(folder: Path) -> tuple[Representation, int | None]:
             f"{folder / FILE}: its modules are {', '.join(kinds)}, but midmask follows {KNOWN}, in this order."
         )
     width = _read_dense(modules[2][1]) if "Dense" in kinds else None
-    normalise = "Normalize" in kinds or _is_scored_by_cosine(folder)
+    normalise = _is_scored_by_cosine(folder) or "Normalize" in kinds
     return Representation(dense=_read_pooling(modules[1][1]), width=width, normalise=normalise), length
 
 
@@ -96,8 +99,11 @@ def _read_transformer(folder: Path, place: Path) -> int | None:
             raise UserError(
                 f"{path}: do_lower_case = true, but the tokenizer beside it keeps case. Lower the texts first."
             )
-    length = settings.get("max_seq_length")
-    return int(length) if length else None
+    tokenizer = place / "tokenizer_config.json"
+    length = settings.get("max_seq_length") or (_read(tokenizer, dict) if tokenizer.is_file() else {}).get(
+        "model_max_length"
+    )
+    return int(length) if length and length < NO_LIMIT else None
 
 
 def _refuse_prompts(folder: Path) -> None:

@@ -1,0 +1,238 @@
+"""A bi-encoder's folder, copied elsewhere and read by other libraries, gives the vectors midmask gives."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from midmask.encoders.backbone import Backbone, Side
+from midmask.encoders.card import Card
+from midmask.encoders.experts import Split
+from midmask.encoders.facts import FILE, Facts, read_facts, read_projection, read_representation
+from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
+from midmask.encoders.representation import Representation, TextVectors
+from midmask.errors import UserError
+from midmask.vocabulary import Vocabulary, load_tokenizer
+from tests.encoders.conftest import TEXTS, random_model
+
+DENSE = {
+    "[CLS]": Representation(),
+    "mean": Representation(dense="mean"),
+    "projected": Representation(width=8),
+    "mean, projected, length 1": Representation(dense="mean", width=8, normalise=True),
+}
+LEXICAL = {
+    "splade": Representation(dense=None, lexical="splade"),
+    "splade, 3 words": Representation(dense=None, lexical="splade", query_terms=3, passage_terms=3),
+}
+BEYOND = {
+    "without special tokens": Representation(dense=None, lexical="splade", specials=False),
+    "logits": Representation(dense=None, lexical="logits", passage_terms=9),
+}
+FAMILIES = [
+    "bert",
+    "roberta",
+    "distilbert",
+    "deberta-v2",
+    "deberta, published head",
+    "modernbert",
+    "electra, narrow words",
+]
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@torch.no_grad()
+def backbone_of(family: str, representation: Representation, split: Split | None = None) -> Backbone:
+    """Random weights; with experts, those of queries have moved away."""
+    backbone = Backbone(random_model(family), dropout=0.0, split=split).eval()
+    torch.manual_seed(1)
+    for weight in backbone.experts.parameters() if backbone.experts is not None else ():
+        weight.add_(0.1 * torch.randn_like(weight))
+    backbone.represent_as(representation, seed=3)
+    return backbone
+
+
+@torch.no_grad()
+def views(backbone: Backbone, tokenizer_folder: Path, side: Side = "passage") -> TextVectors:
+    tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
+    special_V = Vocabulary.of(tokenizer_folder).special_V
+    lengths_B = tokens["attention_mask"].sum(1)
+    found: TextVectors = backbone.pooling(backbone, tokens["input_ids"], lengths_B, special_V, side)
+    return found
+
+
+def moved(backbone: Backbone, tokenizer_folder: Path, tmp_path: Path, **more: Any) -> Path:
+    """The folder, saved in one place and moved to another."""
+    save_bi_encoder(backbone, tmp_path / "made", tokenizer_folder, max_length=12, **more)
+    return Path(shutil.move(tmp_path / "made", tmp_path / "elsewhere"))
+
+
+def close(found: Tensor, expected: Tensor | None) -> None:
+    assert expected is not None
+    torch.testing.assert_close(found.to_dense() if found.is_sparse else found, expected, rtol=1e-5, atol=1e-5)
+
+
+def same_views(found: TextVectors, expected: TextVectors) -> None:
+    assert len(found.tensors()) == len(expected.tensors())
+    for left, right in zip(found.tensors(), expected.tensors(), strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", DENSE)
+def test_sentence_transformer_gives_the_dense_view(
+    family: str, kind: str, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    backbone = backbone_of(family, DENSE[kind])
+    expected = views(backbone, tokenizer_folder)
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    sentences = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    close(sentences.encode(TEXTS, convert_to_tensor=True), expected.dense_BD)
+    assert sentences.similarity_fn_name == "dot" and sentences.max_seq_length == 12
+    same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
+    assert read_facts(folder) == Facts(representation=DENSE[kind], query_length=12, passage_length=12)
+
+
+@pytest.mark.parametrize("kind", LEXICAL)
+def test_sparse_encoder_gives_the_lexical_view(family: str, kind: str, tokenizer_folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SparseEncoder
+
+    backbone = backbone_of(family, LEXICAL[kind])
+    expected = views(backbone, tokenizer_folder)
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    sparse = SparseEncoder(str(folder), device="cpu", local_files_only=True)
+    close(sparse.encode(TEXTS), expected.lexical_BV)
+    assert sparse.similarity_fn_name == "dot" and sparse.max_seq_length == 12
+    same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
+    assert read_representation(folder) == LEXICAL[kind]
+
+
+@pytest.mark.parametrize("split", [Split("ffn"), Split("all")], ids=str)
+@pytest.mark.parametrize("kind", ["mean, projected, length 1", "splade, 3 words"])
+def test_queries_take_the_route_of_their_experts(
+    family: str, split: Split, kind: str, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    if kind in LEXICAL and split.kind == "all" and family == "deberta, published head":
+        pytest.skip("its head multiplies by the words of whoever asks; see below")
+    from sentence_transformers import SentenceTransformer, SparseEncoder
+
+    backbone = backbone_of(family, {**DENSE, **LEXICAL}[kind], split)
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    theirs = (SentenceTransformer if kind in DENSE else SparseEncoder)(str(folder), device="cpu", local_files_only=True)
+    again = load_bi_encoder(folder, dropout=0.0).eval()
+    encoders: dict[Side, Callable[..., Tensor]] = {"query": theirs.encode_query, "passage": theirs.encode_document}
+    for side, encode in encoders.items():
+        expected = views(backbone, tokenizer_folder, side)
+        close(encode(TEXTS, convert_to_tensor=True), expected.tensors()[0])
+        same_views(views(again, tokenizer_folder, side), expected)
+    query, passage = (views(backbone, tokenizer_folder, side).tensors()[0] for side in encoders)
+    assert not torch.allclose(query, passage, atol=0.01)
+
+
+def test_of_a_hybrid_sentence_transformer_gives_the_dense_view(
+    family: str, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    representation = Representation(width=8, lexical="logits", passage_terms=9)
+    backbone = backbone_of(family, representation)
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    sentences = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    close(sentences.encode(TEXTS, convert_to_tensor=True), views(backbone, tokenizer_folder).dense_BD)
+    again = load_bi_encoder(folder, dropout=0.0).eval()
+    for side in ("query", "passage"):
+        same_views(views(again, tokenizer_folder, side), views(backbone, tokenizer_folder, side))
+    assert "the dense view alone" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+@torch.no_grad()
+def test_a_view_that_stock_modules_cannot_give_is_not_promised_by_any(
+    kind: str, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    backbone = backbone_of("bert", BEYOND[kind])
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    assert not (folder / "modules.json").exists()
+    assert "not as it was trained" in (folder / "README.md").read_text()
+    same_views(views(load_bi_encoder(folder, dropout=0.0).eval(), tokenizer_folder), views(backbone, tokenizer_folder))
+    ids_BL = torch.tensor([[2, 9, 10, 3]])
+    logits_BLV = AutoModelForMaskedLM.from_pretrained(folder).eval()(input_ids=ids_BL).logits
+    torch.testing.assert_close(logits_BLV, backbone.model(input_ids=ids_BL).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_an_output_matrix_borrowed_from_the_query_experts_words_is_not_promised(
+    tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    backbone = backbone_of("deberta, published head", LEXICAL["splade"], Split("all"))
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    assert not (folder / "modules.json").exists()
+    again = load_bi_encoder(folder, dropout=0.0).eval()
+    same_views(views(again, tokenizer_folder, "query"), views(backbone, tokenizer_folder, "query"))
+
+
+@torch.no_grad()
+def test_transformers_gives_hidden_states(family: str, tokenizer_folder: Path, tmp_path: Path) -> None:
+    backbone = backbone_of(family, Representation(width=8, lexical="splade"))
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    ids_BL = torch.tensor([[2, 9, 10, 3]])
+    states_BLD = AutoModel.from_pretrained(folder).eval()(input_ids=ids_BL).last_hidden_state
+    expected = backbone.hidden(ids_BL, torch.tensor([4]))
+    torch.testing.assert_close(states_BLD, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_readme_says_what_is_known_and_no_more(tokenizer_folder: Path, tmp_path: Path) -> None:
+    representation = Representation(dense=None, lexical="splade", query_terms=2, passage_terms=5)
+    card = Card(fingerprint="0123456789abcdef", lineage={"recipe": "lexmae", "corpus": "squad"})
+    backbone = backbone_of("bert", representation)
+    text = (moved(backbone, tokenizer_folder, tmp_path, query_length=7, card=card) / "README.md").read_text()
+    said = ("`0123456789abcdef`", "recipe: `lexmae`", "corpus: `squad`", "up to 7 tokens, passages up to 12")
+    for words in (*said, "`max_active_dims` = 2", "5 to `encode_document`", "`SparseEncoder`, the same vectors"):
+        assert words in text, words
+    save_bi_encoder(backbone, tmp_path / "bare", tokenizer_folder, max_length=12)
+    assert "Made by" not in (tmp_path / "bare" / "README.md").read_text()
+
+
+def test_a_projection_is_taken_over_if_it_fits(tokenizer_folder: Path, tmp_path: Path) -> None:
+    backbone = backbone_of("bert", Representation(width=8))
+    folder = moved(backbone, tokenizer_folder, tmp_path)
+    fresh = backbone_of("bert", Representation(width=8, lexical="splade"))
+    fresh.represent_as(fresh.pooling.representation, seed=4)
+    assert backbone.pooling.projection is not None and fresh.pooling.projection is not None
+    assert not torch.equal(fresh.pooling.projection.weight, backbone.pooling.projection.weight)
+    assert take_projection(fresh, folder)
+    torch.testing.assert_close(fresh.pooling.projection.weight, backbone.pooling.projection.weight, rtol=0, atol=0)
+    assert not take_projection(backbone_of("bert", Representation()), folder)
+    with pytest.raises(UserError, match=r"of \(8, 32\), not of \(6, 32\)\. Set representation.width = 8"):
+        take_projection(backbone_of("bert", Representation(width=6)), folder)
+    (folder / "2_Dense" / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(UserError, match="no projection can be read there"):
+        read_projection(folder)
+
+
+FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {
+    "newer": ({"format": 2, "representation": {}, "views": 3}, r"format = 2, but this midmask knows 1.*newer midmask"),
+    "unknown key": ({"format": 1, "representation": {}, "depth": 3}, r"midmask\.json\.depth: no such field"),
+    "unknown view": ({"format": 1, "representation": {"dense": "max"}}, r"representation\.dense = 'max'"),
+    "a list": ([], "a list instead of an object"),
+    "torn": ('{"format": 1, ', "not JSON"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_midmask_json_must_not_say(fault: str, tmp_path: Path) -> None:
+    content, message = FAULTS[fault]
+    (tmp_path / FILE).write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(UserError, match=message) as error:
+        read_representation(tmp_path)
+    assert "\n" not in str(error.value)
