@@ -16,7 +16,7 @@ from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.retrieve.encode import load_encoder
+from midmask.retrieve.models import load_base_model
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.encoders.conftest import TEXTS, VARIANTS, random_model
 
@@ -165,7 +165,7 @@ def test_a_saved_folder_gives_both_sides_back(
         assert again.experts is not None and again.experts.split == split
         for side in sides:
             torch.testing.assert_close(hidden(again, side), hidden(backbone, side))
-            found = through_hugging_face(load_encoder(tmp_path / name, side=side))
+            found = through_hugging_face(load_base_model(tmp_path / name, side))
             torch.testing.assert_close(found, hidden(backbone, side)[:, 0], rtol=1e-5, atol=1e-5)
         plain = through_hugging_face(AutoModel.from_pretrained(tmp_path / name).eval())
         torch.testing.assert_close(plain, hidden(backbone, "passage")[:, 0], rtol=1e-5, atol=1e-5)

@@ -11,10 +11,14 @@ import torch
 from transformers import BertConfig, BertModel
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.representation import Representation
 from midmask.identity import Config
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.search import SearchConfig, search
 from midmask.tokens import TokensConfig, tokenise
+from midmask.vocabulary import Vocabulary
 
 Step = Callable[..., dict[str, Any]]
 
@@ -109,6 +113,20 @@ def encoded(inputs: Mapping[str, Artifact], root: Place, step: Step = encode, **
 def ranking(inputs: Mapping[str, Artifact], root: Place, depth: int = 25, **wanted: Any) -> Artifact:
     """The ranked list of a split's queries."""
     return made(search, SearchConfig(depth=depth), encoded(inputs, root, **wanted), root / "search")
+
+
+def write_bi_encoder(place: Place, tokens: Artifact, representation: Representation, **backbone: Any) -> Artifact:
+    """A tiny model with random weights that gives the views of a representation."""
+    tokenizer = tokens.place.local() / "tokenizer"
+    model = build_backbone(BackboneConfig(name="tiny", **backbone), Vocabulary.of(tokenizer), seed=3)
+    model.represent_as(representation, seed=4)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in model.parameters():  # larger than fresh ones, so that texts differ
+            weight += 0.1 * torch.randn(weight.shape, generator=generator)
+    (place.local() / "model").mkdir(parents=True)
+    save_bi_encoder(model, place.local() / "model", tokenizer, max_length=32)
+    return Artifact(place, {"fingerprint": place.uri, "result": {}})
 
 
 def write_all(root: Place) -> dict[str, Artifact]:

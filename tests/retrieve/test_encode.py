@@ -12,10 +12,12 @@ from pydantic import ValidationError
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import fingerprint
+from midmask.retrieve.batches import length_batches
 from midmask.retrieve.blocks import passage_blocks, ranges, token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
+from midmask.retrieve.models import load_base_model, open_encoder
 from midmask.retrieve.selection import fixed_sample, judged_queries
-from midmask.retrieve.vectors import Encoding, _batches, encode_rows, load_encoder
+from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.vocabulary import Vocabulary
 
 PASSAGES = EncodeConfig(side="passages")
@@ -24,21 +26,25 @@ QUERIES = EncodeConfig(side="queries", split="dev")
 
 @pytest.fixture
 def encoder(inputs):
-    return load_encoder(inputs["model"].place.local() / "model")
+    folder = inputs["model"].place.local() / "model"
+    return open_encoder(folder, Vocabulary.of(inputs["tokens"].place.local() / "tokenizer"), "passage")
 
 
 @pytest.fixture
 def encoding(inputs) -> Encoding:
     vocabulary = Vocabulary.of(inputs["tokens"].place.local() / "tokenizer")
-    return Encoding(pad_id=vocabulary.pad_id, normalise=False, batch_tokens=500)
+    return Encoding(pad_id=vocabulary.pad_id, batch_tokens=500)
 
 
-def alone(encoder, row, *, normalise: bool) -> np.ndarray:
+@pytest.fixture
+def model(inputs):
+    return load_base_model(inputs["model"].place.local() / "model").double()
+
+
+def alone(model, row) -> np.ndarray:
     """One row without padding, in float64."""
     with torch.inference_mode():
-        vector = encoder.double()(input_ids=torch.tensor([row.tolist()])).last_hidden_state[0, 0].numpy()
-    encoder.float()
-    return vector / np.sqrt((vector**2).sum()) if normalise else vector
+        return model(input_ids=torch.tensor([row.tolist()])).last_hidden_state[0, 0].numpy()
 
 
 def digests(folder: Place) -> dict[str, str]:
@@ -55,13 +61,11 @@ def test_blocks_are_the_row_groups_of_all_shards_in_order(inputs):
     assert blocks[-1].start + blocks[-1].rows == len(ids) == 300
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, normalise):
+def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, model):
     rows = token_rows(passage_blocks(inputs["tokens"].place)[2].read(["ids"])["ids"])
-    vectors = encode_rows(encoder, rows, Encoding(**{**vars(encoding), "normalise": normalise}))
-    expected = np.stack([alone(encoder, row, normalise=normalise) for row in rows])
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
-    assert vectors.dtype == np.float32
+    views = encode_rows(encoder, rows, encoding)
+    np.testing.assert_allclose(views.dense_ND, np.stack([alone(model, row) for row in rows]), atol=1e-5)
+    assert views.dense_ND.dtype == np.float32 and views.lexical is None
 
 
 def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding, inputs):
@@ -69,7 +73,7 @@ def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding,
     cut = [row if len(row) <= 16 else np.array([*row[:15], row[-1]]) for row in rows]
     assert any(len(row) > 16 for row in rows) and any(len(row) < 16 for row in rows)
     short = encode_rows(encoder, rows, Encoding(**{**vars(encoding), "max_length": 16}))
-    np.testing.assert_array_equal(short, encode_rows(encoder, cut, encoding))
+    np.testing.assert_array_equal(short.dense_ND, encode_rows(encoder, cut, encoding).dense_ND)
 
 
 @pytest.mark.parametrize("config", [PASSAGES, QUERIES])
@@ -114,11 +118,11 @@ def test_ranges_cover_all_blocks_once_whatever_their_number():
 
 def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
     lengths = np.random.default_rng(0).integers(2, 60, 200)
-    batches = _batches(lengths, 400)
+    batches = length_batches(lengths, 400)
     assert sorted(np.concatenate(batches).tolist()) == list(range(200))
     assert all(len(batch) * lengths[batch].max() <= 400 for batch in batches)
-    assert [len(batch) for batch in _batches(np.array([30, 2, 2]), 5)] == [2, 1], "a long row goes alone"
-    assert _batches(np.array([], dtype=np.int64), 5) == []
+    assert [len(batch) for batch in length_batches(np.array([30, 2, 2]), 5)] == [2, 1], "a long row goes alone"
+    assert length_batches(np.array([], dtype=np.int64), 5) == []
 
 
 def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: Path):
@@ -139,13 +143,13 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     assert (out / "dense").names() == []
 
 
-def test_queries_are_those_of_the_split_by_id(inputs, out, encoder):
+def test_queries_are_those_of_the_split_by_id(inputs, out, model):
     assert encode(QUERIES, inputs, out)["rows"] == 10
     table = pq.read_table((out / "selection.parquet").uri)
     assert table["query_id"].to_pylist() == sorted(f"q{row}" for row in range(0, 40, 4))
     vectors = np.load(out.local() / "dense" / "00000.npy")
     row = table["query_id"].to_pylist().index("q8")
-    expected = alone(encoder, token_rows(table["ids"])[row], normalise=False)
+    expected = alone(model, token_rows(table["ids"])[row])
     np.testing.assert_allclose(vectors[row], expected, atol=1e-5)
 
 
@@ -166,6 +170,8 @@ def test_what_cannot_be_encoded_is_one_line(inputs, out):
         encode(PASSAGES, {**inputs, "model": inputs["corpus"]}, out)
     with pytest.raises(UserError, match="holds no passages"):
         encode(PASSAGES, {**inputs, "tokens": inputs["corpus"]}, out)
+    with pytest.raises(UserError, match="terms = 5: the model has no lexical view"):
+        encode(EncodeConfig(side="passages", terms=5), inputs, out)
     with pytest.raises(ValidationError, match="queries need a split"):
         EncodeConfig(side="queries")
 
@@ -175,26 +181,9 @@ def test_only_runtime_fields_stay_out_of_the_fingerprint():
     assert fingerprint(PASSAGES) != fingerprint(PASSAGES.model_copy(update={"length": 64}))
 
 
-def test_a_normalised_encoder_gives_the_vectors_of_sentence_transformers(inputs, out, tmp_path: Path):
-    from sentence_transformers import SentenceTransformer
-
-    from midmask.encoders.backbone import BackboneConfig, build_backbone
-    from midmask.encoders.folder import save_bi_encoder
-    from midmask.encoders.representation import Representation
-
-    tokenizer = inputs["tokens"].place.local() / "tokenizer"
-    backbone = build_backbone(BackboneConfig(name="tiny"), Vocabulary.of(tokenizer), seed=0)
-    backbone.represent_as(Representation(normalise=True), seed=0)
-    save_bi_encoder(backbone, tmp_path / "model", tokenizer, max_length=32)
-    encode(PASSAGES, {**inputs, "model": Artifact(Place(str(tmp_path / "model")), {"fingerprint": "tiny"})}, out)
-    texts = pq.read_table((inputs["corpus"].place / "docs" / "00000.parquet").uri)["text"].to_pylist()
-    expected = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts[:40])
-    np.testing.assert_allclose(np.load(out.local() / "dense" / "00000.npy"), expected, atol=1e-5)
-
-
 def test_a_folder_without_a_model_is_one_line(tmp_path: Path):
     with pytest.raises(UserError, match=r"^encoder .*no model can be read there") as caught:
-        load_encoder(tmp_path)
+        load_base_model(tmp_path)
     assert "\n" not in str(caught.value)
 
 

@@ -36,12 +36,18 @@ class Pooling(nn.Module):
         Args:
             special_V: bool, which ids are special tokens; read only where they take no part.
         """
+        views = self.views(backbone, ids_BL, lengths_B, special_V, side)
+        return views.pruned(self.representation.terms(side))
+
+    def views(
+        self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
+    ) -> TextVectors:
+        """The same with all words."""
         hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
-        views = TextVectors(
+        return TextVectors(
             self._dense(hidden_BLD, seen_BL), self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V)
         )
-        return views.pruned(self.representation.terms(side))
 
     def _dense(self, hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor | None:
         kind = self.representation.dense

@@ -1,14 +1,16 @@
 """The encoding step: the vectors of all passages of a corpus, or of a split's queries, in blocks.
 
-    passages   the row groups of the tokens artifact                ─► dense/00000.npy …
-    queries    selection.parquet (query_id, ids), sorted by id      ─► dense/00000.npy …
+    passages   the row groups of the tokens artifact            ─► dense/00000.npy …, lexical/00000.rows …
+    queries    selection.parquet (query_id, ids), by query id   ─► the same
+
+Which of the two views there are is the representation's that the model was trained for.
 
 A block that is there is not encoded again, so a killed encoding goes on. One process works through the blocks
 (`encode`), or `cluster.pool` deals them out to actors; the files are the same.
 
 One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
-artifact (4 D bytes a passage): `encode/` in the storage may be deleted at any time, since a finished step never looks
-at its inputs; a search that is still to be made would encode again.
+artifact (4 D bytes a passage, and 47 bits a word of a lexical view): `encode/` in the storage may be deleted at any
+time, since a finished step never looks at its inputs; a search that is still to be made would encode again.
 """
 
 import logging
@@ -18,7 +20,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -28,16 +29,22 @@ from pydantic import Field, model_validator
 from midmask.artifact import Artifact, Place
 from midmask.encoders.facts import read_representation
 from midmask.encoders.pooling import Side
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, passage_blocks, token_rows
+from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.selection import judged_queries
-from midmask.retrieve.vectors import Encoding, Floats, encode_rows, load_encoder
+from midmask.retrieve.vectors import Encoding, NotFinite, encode_rows
+from midmask.retrieve.views import are_there, folders_of
 from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
 SELECTION = "selection.parquet"
+
+EMPTY = 2
+"""Tokens of a text without words: [CLS] and [SEP]."""
 
 
 class EncodeConfig(Config):
@@ -50,6 +57,9 @@ class EncodeConfig(Config):
     )
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
+    terms: int | None = Field(
+        None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
+    )
     actors: int = runtime(1, "processes that blocks are dealt out to, on a cluster", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
@@ -75,7 +85,9 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        model_folder(self.inputs["model"])
+        representation = self.representation
+        if self.config.terms is not None and representation.lexical is None:
+            raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
             table = self._selected()
             with (self.out / SELECTION).writing() as stream:
@@ -101,6 +113,19 @@ class Encode:
         return queries.sort_by("query_id")
 
     @cached_property
+    def representation(self) -> Representation:
+        return read_representation(model_folder(self.inputs["model"]).local())
+
+    @property
+    def text_side(self) -> Side:
+        return "query" if self.config.side == "queries" else "passage"
+
+    @cached_property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views, which are the folders that they are written to."""
+        return folders_of(self.representation)
+
+    @cached_property
     def blocks(self) -> list[Block]:
         if self.config.side == "queries":
             return blocks_in([self.out / SELECTION])
@@ -108,11 +133,14 @@ class Encode:
 
     def finish(self) -> dict[str, Any]:
         """The step's result: how much was encoded, from what, and how many bytes each text takes."""
-        rows, size = sum(block.rows for block in self.blocks), (self.out / "dense").size()
+        rows = sum(block.rows for block in self.blocks)
+        size = sum((self.out / folder).size() for folder in self.views)
         return {
+            "views": list(self.views),
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,
+            "empty": self._empty(),
             "blocks": len(self.blocks),
             "model": self.inputs["model"].fingerprint,
             "tokens": self.inputs["tokens"].fingerprint,
@@ -120,6 +148,17 @@ class Encode:
             "seconds": round(time.perf_counter() - self.started, 3),
             "bytes_per_passage" if self.config.side == "passages" else "bytes_per_query": round(size / rows, 2),
         }
+
+    def _empty(self) -> int:
+        """Queries without a single token between [CLS] and [SEP]; they are encoded and searched like any other."""
+        if self.config.side == "passages":
+            return 0
+        with (self.out / SELECTION).reading() as stream:
+            lengths = pc.list_value_length(pq.read_table(stream, columns=["ids"])["ids"])
+        empty = int(pc.sum(pc.less_equal(lengths, EMPTY)).as_py() or 0)
+        if empty:
+            log.warning("%d queries of %s have no token; what they find says nothing", empty, self.config.split)
+        return empty
 
 
 class EncodeWorker:
@@ -129,38 +168,41 @@ class EncodeWorker:
         self._work = work
 
     @cached_property
-    def _encoder(self) -> Any:
-        side: Side = "query" if self._work.config.side == "queries" else "passage"
-        return load_encoder(model_folder(self._work.inputs["model"]).local(), self._encoding.device, side)
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary.of((self._work.inputs["tokens"].place / "tokenizer").local())
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        folder = model_folder(self._work.inputs["model"]).local()
+        return open_encoder(folder, self._vocabulary, self._work.text_side, self._encoding.device)
 
     @cached_property
     def _encoding(self) -> Encoding:
-        config, inputs = self._work.config, self._work.inputs
-        folder = model_folder(inputs["model"]).local()
+        config = self._work.config
         return Encoding(
-            pad_id=Vocabulary.of((inputs["tokens"].place / "tokenizer").local()).pad_id,
-            normalise=read_representation(folder).normalise,
+            pad_id=self._vocabulary.pad_id,
+            terms=config.terms or self._work.representation.terms(self._work.text_side),
             max_length=config.length,
             device="cuda" if torch.cuda.is_available() else "cpu",
             threads=config.threads,
         )
 
     def encode(self, number: int) -> int:
-        """Writes the vectors of a block; returns 1 if they were missing.
+        """Writes the views of a block; returns 1 if they were missing.
 
         Raises:
-            UserError: naming the texts whose vector is not finite.
+            UserError: naming the texts whose views are not finite.
         """
         work, block = self._work, self._work.blocks[number]
-        target = work.out / "dense" / f"{block.name}.npy"
-        if target.exists():
+        if are_there(work.out, block.name, work.views):
             return 0
         name = "query_id" if work.config.side == "queries" else "doc_id"
         table = block.read([name, "ids"])
-        vectors_ND = encode_rows(self._encoder, token_rows(table["ids"]), self._encoding)
-        _refuse_nan(vectors_ND, table[name], work.config.side)
-        with target.writing() as stream:
-            np.save(stream, vectors_ND)
+        try:
+            views = encode_rows(self._encoder, token_rows(table["ids"]), self._encoding)
+        except NotFinite as error:
+            raise _naming(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
+        views.write(work.out, block.name)
         log.info("encoded %s %d to %d", work.config.side, block.start, block.start + block.rows)
         return 1
 
@@ -186,11 +228,9 @@ def model_folder(model: Artifact) -> Place:
     raise UserError(f"{model.place} holds no encoder: config.json is missing; name the result of finetune or pretrain")
 
 
-def _refuse_nan(vectors_ND: Floats, names: pa.ChunkedArray, kind: str) -> None:
-    bad = np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))
-    if len(bad):
-        first = ", ".join(repr(name) for name in names.take(pa.array(bad[:5])).to_pylist())
-        raise UserError(
-            f"the encoder gives vectors that are not finite for {len(bad)} {kind}, among them {first}; its training "
-            "went wrong, so use an earlier checkpoint"
-        )
+def _naming(names: list[str], kind: str) -> UserError:
+    first = ", ".join(repr(name) for name in names[:5])
+    return UserError(
+        f"the encoder gives vectors that are not finite for {len(names)} {kind}, among them {first}; its training "
+        "went wrong, so use an earlier checkpoint"
+    )

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import Field
 
 from midmask.artifact import Artifact, Place
@@ -24,8 +25,12 @@ from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import Block, blocks_in, passage_blocks, ranges
-from midmask.retrieve.dense import DenseShard, load_vectors
+from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.encode import SELECTION
+from midmask.retrieve.hybrid import HybridShard
+from midmask.retrieve.lexical import LexicalShard
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views, read_views
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +77,11 @@ class Search:
     def split(self) -> str:
         return str(self.inputs["queries"].result["split"])
 
+    @property
+    def views(self) -> tuple[str, ...]:
+        """What is scored: "dense", "lexical", or both."""
+        return tuple(self.inputs["passages"].result["views"])
+
     @cached_property
     def blocks(self) -> list[Block]:
         return passage_blocks(self.inputs["tokens"].place)
@@ -96,7 +106,7 @@ class Search:
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
         return {
             "passages": passages,
-            "source": f"dense-{self.inputs['passages'].result['model']}",
+            "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
             "splits": {self.split: {"queries": queries, "without_results": 0, "ranked": rows}},
             "seconds": round(time.perf_counter() - self.started, 3),
         }
@@ -112,6 +122,9 @@ def merge(partials: Sequence[pa.Table], depth: int) -> pa.Table:
     return ranked.order(pa.concat_tables(partials), depth)
 
 
+Shard = DenseShard | LexicalShard | HybridShard
+
+
 class SearchWorker:
     """Searches one shard; holds its index. The same class works in a loop and as a Ray actor."""
 
@@ -120,16 +133,33 @@ class SearchWorker:
         self._shard = shard
 
     @cached_property
-    def _index(self) -> DenseShard:
-        work = self._work
+    def _index(self) -> Shard:
+        """Dense vectors are mapped, lexical rows are unpacked into memory."""
+        work, passages = self._work, self._work.inputs["passages"]
         blocks = [work.blocks[index] for index in self._shard]
-        return DenseShard(
-            [load_vectors(work.inputs["passages"].place / "dense" / f"{block.name}.npy") for block in blocks],
-            pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"],
-            first=blocks[0].start,
-            factory=work.config.index,
-            threads=work.config.threads,
-        )
+        parts = [read_views(passages.place, block.name, work.views) for block in blocks]
+        dense = [part.dense_ND for part in parts if part.dense_ND is not None]
+        lexical = [part.lexical for part in parts if part.lexical is not None]
+        doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
+        where = {"first": blocks[0].start, "threads": work.config.threads}
+        if not lexical:
+            return DenseShard(dense, doc_ids, factory=work.config.index, **where)
+        rows = SparseRows.concat(lexical)
+        if not dense:
+            return LexicalShard(rows, doc_ids, **where)
+        return HybridShard(dense, rows, doc_ids, factory=work.config.index, **where)
+
+    def _found(self, queries: Views) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and corpus rows [Q, K]; -inf and -1 where an approximate index finds fewer than K."""
+        depth = self._work.config.depth
+        match self._index, queries.dense_ND, queries.lexical:
+            case DenseShard() as index, np.ndarray() as dense_QD, None:
+                return index.search(np.asarray(dense_QD), depth)
+            case LexicalShard() as index, None, SparseRows() as lexical:
+                return index.search(lexical, depth)
+            case HybridShard() as index, np.ndarray() as dense_QD, SparseRows() as lexical:
+                return index.search(np.asarray(dense_QD), lexical, depth)
+        raise ValueError(f"the queries' views are not those of the passages: {', '.join(self._work.views)}")
 
     def search(self, number: int) -> int:
         """Writes the shard's ranked list for a query block; returns 1 if it was missing."""
@@ -138,8 +168,7 @@ class SearchWorker:
         if target.exists():
             return 0
         block = work.query_blocks[number]
-        vectors_QD = np.asarray(load_vectors(work.inputs["queries"].place / "dense" / f"{block.name}.npy"))
-        scores_QK, rows_QK = self._index.search(vectors_QD, work.config.depth)
+        scores_QK, rows_QK = self._found(read_views(work.inputs["queries"].place, block.name, work.views))
         found_QK = rows_QK >= 0
         query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
         first = work.blocks[self._shard.start].start

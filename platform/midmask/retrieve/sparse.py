@@ -99,6 +99,21 @@ class SparseRows:
         entries = slice(offsets[0], offsets[-1])
         return SparseRows(offsets - offsets[0], self.terms[entries], self.weights[entries], self.width)
 
+    def take(self, rows: NDArray[np.int64]) -> "SparseRows":
+        """The rows with these numbers, in this order."""
+        counts = np.diff(self.offsets)[rows]
+        offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+        entries = np.repeat(self.offsets[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return SparseRows(offsets, self.terms[entries], self.weights[entries], self.width)
+
+    def heaviest(self, k: int) -> "SparseRows":
+        """The k largest weights of each row, as `top` chooses them."""
+        row = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        by_weight = np.lexsort((self.terms, -self.weights, row))
+        kept = np.sort(by_weight[np.arange(len(row)) - self.offsets[row] < k])
+        offsets = np.searchsorted(row[kept], np.arange(len(self) + 1)).astype(np.int64)
+        return SparseRows(offsets, self.terms[kept], self.weights[kept], self.width)
+
     def row(self, index: int) -> tuple[NDArray[np.int32], Floats]:
         """Terms and weights of one row."""
         entries = slice(self.offsets[index], self.offsets[index + 1])

@@ -1,0 +1,100 @@
+"""The model of a folder as a function from token rows to views, for the side that is encoded.
+
+Dense views come from any architecture that transformers has. A lexical view needs the MLM head, hence a `Backbone` of a
+supported family.
+
+Shapes: B rows, L tokens, D width, V vocabulary.
+"""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from midmask.encoders.experts import put_query_expert
+from midmask.encoders.facts import read_projection, read_representation
+from midmask.encoders.folder import load_bi_encoder
+from midmask.encoders.pooling import Side, mean_of
+from midmask.encoders.reading import quiet_transformers
+from midmask.encoders.representation import Representation, TextVectors
+from midmask.errors import UserError
+from midmask.vocabulary import Vocabulary
+
+
+class Encoder(Protocol):
+    """Views of padded rows, not pruned. `shared`: whether threads may call it at the same time."""
+
+    shared: bool
+
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors: ...
+
+
+def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str = "cpu") -> Encoder:
+    """The encoder of a folder, in float32, without dropout; runs no code from it. If the folder has experts, it is the
+    one of `side`.
+
+    Raises:
+        UserError: if the folder holds no model, or one whose views midmask cannot make.
+    """
+    representation = read_representation(folder)
+    if representation.lexical is not None:
+        return _MaskedModel(folder, vocabulary, side, device)
+    return _BaseModel(folder, representation, side, device)
+
+
+class _BaseModel:
+    """[CLS] or mean of the last hidden states of a Hugging Face base model."""
+
+    shared = True
+
+    def __init__(self, folder: Path, representation: Representation, side: Side, device: str) -> None:
+        self._model = load_base_model(folder, side).to(device)
+        self._representation = representation
+        weight = read_projection(folder)
+        self._projection = None if weight is None else weight.to(device)
+
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
+        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
+        hidden_BLD = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
+        dense_BD = hidden_BLD[:, 0] if self._representation.dense == "cls" else mean_of(hidden_BLD, seen_BL)
+        if self._projection is not None:
+            dense_BD = F.linear(dense_BD, self._projection)
+        return TextVectors(F.normalize(dense_BD, dim=-1) if self._representation.normalise else dense_BD, None)
+
+
+class _MaskedModel:
+    """The views that a backbone's pooling gives."""
+
+    def __init__(self, folder: Path, vocabulary: Vocabulary, side: Side, device: str) -> None:
+        self._backbone = load_bi_encoder(folder, dropout=0.0).to(device).eval()
+        self._special_V = vocabulary.special_V.to(device)
+        self._side = side
+        # The query expert takes the place of the model's own weights for the time of a call.
+        self.shared = side == "passage" or self._backbone.experts is None
+
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
+        return self._backbone.pooling.views(self._backbone, ids_BL, lengths_B, self._special_V, self._side)
+
+
+def load_base_model(folder: Path, side: Side = "passage") -> Any:
+    """The Hugging Face base model of a folder.
+
+    Raises:
+        UserError: if the folder holds no model in safetensors.
+    """
+    from transformers import AutoModel
+
+    wanted: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+    try:
+        with quiet_transformers():
+            try:
+                model = AutoModel.from_pretrained(folder, add_pooling_layer=False, **wanted)
+            except TypeError:  # families without a pooler do not know the argument
+                model = AutoModel.from_pretrained(folder, **wanted)
+    except (OSError, ValueError) as error:
+        raise UserError(f"encoder {str(folder)!r}: no model can be read there ({str(error).splitlines()[0]})") from None
+    if side == "query":
+        put_query_expert(model, folder)
+    return model.eval()

@@ -1,0 +1,66 @@
+"""The views of texts, and the files of a block of them: `dense/00000.npy`, `lexical/00000.rows`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midmask.artifact import Place
+from midmask.encoders.representation import Representation
+from midmask.retrieve.packed import read_rows, write_rows
+from midmask.retrieve.sparse import SparseRows
+
+Floats = NDArray[np.float32]
+
+FOLDERS = ("dense", "lexical")
+
+
+@dataclass(frozen=True)
+class Views:
+    """Of N texts: dense_ND, float32 [N, D], and lexical, N rows over the vocabulary; one of them may be missing."""
+
+    dense_ND: Floats | None
+    lexical: SparseRows | None
+
+    def write(self, place: Place, name: str) -> None:
+        """Writes the files of a block; each appears whole."""
+        if self.dense_ND is not None:
+            with (place / "dense" / f"{name}.npy").writing() as stream:
+                np.save(stream, self.dense_ND)
+        if self.lexical is not None:
+            with (place / "lexical" / f"{name}.rows").writing() as stream:
+                write_rows(stream, self.lexical)
+
+    def pruned(self, terms: int | None) -> "Views":
+        """With the `terms` heaviest words of each text alone; none: all that are there."""
+        return self if terms is None or self.lexical is None else Views(self.dense_ND, self.lexical.heaviest(terms))
+
+
+def folders_of(representation: Representation) -> tuple[str, ...]:
+    """Where the views lie that a representation has."""
+    views = (representation.dense, representation.lexical)
+    return tuple(folder for folder, view in zip(FOLDERS, views, strict=True) if view is not None)
+
+
+def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:
+    """Whether a block's files are there, all of them."""
+    files = {"dense": f"{name}.npy", "lexical": f"{name}.rows"}
+    return all((place / folder / files[folder]).exists() for folder in folders)
+
+
+def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
+    """A block; its dense part is memory-mapped where it is a local file."""
+    dense_ND = load_vectors(place / "dense" / f"{name}.npy") if "dense" in folders else None
+    if "lexical" not in folders:
+        return Views(dense_ND, None)
+    with (place / "lexical" / f"{name}.rows").reading() as stream:
+        return Views(dense_ND, read_rows(stream))
+
+
+def load_vectors(place: Place) -> Floats:
+    """A block of dense vectors: memory-mapped where it is a local file, read otherwise."""
+    if place.is_path:
+        return np.load(place.uri, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    with place.reading() as stream:
+        return np.load(stream, allow_pickle=False)  # type: ignore[no-any-return]

@@ -1,0 +1,213 @@
+"""Every view of a representation as it is encoded and searched, against transformers one text at a time in float64."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import safetensors.torch
+import torch
+from transformers import AutoModelForMaskedLM
+
+from midmask.artifact import Artifact, Place
+from midmask.encoders.experts import FILE, put_query_expert
+from midmask.encoders.pooling import Side
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+from midmask.retrieve.encode import EncodeConfig, encode
+from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import read_views
+from midmask.vocabulary import Vocabulary
+from tests.retrieve.collection import made, write_bi_encoder
+
+PASSAGES = EncodeConfig(side="passages")
+QUERIES = EncodeConfig(side="queries", split="dev")
+
+KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "mean, projected": ("dense", {"dense": "mean", "width": 12, "normalise": True}, {}),
+    "splade": ("lexical", {"dense": None, "lexical": "splade", "specials": False, "passage_terms": 20}, {}),
+    "logits": ("hybrid", {"width": 16, "lexical": "logits", "passage_terms": 24}, {}),
+    "experts": ("hybrid", {"lexical": "splade", "query_terms": 6}, {"experts": "ffn"}),
+}
+"""How its lists are called, representation, and backbone of each."""
+
+
+class Reference:
+    """The views of one text in float64, written from the definitions."""
+
+    def __init__(self, folder: Path, representation: Representation, vocabulary: Vocabulary, side: Side) -> None:
+        self.representation, self.side = representation, side
+        self.special_V = vocabulary.special_V.numpy()
+        if representation.lexical is None:  # of a dense model the encoder alone is kept
+            from transformers import AutoModel
+
+            self.model = AutoModel.from_pretrained(folder)
+        else:
+            self.model = AutoModelForMaskedLM.from_pretrained(folder)
+        if side == "query":
+            put_query_expert(self.model.base_model, folder)
+        self.model.double().eval()
+        file = folder / "2_Dense" / "model.safetensors"
+        self.projection = safetensors.torch.load_file(file)["linear.weight"].double() if file.exists() else None
+
+    @torch.no_grad()
+    def __call__(self, row: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Dense [D] and lexical [V]; zeros of length 1 where a view is missing."""
+        wanted = self.representation
+        output = self.model(input_ids=torch.tensor([row]), output_hidden_states=True)
+        hidden_LD = output.hidden_states[-1][0]
+        dense_D, lexical_V = torch.zeros(1), np.zeros(1)
+        if wanted.dense is not None:
+            dense_D = hidden_LD[0] if wanted.dense == "cls" else hidden_LD.mean(0)
+            dense_D = dense_D if self.projection is None else self.projection @ dense_D
+            dense_D = dense_D / dense_D.norm() if wanted.normalise else dense_D
+        if wanted.lexical is not None:
+            pooled = [at for at, word in enumerate(row) if wanted.specials or not self.special_V[word]]
+            lexical_V = output.logits[0][pooled].max(0).values.numpy()
+            lexical_V = np.log1p(np.maximum(lexical_V, 0)) if wanted.lexical == "splade" else lexical_V
+            terms = wanted.terms(self.side) or len(lexical_V)
+            least = np.sort(lexical_V)[-terms]
+            lexical_V = np.where(lexical_V >= least, lexical_V, 0)
+        return dense_D.numpy(), lexical_V
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_views_and_ranking_are_those_of_the_definitions(inputs, tmp_path: Path, kind: str):
+    source, chosen, backbone = KINDS[kind]
+    representation = Representation(**chosen)
+    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], representation, **backbone)
+    given = {**inputs, "model": model}
+    sides = {"passages": PASSAGES, "queries": QUERIES}
+    vectors = {name: made(encode, config, given, Place(str(tmp_path / name))) for name, config in sides.items()}
+    result = search(SearchConfig(depth=15), {**vectors, "tokens": inputs["tokens"]}, Place(str(tmp_path / "found")))
+    assert result["source"].split("-")[0] == source
+
+    vocabulary = Vocabulary.of(inputs["tokens"].place.local() / "tokenizer")
+    folder = tmp_path / "m" / "model"
+    tokens = inputs["tokens"].place
+    files = [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
+    tables = {
+        "passages": pa.concat_tables(files),
+        "queries": pq.read_table(tmp_path / "queries" / "selection.parquet"),
+    }
+    truth = {}
+    for name, side in (("passages", "passage"), ("queries", "query")):
+        reference = Reference(folder, representation, vocabulary, side)
+        rows = [reference(row) for row in tables[name]["ids"].to_pylist()]
+        truth[name] = (np.stack([dense for dense, _ in rows]), np.stack([lexical for _, lexical in rows]))
+        views = read_views(vectors[name].place, "00000", vectors[name].result["views"])
+        if views.dense_ND is not None:
+            np.testing.assert_allclose(views.dense_ND, truth[name][0][: len(views.dense_ND)], atol=2e-5)
+        if views.lexical is not None:
+            found = as_matrix(views.lexical)
+            np.testing.assert_allclose(found, truth[name][1][: len(found)], atol=2e-5)
+    scores_QN = sum(left @ right.T for left, right in zip(truth["queries"], truth["passages"], strict=True))
+    listed = ranked.read(tmp_place(tmp_path) / "dev.parquet").to_pylist()
+    doc_ids, query_ids = (
+        tables[name][column].to_pylist() for name, column in (("passages", "doc_id"), ("queries", "query_id"))
+    )
+    for query, query_id in enumerate(query_ids):
+        own = [row for row in listed if row["query_id"] == query_id]
+        np.testing.assert_allclose([row["score"] for row in own], np.sort(scores_QN[query])[::-1][:15], atol=2e-3)
+        of_doc = dict(zip(doc_ids, scores_QN[query].tolist(), strict=True))
+        np.testing.assert_allclose([row["score"] for row in own], [of_doc[row["doc_id"]] for row in own], atol=2e-3)
+
+
+def tmp_place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "found" / "ranked"))
+
+
+def as_matrix(rows: SparseRows) -> np.ndarray:
+    matrix = np.zeros((len(rows), rows.width))
+    for number in range(len(rows)):
+        terms, weights = rows.row(number)
+        matrix[number, terms] = weights
+    return matrix
+
+
+def test_query_experts_are_the_queries_alone(inputs, tmp_path: Path):
+    """Without the file of the query expert, queries get other views and passages the same."""
+    model = write_bi_encoder(
+        Place(str(tmp_path / "m")), inputs["tokens"], Representation(lexical="splade"), experts="ffn"
+    )
+    shutil.copytree(tmp_path / "m", tmp_path / "plain")
+    (tmp_path / "plain" / "model" / FILE).unlink()
+    plain = Artifact(Place(str(tmp_path / "plain")), {"fingerprint": "plain"})
+    same = []
+    for config in (PASSAGES, QUERIES):
+        places = [Place(str(tmp_path / f"{config.side}-{name}")) for name in ("own", "plain")]
+        for place, one in zip(places, (model, plain), strict=True):
+            encode(config, {**inputs, "model": one}, place)
+        same.append(
+            [
+                (places[0] / file).read() == (places[1] / file).read()
+                for file in ("dense/00000.npy", "lexical/00000.rows")
+            ]
+        )
+    assert same == [[True, True], [False, False]]
+
+
+def test_terms_override_what_the_model_was_trained_for_and_bytes_follow(inputs, tmp_path: Path):
+    representation = Representation(width=16, lexical="logits", passage_terms=40)
+    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], representation)
+    results = {}
+    for terms in (None, 10):
+        config = PASSAGES.model_copy(update={"terms": terms})
+        results[terms] = encode(config, {**inputs, "model": model}, Place(str(tmp_path / str(terms))))
+    bits = int(np.ceil(np.log2(Vocabulary.of(inputs["tokens"].place.local() / "tokenizer").size)))
+    for terms, result in results.items():
+        counted = 4 * 16 + (terms or 40) * (32 + bits) / 8
+        headers = 8 * (128 + 80) / 300  # of eight blocks, two files each
+        assert counted <= result["bytes_per_passage"] <= counted + headers
+    rows = [read_views(Place(str(tmp_path / str(terms))), "00000", ["lexical"]).lexical for terms in (None, 10)]
+    assert rows[0] is not None and rows[1] is not None
+    np.testing.assert_array_equal(as_matrix(rows[0].heaviest(10)), as_matrix(rows[1]))
+
+
+def test_a_lexical_weight_that_is_not_finite_names_its_queries(inputs, tmp_path: Path):
+    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], Representation(dense=None, lexical="splade"))
+    file = tmp_path / "m" / "model" / "model.safetensors"
+    weights = safetensors.torch.load_file(file)
+    (name,) = [name for name in weights if name.endswith("predictions.bias")]
+    weights[name][7] = float("inf")
+    safetensors.torch.save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"not finite for 10 queries, among them 'q0', 'q12'"):
+        encode(QUERIES, {**inputs, "model": model}, Place(str(tmp_path / "out")))
+
+
+def test_queries_without_words_are_counted_and_searched_like_any_other(inputs, tmp_path: Path, caplog):
+    """A splade query without a weight scores 0 with every passage: the first by id are found."""
+    model = write_bi_encoder(
+        Place(str(tmp_path / "m")), inputs["tokens"], Representation(dense=None, lexical="splade", specials=False)
+    )
+    tokens = Artifact(Place(str(tmp_path / "tokens")), inputs["tokens"].record)
+    shutil.copytree(inputs["tokens"].place.uri, tokens.place.uri)
+    queries = pq.read_table((tokens.place / "queries.parquet").uri)
+    ids = queries["ids"].to_pylist()
+    row = queries["query_id"].to_pylist().index("q8")
+    ids[row] = [ids[row][0], ids[row][-1]]
+    emptied = queries.set_column(
+        queries.schema.get_field_index("ids"),
+        queries.schema.field("ids"),
+        pa.array(ids, queries.schema.field("ids").type),
+    )
+    pq.write_table(emptied, (tokens.place / "queries.parquet").uri)
+    given = {**inputs, "model": model, "tokens": tokens}
+    vectors = {
+        "passages": made(encode, PASSAGES, given, Place(str(tmp_path / "passages"))),
+        "queries": made(encode, QUERIES, given, Place(str(tmp_path / "queries"))),
+    }
+    assert vectors["queries"].result["empty"] == 1 and "1 queries of dev have no token" in caplog.text
+    search(SearchConfig(depth=5), {**vectors, "tokens": tokens}, Place(str(tmp_path / "found")))
+    listed = [row for row in ranked.read(tmp_place(tmp_path) / "dev.parquet").to_pylist() if row["query_id"] == "q8"]
+    names = [
+        name
+        for file in (tokens.place / "passages").names()
+        for name in pq.read_table((tokens.place / "passages" / file).uri)["doc_id"].to_pylist()
+    ]
+    assert [(row["doc_id"], row["score"]) for row in listed] == [(name, 0.0) for name in sorted(names)[:5]]
