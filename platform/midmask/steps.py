@@ -27,7 +27,10 @@ from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
 from midmask.retrieve.mine import mine
 from midmask.retrieve.search import search
+from midmask.retrieve.near_duplicates import NEAR_DUPLICATES
 from midmask.sharded import Sharded
+from midmask.teacher.score import SCORE
+from midmask.teacher.teach import teach
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
 from midmask.vocabulary import Vocabulary
@@ -168,6 +171,8 @@ SHARDED: dict[str, Sharded] = {
     "pseudo_queries": PSEUDO_QUERIES,
     "statistics": STATISTICS,
     "weigh": WEIGH,
+    "near_duplicates": NEAR_DUPLICATES,
+    "score": SCORE,
 }
 """Steps that work shard by shard: one distributed twin does for all (`cluster.shards`)."""
 
@@ -177,6 +182,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "initial": _quiet(initial),
     "pretrain": pretrain,
     "finetune": finetune,
+    "teach": teach,
     "adopt": _quiet(adopt),
     "encode": _quiet(encode),
     "search": _quiet(search),

@@ -156,7 +156,7 @@ def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_on
     ]
     assert len({search.inputs["passages"].fingerprint for search in searches}) == 1
     assert len({search.fingerprint for search in searches}) == 3, "another number of negatives needs no other search"
-    shorter = steps.mining(mining.model_copy(update={"passage_length": 64})).inputs["ranked"]
+    shorter = steps.mining(mining.model_copy(update={"passage_length": 32})).inputs["ranked"]
     assert shorter.inputs["passages"].fingerprint != searches[0].inputs["passages"].fingerprint
     assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
 
@@ -216,3 +216,28 @@ def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path)
     Runner(storage, counting(calls), Notes()).run(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
+
+
+def test_an_evaluation_beyond_the_tokens_reads_longer_rows_of_the_same_tokenizer(retromae):
+    steps = plan(retromae)
+    config = retromae.evaluation
+
+    def tokens(**lengths: int) -> Step:
+        return steps.evaluation(config.model_copy(update=lengths)).inputs["ranked"].inputs["tokens"]
+
+    assert tokens().fingerprint == tokens(passage_length=40, query_length=10).fingerprint == steps.tokens.fingerprint
+    longer = tokens(passage_length=256)
+    assert longer.inputs["like"] is steps.tokens
+    assert (longer.config.max_length, longer.config.query_length) == (256, retromae.tokens.query_length)
+
+
+def test_a_collection_elsewhere_is_read_by_the_tokenizer_of_the_training(retromae, tmp_path):
+    (other := tmp_path / "other" / "qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        (other.parent / name).write_text((tmp_path / "tiny" / name).read_text().replace("passage", "page"))
+    steps = plan(retromae)
+    there = steps.elsewhere(retromae.corpus.model_copy(update={"name": f"beir:{other.parent}"}))
+    evaluation = steps.evaluation(retromae.evaluation, on=there)
+    assert evaluation.inputs["corpus"] is there.inputs["corpus"] is not steps.corpus
+    assert there.inputs["like"] is steps.tokens
+    assert evaluation.inputs["ranked"].inputs["queries"].inputs["model"] is steps.stages[-1]

@@ -12,6 +12,7 @@ from midmask.cluster.observe import TrackingObserver, base_tags
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, adopted
+from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import FinetuneConfig, PretrainConfig
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def recipe_for(options: Options, default: str) -> Recipe:
-    """The recipe a command line asks for: `--recipe`, then `--corpus`, `--seed`, and every `--set`.
+    """The recipe a command line asks for: `--recipe`, then `--protocol`, `--corpus`, `--seed`, and every `--set`.
 
     Raises:
         UserError: for an unknown recipe or field, or an impossible value.
@@ -35,6 +36,8 @@ def changed(recipe: Recipe, options: Options) -> Recipe:
     Raises:
         UserError: as `recipe_for`, or for what cannot be done on the recipe's backbone.
     """
+    if options.protocol is not None:
+        recipe = PROTOCOLS[options.protocol]().on(recipe, options.scale)
     changes: dict[str, object] = {"corpus.name": options.corpus}
     if options.seed is not None:
         changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}

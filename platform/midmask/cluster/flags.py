@@ -57,6 +57,15 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
     shared.add_argument(
+        "--protocol", metavar="NAME", help="fine-tuning, instead of the recipe's, such as dpr or dupmae"
+    )
+    shared.add_argument(
+        "--scale",
+        choices=("demo", "published"),
+        default="demo",
+        help="sizes of --protocol: minutes on CPUs (default), or those of the paper",
+    )
+    shared.add_argument(
         "--set",
         dest="changes",
         action="append",

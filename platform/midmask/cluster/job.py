@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from midmask.cluster.flags import AddFlags, parse
@@ -26,13 +26,16 @@ CORPORA_BY_PATH = ("beir", "msmarco", "trec")
 class Options:
     """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
 
-    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. recipe, workers, seed: None where not given.
-    changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow wants it.
+    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. recipe, protocol, workers, seed: None where
+    not given. scale: of the protocol, demo or published. changes: dotted config path -> value as typed. storage:
+    absolute path or URI. tracking_uri: as MLflow wants it.
     """
 
     job: str
     corpus: str
     recipe: str | None
+    protocol: str | None
+    scale: Literal["demo", "published"]
     changes: Mapping[str, str]
     home: Path
     storage: str
@@ -117,6 +120,8 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         job=job_file.stem,
         corpus=resolve_corpus(flags.corpus, base),
         recipe=flags.recipe,
+        protocol=flags.protocol,
+        scale=flags.scale,
         changes=dict(flags.changes),
         home=base,
         storage=storage,

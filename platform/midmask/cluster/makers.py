@@ -12,6 +12,7 @@ from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
 from midmask.recipes.run import Log, Maker
 from midmask.sharded import Sharded
+from midmask.teacher.teach import teach_setup
 from midmask.train.run import TrainingSetup
 
 
@@ -28,6 +29,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         **{name: _shard_by_shard(step, count) for name, step in steps.SHARDED.items()},
         "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
         "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),
+        "teach": _trained(teach_setup, count, use_gpu=gpus > 0),
         "encode": _silent(lambda config, inputs, out: pool.encode(config, inputs, out, actors=count)),
         "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=count)),
         "initial": _silent(steps.initial),

@@ -1,13 +1,21 @@
-"""The stages of a recipe as steps: rankings, the negatives chosen from them, and the training itself."""
+"""The stages of a recipe as steps.
+
+    rankings ─► mine ─► teach ─► score ─┐
+                 └──────────────────────┴─► finetune ─► the rankings of the next stage
+
+With a teacher margin a teacher looks at all candidates before any is chosen, and then it must be one from elsewhere.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from midmask.recipes.schema import Recipe
-from midmask.recipes.searching import bm25_ranking, ranking
+from midmask.recipes.searching import adopted, bm25_ranking, folder_content, ranking
 from midmask.recipes.stage import Source, StageConfig
 from midmask.recipes.step import Step
+from midmask.retrieve.near_duplicates import NearDuplicatesConfig
 from midmask.steps import FinetuneConfig
+from midmask.teacher.teach import TeacherConfig
 
 
 def stages_of(
@@ -37,7 +45,9 @@ def _stage(
     if start is not None:
         inputs["start"] = start
     if stage.sources:
-        inputs["negatives"] = mining(recipe, stage, tokens, before)
+        inputs["negatives"] = mined = mining(recipe, stage, tokens, before)
+        if stage.teacher is not None:
+            inputs["scores"] = scoring(recipe, stage.teacher, stage.mine.split, tokens, mined, pretrained)
     config = FinetuneConfig(
         backbone=recipe.backbone if start is None else recipe.backbone.model_copy(update={"name": "start"}),
         representation=recipe.representation,
@@ -55,7 +65,10 @@ def mining(recipe: Recipe, stage: StageConfig, tokens: Step, before: list[Step])
     corpus = tokens.inputs["corpus"]
     lists = [_listed(recipe, stage, source, tokens, before) for source in stage.sources]
     names = ["ranked", *(f"ranked{number}" for number in range(1, len(lists)))]
-    return Step("mine", stage.mine, {**dict(zip(names, lists, strict=True)), "corpus": corpus})
+    alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
+    return Step(
+        "mine", stage.mine, {**dict(zip(names, lists, strict=True)), "corpus": corpus, "near_duplicates": alike}
+    )
 
 
 def _listed(recipe: Recipe, stage: StageConfig, source: Source, tokens: Step, before: list[Step]) -> Step:
@@ -63,3 +76,26 @@ def _listed(recipe: Recipe, stage: StageConfig, source: Source, tokens: Step, be
     if source.kind == "bm25":
         return bm25_ranking(tokens.inputs["corpus"], stage.mine.split, stage.mine.depth, titles=recipe.tokens.titles)
     return ranking(tokens, before[-1 if source.stage is None else source.stage], stage.mine, judged="relevant")
+
+
+def scoring(
+    recipe: Recipe, config: TeacherConfig, split: str, tokens: Step, negatives: Step, pretrained: Step | None
+) -> Step:
+    """A teacher's scores of the chosen negatives and of the positives."""
+    teacher = teaching(recipe, config, tokens, negatives, pretrained)
+    asked = config.scoring(split, titles=recipe.tokens.titles, query_length=recipe.tokens.query_length)
+    return Step("score", asked, {"teacher": teacher, "corpus": tokens.inputs["corpus"], "negatives": negatives})
+
+
+def teaching(recipe: Recipe, config: TeacherConfig, tokens: Step, negatives: Step, pretrained: Step | None) -> Step:
+    """The teacher: a folder from elsewhere, or a cross-encoder trained on these negatives."""
+    if config.folder is not None:
+        return adopted(config.folder)
+    inputs = {"tokens": tokens, "corpus": tokens.inputs["corpus"], "negatives": negatives}
+    backbone = config.backbone or recipe.backbone
+    content = folder_content(backbone.name)
+    if config.backbone is None and pretrained is not None:
+        inputs["start"], content = pretrained, {}
+        backbone = backbone.model_copy(update={"name": "start"})
+    asked = config.teaching(backbone, query_length=recipe.tokens.query_length)
+    return Step("teach", asked, inputs, content=content)

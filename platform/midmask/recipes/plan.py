@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from midmask.corpora import corpus_identity
+from midmask.corpora import CorpusConfig, corpus_identity
 from midmask.derived.pseudo_queries import pseudo_queries_content
 from midmask.derived.sentences import splitter
 from midmask.derived.terms import WeighConfig, weigh_content
@@ -17,9 +17,10 @@ from midmask.evaluate.retriever import EvaluateConfig
 from midmask.recipes.finetuning import stages_of
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
-from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, ranking
+from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, ranking, tokens_like
 from midmask.recipes.step import Step as Step
 from midmask.retrieve.mine import MineConfig
+from midmask.retrieve.near_duplicates import NearDuplicatesConfig
 from midmask.steps import InitialConfig, PretrainConfig
 
 
@@ -37,14 +38,30 @@ class Plan:
     pretrained: Step | None
     stages: tuple[Step, ...]
 
-    def evaluation(self, config: EvaluateConfig, *, model: Step | None = None) -> Step:
-        """The evaluation of an encoder: the last stage's, unless another is given."""
-        return evaluated(ranking(self.tokens, model or self.stages[-1], config, judged="any"), self.corpus, config)
+    def evaluation(self, config: EvaluateConfig, *, model: Step | None = None, on: Step | None = None) -> Step:
+        """The evaluation of an encoder: the last stage's, unless another is given.
+
+        Args:
+            on: tokens of another collection (`elsewhere`); none: the one that was trained on.
+        """
+        tokens = on or self.tokens
+        ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
+        return evaluated(ranked, tokens.inputs["corpus"], config)
+
+    def elsewhere(self, corpus: CorpusConfig) -> Step:
+        """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
+
+        Raises:
+            UserError: if the collection is not there.
+        """
+        collection = Step("prepare", corpus, content=corpus_identity(corpus))
+        return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
         ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
-        return Step("mine", config, {"ranked": ranked, "corpus": self.corpus})
+        alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": self.corpus})
+        return Step("mine", config, {"ranked": ranked, "corpus": self.corpus, "near_duplicates": alike})
 
 
 @dataclass(frozen=True)

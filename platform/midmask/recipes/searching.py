@@ -12,6 +12,7 @@ from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.mine import MineConfig
 from midmask.retrieve.search import SearchConfig
 from midmask.steps import AdoptConfig
+from midmask.tokens import TokensConfig
 
 
 def ranking(
@@ -20,6 +21,7 @@ def ranking(
     """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
     encoded once.
     """
+    tokens = tokens_as_long_as(wanted, tokens)
     passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
     queries = EncodeConfig(
         side="queries",
@@ -36,6 +38,22 @@ def ranking(
     }
     config = SearchConfig(depth=wanted.depth, index=wanted.index, threads=wanted.threads)
     return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def tokens_as_long_as(wanted: EvaluateConfig | MineConfig, tokens: Step) -> Step:
+    """Tokens that can be read as far as is wanted: these, or the same collection and tokenizer with longer rows."""
+    config: TokensConfig = tokens.config  # type: ignore[assignment]
+    lengths = {
+        "max_length": max(config.max_length, wanted.passage_length or 0),
+        "query_length": max(config.query_length, wanted.query_length or 0),
+    }
+    longer = config.model_copy(update=lengths)
+    return tokens if longer == config else tokens_like(tokens, longer, tokens.inputs["corpus"])
+
+
+def tokens_like(tokens: Step, config: TokensConfig, corpus: Step) -> Step:
+    """A collection as a model reads it that was trained on these tokens."""
+    return Step("tokenise", config, {"corpus": corpus, "like": tokens})
 
 
 def bm25_ranking(corpus: Step, split: str, depth: int, *, titles: bool) -> Step:

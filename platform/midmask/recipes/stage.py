@@ -12,6 +12,7 @@ from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.distillation import Distillation
 from midmask.objectives.ranking import RankingConfig
 from midmask.retrieve.mine import MineConfig
+from midmask.teacher.teach import TeacherConfig
 from midmask.train.optimiser import TrainConfig
 
 LOSSES: tuple[type[RankingConfig], ...] = (Contrastive.Config, Distillation.Config)
@@ -63,6 +64,7 @@ class StageConfig(Config):
     )
     per_query: int = Field(0, ge=0, le=1000, description="hard negatives a query in each step; 0 without sources")
     mine: MineConfig = Field(default_factory=MineConfig, description="how negatives are chosen from their sources")
+    teacher: TeacherConfig | None = Field(None, description="the cross-encoder whose scores are learnt, if any")
     queries: int | None = Field(
         None, ge=1, description="train queries, drawn once by mine.seed and saved by id; none: all"
     )
@@ -91,4 +93,8 @@ class StageConfig(Config):
                 f"per_query = {self.per_query} with negatives = {list(self.negatives)}: sources need per_query >= 1, "
                 "and per_query >= 1 needs a source such as bm25 or mined"
             )
+        if self.loss.needs_teacher and self.teacher is None:
+            raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
+        if self.teacher is not None and not self.sources:
+            raise ValueError("a teacher scores candidates; set negatives and per_query too")
         return self

@@ -1,0 +1,42 @@
+"""The plain protocols: in-batch negatives, one BM25 negative (DPR), and negatives mined once ("ANCE-style")."""
+
+from midmask.objectives.contrastive import Contrastive
+from midmask.recipes.protocols.protocol import Protocol, epochs
+from midmask.recipes.stage import StageConfig
+from midmask.retrieve.mine import MineConfig
+
+BM25 = MineConfig(depth=200, per_query=100)
+"""Any passage of BM25's first 200."""
+
+
+def in_batch() -> Protocol:
+    """One stage; the other queries' passages are the negatives."""
+    stage = StageConfig(loss=Contrastive.Config(), train=epochs(3, batch=128, rate=2e-5, warmup=0.1))
+    return Protocol(name="in_batch", stages=(stage,))
+
+
+def dpr() -> Protocol:
+    """Karpukhin et al. 2020, on NQ: batches of 128, one BM25 negative a query, rate 1e-5, 40 epochs, 256 tokens.
+
+    BM25's negatives are the best passages without the answer there; here any of the first 100 that is not judged.
+    """
+    stage = StageConfig(
+        loss=Contrastive.Config(),
+        negatives=("bm25",),
+        per_query=1,
+        mine=MineConfig(depth=100, per_query=1, choose="top"),
+        train=epochs(40, batch=128, rate=1e-5, warmup=0.1),
+    )
+    return Protocol(name="dpr", stages=(stage,), titles=True, query_length=256, passage_length=256)
+
+
+def ance() -> Protocol:
+    """DPR's first stage, then negatives mined once with it, from the pre-trained encoder again.
+
+    What RetroMAE's, DupMAE's and CoT-MAE's papers call ANCE: static, not its asynchronous refresh.
+    """
+    first = StageConfig(
+        loss=Contrastive.Config(), negatives=("bm25",), per_query=1, mine=BM25, train=epochs(3, batch=128, rate=2e-5)
+    )
+    second = first.model_copy(update={"negatives": ("mined",), "mine": MineConfig(depth=200, per_query=100)})
+    return Protocol(name="ance", stages=(first, second))

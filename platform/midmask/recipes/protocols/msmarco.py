@@ -1,0 +1,63 @@
+"""How the authors of dense encoders fine-tune them on MS MARCO: two stages from the pre-trained encoder, [CLS], the dot
+product (methods.md 12.2 to 12.4).
+"""
+
+from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.distillation import Distillation
+from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
+from midmask.recipes.stage import StageConfig
+from midmask.retrieve.mine import MineConfig
+
+TOP = MineConfig(depth=200, per_query=200)
+SAMPLED = MineConfig(depth=200, per_query=30)
+"""30 of the first 200 ranks, drawn once."""
+
+
+def cocondenser() -> Protocol:
+    """As Tevatron runs it: 8 queries with 8 passages on each of 8 devices (their number is not said), 3 epochs with
+    BM25's negatives, then 2 with BM25's and mined ones together."""
+    first = StageConfig(
+        loss=Contrastive.Config(),
+        negatives=("bm25",),
+        per_query=7,
+        mine=SAMPLED,
+        train=epochs(3, batch=64, rate=5e-6, warmup=0.1),
+    )
+    second = first.model_copy(
+        update={"negatives": ("bm25", "mined"), "train": epochs(2, batch=64, rate=5e-6, warmup=0.1)}
+    )
+    return Protocol(name="cocondenser", stages=(first, second), titles=True)
+
+
+def cotmae() -> Protocol:
+    """8 queries with 16 passages on each of 8 GPUs, as Tevatron runs coCondenser otherwise."""
+    first = StageConfig(
+        loss=Contrastive.Config(),
+        negatives=("bm25",),
+        per_query=15,
+        mine=SAMPLED,
+        train=epochs(3, batch=64, rate=2e-5, warmup=0.1),
+    )
+    second = first.model_copy(
+        update={"negatives": ("bm25", "mined"), "train": epochs(2, batch=64, rate=2e-5, warmup=0.1)}
+    )
+    return Protocol(name="cotmae", stages=(first, second), titles=True)
+
+
+def retromae() -> Protocol:
+    """16 queries with 16 passages on each of 8 GPUs; BM25's negatives, then its own; no warm-up."""
+    first = StageConfig(
+        loss=Contrastive.Config(), negatives=("bm25",), per_query=15, mine=TOP, train=epochs(4, batch=128, rate=2e-5)
+    )
+    second = first.model_copy(update={"negatives": ("mined",)})
+    return Protocol(name="retromae", stages=(first, second), titles=True, query_length=32, passage_length=140)
+
+
+def retromae_distil() -> Protocol:
+    """The same, and a third stage that hears a teacher: KL as its code takes the mean, over queries and passages, and
+    1e-4 of the contrastive loss."""
+    base = retromae()
+    second = base.stages[-1]
+    loss = Distillation.Config(loss="kl", weight=1 / (1 + second.per_query), ce_weight=1e-4)
+    third = second.model_copy(update={"loss": loss, "teacher": TEACHER})
+    return base.model_copy(update={"name": "retromae_distil", "stages": (*base.stages, third)})

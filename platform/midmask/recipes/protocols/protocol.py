@@ -1,0 +1,85 @@
+"""A fine-tuning protocol: what is scored, and in which stages it is learnt; put on any recipe, so that methods can be
+compared under equal conditions.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from midmask.encoders.representation import Representation
+from midmask.identity import Config
+from midmask.objectives.cross_encoder import ListwiseRanking
+from midmask.recipes.schema import Recipe
+from midmask.recipes.stage import StageConfig
+from midmask.teacher.teach import TeacherConfig
+from midmask.train.optimiser import TrainConfig
+
+Scale = Literal["demo", "published"]
+
+MSMARCO_QUERIES = 502_939
+"""Train queries of MS MARCO that have a relevant passage: what published epochs are counted in."""
+
+DEMO = TrainConfig(steps=150, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.9)
+"""A stage of a tiny model in a minute or two on two CPU cores."""
+
+DEMO_NEGATIVES = 7
+"""Hard negatives a query at most, at that size."""
+
+
+TEACHER = TeacherConfig(
+    loss=ListwiseRanking.Config(max_length=200),
+    train=TrainConfig(steps=250_000, batch_size=8, learning_rate=1e-5, warmup=0.004, decay=0.996),
+    per_query=64,
+)
+"""RetroMAE's reranker, on the recipe's own encoder: lists of 1 + 64, batches of 8, 4 epochs (methods.md 13)."""
+
+
+class Protocol(Config):
+    """Fine-tuning as one paper does it, with its numbers."""
+
+    name: str = Field(description="as in the table of protocols")
+    representation: Representation = Field(default_factory=Representation, description="what is scored")
+    stages: tuple[StageConfig, ...] = Field(min_length=1, description="in order")
+    titles: bool = Field(False, description="whether a passage is 'title text'")
+    query_length: int = Field(32, ge=4, description="tokens of a query")
+    passage_length: int = Field(128, ge=8, description="tokens of a passage")
+
+    def on(self, recipe: Recipe, scale: Scale) -> Recipe:
+        """The recipe with this fine-tuning in place of its own.
+
+        Args:
+            scale: `published` takes batches, rates, steps and lengths from the paper, steps as epochs over MS MARCO;
+                `demo` keeps the recipe's lengths and makes every stage as small as a demo.
+        """
+        tokens: dict[str, object] = {"titles": self.titles}
+        if scale == "published":
+            tokens |= {"query_length": self.query_length, "max_length": self.passage_length}
+        return recipe.model_copy(
+            update={
+                "protocol": self.name,
+                "representation": self.representation,
+                "stages": self.stages if scale == "published" else tuple(map(demo_sized, self.stages)),
+                "tokens": recipe.tokens.model_copy(update=tokens),
+            }
+        )
+
+
+def demo_sized(stage: StageConfig) -> StageConfig:
+    """The stage with the same losses, sources and order, but few short steps and few negatives a query."""
+    changes: dict[str, object] = {
+        "train": DEMO.model_copy(update={"seed": stage.train.seed}),
+        "per_query": min(stage.per_query, DEMO_NEGATIVES),
+        "mine": stage.mine.model_copy(
+            update={"depth": min(stage.mine.depth, 100), "per_query": min(stage.mine.per_query, 30)}
+        ),
+    }
+    if stage.teacher is not None:
+        changes["teacher"] = TeacherConfig(train=DEMO, per_query=DEMO_NEGATIVES, jsonl=True)
+    return stage.model_copy(update=changes)
+
+
+def epochs(count: float, *, batch: int, rate: float, warmup: float = 0.0, decay: float | None = None) -> TrainConfig:
+    """Training for so many passes over the train queries of MS MARCO, with linear decay unless said otherwise."""
+    steps = round(count * MSMARCO_QUERIES / batch)
+    falls = 1.0 - warmup if decay is None else decay
+    return TrainConfig(steps=steps, batch_size=batch, learning_rate=rate, warmup=warmup, decay=falls)

@@ -1,0 +1,75 @@
+"""The four settings of "Benchmarking Middle-Trained Language Models for Neural Search" (Lassance et al., SIGIR 2023),
+each dense and as SPLADE. Numbers are the paper's and, where it is silent, those of the code released beside it
+(methods.md 12.6).
+
+The published negatives and scores are the msmarco-hard-negatives collection's, by a MiniLM cross-encoder: on MS MARCO
+set stages.0.negatives=["file:PATH"] and stages.0.teacher.folder. Elsewhere BM25 ranks, and a teacher is trained on the
+same lists. Regularisers of the 1-negative runs are unpublished ("default values"): here SPLADE's.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from midmask.encoders.representation import Representation
+from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.distillation import Distillation
+from midmask.objectives.ranking import RankingConfig
+from midmask.objectives.regularisers import Regularisers
+from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
+from midmask.recipes.stage import StageConfig
+from midmask.retrieve.mine import MineConfig
+from midmask.train.optimiser import TrainConfig
+
+CONSTANT = Regularisers(query="l1", passage="flops", lambda_query=5e-3, lambda_passage=5e-3, anti_zero=1.0)
+"""Of the 32-negative runs: from the first step on, without a ramp."""
+
+RAMPED = Regularisers(query="flops", passage="flops", lambda_query=3e-4, lambda_passage=1e-4, ramp=1 / 3)
+"""SPLADE's own: a third of 150,000 steps."""
+
+ONE = TrainConfig(steps=150_000, batch_size=128, learning_rate=2e-5, warmup=0.01, decay=0.99, weight_decay=0.0)
+MANY = epochs(5, batch=20, rate=2e-5, warmup=0.01).model_copy(update={"weight_decay": 0.0})
+"""5 queries on each of 4 GPUs."""
+
+
+def setting(negatives: int, *, distil: bool, splade: bool) -> Protocol:
+    """One of the eight: 1 or 32 negatives a query, with or without a teacher, dense or SPLADE."""
+    regularisers = (CONSTANT if negatives > 1 else RAMPED) if splade else Regularisers()
+    stage = StageConfig(
+        loss=_loss(negatives, regularisers, distil=distil),
+        negatives=("bm25",),
+        per_query=negatives,
+        mine=MineConfig(depth=1000, per_query=1000),
+        teacher=TEACHER if distil else None,
+        train=ONE if negatives == 1 else MANY,
+    )
+    return Protocol(
+        name=_name(negatives, distil=distil, splade=splade),
+        representation=Representation(dense=None, lexical="splade") if splade else Representation(),
+        stages=(stage,),
+        query_length=256 if negatives == 1 else 128,
+        passage_length=256 if negatives == 1 else 128,
+    )
+
+
+def _loss(negatives: int, regularisers: Regularisers, *, distil: bool) -> RankingConfig:
+    """With a teacher, 0.99 of its term and 0.01 of the contrastive one, over the worker's own negatives."""
+    candidates = "all" if negatives == 1 else "local_negatives"
+    if not distil:
+        return Contrastive.Config(candidates=candidates, regularisers=regularisers)
+    kind = "margin_mse" if negatives == 1 else "kl"
+    return Distillation.Config(
+        loss=kind, weight=0.99, ce_weight=0.01, candidates="local_negatives", regularisers=regularisers
+    )
+
+
+def _name(negatives: int, *, distil: bool, splade: bool) -> str:
+    return f"sigir23_{negatives}neg{'_distil' if distil else ''}{'_splade' if splade else ''}"
+
+
+SIGIR23: dict[str, Callable[[], Protocol]] = {
+    _name(negatives, distil=distil, splade=splade): partial(setting, negatives, distil=distil, splade=splade)
+    for negatives in (1, 32)
+    for distil in (False, True)
+    for splade in (False, True)
+}
+"""Name -> protocol. The query subsets of its Tables 5 and 6: stages.0.queries=50000 or 100000."""
