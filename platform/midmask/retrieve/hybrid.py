@@ -114,11 +114,15 @@ class FlatGuesses:
         # Exact lexical scores are added in float64 here and there, to sums of other last bits.
         self._of_lexical = 2.0**-50 * heaviest
 
-    def scores(self, dense_BD: Floats, block: range) -> Doubles:
-        """Of some queries with a block of passages, [B, n]."""
-        moved_B1 = dense_BD.astype(np.float64) @ self._mean_D.astype(np.float64)[:, None]
-        scores_BN: Doubles = dense_BD @ self._centred_ND[block.start : block.stop].T + moved_B1
+    def scores(self, dense_BD: Floats, block: range) -> Floats:
+        """Of some queries with a block of passages less their mean, [B, n]."""
+        scores_BN: Floats = dense_BD @ self._centred_ND[block.start : block.stop].T
         return scores_BN
+
+    def shares(self, dense_QD: Floats) -> Doubles:
+        """What the mean adds to all scores of a query, [Q]."""
+        shares_Q: Doubles = np.vecdot(dense_QD.astype(np.float64), self._mean_D.astype(np.float64))
+        return shares_Q
 
     def errors(self, dense_QD: Floats, lexical: SparseRows) -> Doubles:
         """Bounds, [Q]."""
@@ -134,15 +138,16 @@ class FlatProposals:
     def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: SparseRows, k: int) -> None:
         self._guesses = guesses
         self._dense_QD = dense_QD
+        self._shares_Q = guesses.shares(dense_QD)
         self._errors_Q = guesses.errors(dense_QD, lexical)
         self._k = k
 
-    def of(self, queries: Ints, block: range) -> Doubles:
+    def of(self, queries: Ints, block: range) -> Floats:
         return self._guesses.scores(self._dense_QD[queries], block)
 
-    def near(self, query: int, own_N: Doubles, lexical_N: Doubles, least: np.float32) -> Ints:
+    def near(self, query: int, own_N: Floats, lexical_N: Doubles, least: np.float32) -> Ints:
         """Places in a block, of a query with its guesses and lexical scores, if the k-th best is at least `least`."""
-        sum_N, error = own_N + lexical_N, self._errors_Q[query]
+        sum_N, error = own_N + lexical_N + self._shares_Q[query], self._errors_Q[query]
         least = max(least, floor((sum_N - error).astype(np.float32), self._k))
         return np.flatnonzero((sum_N + error).astype(np.float32) >= least)
 

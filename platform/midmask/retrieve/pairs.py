@@ -49,12 +49,14 @@ class Embeddings:
         """Some rows, of any shape [...]: [..., D]."""
         if len(self._blocks) == 1:
             return self._blocks[0].take(rows, axis=0).astype(np.float64)
-        vectors = np.empty((*rows.shape, self.width), dtype=np.float64)
-        block_of = np.searchsorted(self._starts, rows, side="right") - 1
-        for block in np.unique(block_of):
-            mine = block_of == block
-            vectors[mine] = self._blocks[block][rows[mine] - self._starts[block]]
-        return vectors
+        vectors = np.empty((rows.size, self.width), dtype=np.float64)
+        by_row = rows.argsort(axis=None)
+        ends = np.searchsorted(rows.reshape(-1)[by_row], self._starts)
+        for block, mine in enumerate(map(slice, ends[:-1], ends[1:])):
+            if mine.start < mine.stop:
+                members = by_row[mine]
+                vectors[members] = self._blocks[block][rows.reshape(-1)[members] - self._starts[block]]
+        return vectors.reshape(*rows.shape, self.width)
 
 
 def longest_of(vectors_ND: Floats) -> float:
