@@ -7,7 +7,7 @@ from midmask.errors import UserError
 from midmask.identity import fingerprint
 from midmask.retrieve import ranked
 from midmask.retrieve.mine import MineConfig, mine
-from midmask.retrieve.negatives import read_jsonl
+from midmask.retrieve.hard_negatives_file import read_hard_negatives
 from tests.retrieve.collection import ranking
 
 CONFIG = MineConfig(depth=25, per_query=6)
@@ -36,7 +36,7 @@ def test_the_files_agree_and_hold_no_positive_nor_its_copy(inputs, given, out):
         assert (row["rank"], row["score"], row["source"]) == (source["rank"], source["score"], "dense-encoder")
         positives = [judged["doc_id"] for judged in qrels if judged["query_id"] == row["query_id"]]
         assert texts[row["doc_id"]] not in {texts[doc_id] for doc_id in positives}
-    lines = list(read_jsonl(out / "negatives.jsonl.gz"))
+    lines = list(read_hard_negatives(out / "negatives.jsonl.gz"))
     assert [(query, doc) for query, _, systems in lines for doc in systems["dense-encoder"]] == [
         (row["query_id"], row["doc_id"]) for row in rows
     ]

@@ -1,127 +1,224 @@
-import gzip
-import json
-from pathlib import Path
+"""Which negatives are chosen, against the same rules in plain Python, one candidate at a time."""
+
+import math
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve import ranked
-from midmask.retrieve.negatives import Choice, Known, choose, jsonl_lines, known_of, read_jsonl, shortfall, twins_of
-from tests.retrieve.collection import write_parts
+from midmask.retrieve.filters import VERDICTS, FilterConfig, verdicts
+from midmask.retrieve.known import Known
+from midmask.retrieve.negatives import CANDIDATES, Choice, Source, draw, examine, refuse_unscored, told
 
-DOCS = [f"d{row:02d}" for row in range(30)]
+DOCS = [f"d{row:02d}" for row in range(20)]
 QUERIES = [f"q{row}" for row in range(4)]
+SOURCES = [Source("a", "fa", "Flat"), Source("b", "fb")]
+
+Lists = dict[str, dict[str, list[tuple[str, float | None]]]]
+"""source -> query -> (passage, score), best first."""
 
 
-def ranking(lists: dict[str, list[str]]) -> pa.Table:
-    rows = [(query, doc, -float(place)) for query, docs in lists.items() for place, doc in enumerate(docs)]
-    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
-    return ranked.order(
-        pa.table(
-            [pa.array(columns[0], pa.string()), pa.array(columns[1], pa.string()), pa.array(columns[2], pa.float32())],
-            names=["query_id", "doc_id", "score"],
-        )
+def candidates(lists: Lists) -> pa.Table:
+    rows = [
+        (query, doc, rank, score, source)
+        for source, queries in sorted(lists.items())
+        for query, found in sorted(queries.items())
+        for rank, (doc, score) in enumerate(found, start=1)
+    ]
+    columns = list(zip(*rows, strict=True)) or [[]] * 5
+    return pa.table(
+        [pa.array(list(column), field.type) for column, field in zip(columns, CANDIDATES, strict=True)],
+        schema=CANDIDATES,
     )
 
 
-rankings = st.dictionaries(
-    st.sampled_from(QUERIES), st.lists(st.sampled_from(DOCS), unique=True, max_size=30), min_size=1
+def known(positives: dict[str, set[str]], near: dict[str, set[str]] | None = None) -> Known:
+    """near: positive -> the passages like it; every positive is a group of its own."""
+    pairs = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
+    relevant = sorted({doc for _, doc in pairs})
+    like = [(doc, group) for group, name in enumerate(relevant) for doc in sorted((near or {}).get(name, set()))]
+    return Known(
+        pa.table(
+            {
+                "query_id": pa.array([q for q, _ in pairs], pa.string()),
+                "doc_id": pa.array([d for _, d in pairs], pa.string()),
+            }
+        ),
+        pa.table({"doc_id": pa.array(relevant, pa.string()), "group": pa.array(range(len(relevant)), pa.int32())}),
+        pa.table(
+            {"doc_id": pa.array([d for d, _ in like], pa.string()), "group": pa.array([g for _, g in like], pa.int32())}
+        ),
+    )
+
+
+def scored(scores: dict[tuple[str, str], float]) -> pa.Table:
+    rows = sorted(scores.items())
+    return pa.table(
+        {
+            "query_id": pa.array([query for (query, _), _ in rows], pa.string()),
+            "doc_id": pa.array([doc for (_, doc), _ in rows], pa.string()),
+            "score": pa.array([score for _, score in rows], pa.float32()),
+        }
+    )
+
+
+ranked_lists = st.dictionaries(
+    st.sampled_from(QUERIES),
+    st.lists(st.tuples(st.sampled_from(DOCS), st.integers(-8, 8)), unique_by=lambda pair: pair[0], max_size=20).map(
+        lambda found: sorted([(doc, score / 4) for doc, score in found], key=lambda pair: -pair[1])
+    ),
+    min_size=1,
 )
-relevant = st.dictionaries(st.sampled_from(QUERIES), st.frozensets(st.sampled_from(DOCS), max_size=6))
-copies = st.dictionaries(st.sampled_from(DOCS), st.frozensets(st.sampled_from(DOCS), max_size=3))
+lists = st.fixed_dictionaries({"a": ranked_lists, "b": ranked_lists})
+relevant = st.fixed_dictionaries({query: st.sets(st.sampled_from(DOCS), min_size=1, max_size=4) for query in QUERIES})
+likes = st.dictionaries(st.sampled_from(DOCS), st.sets(st.sampled_from(DOCS), max_size=3))
+margin = st.none() | st.integers(-4, 8).map(lambda value: value / 4)
+teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-8, 8).map(float))
+rules = st.builds(
+    FilterConfig,
+    teacher_margin=margin,
+    max_score=margin,
+    min_score=margin,
+    absolute_margin=margin,
+    relative_margin=st.none() | st.integers(0, 4).map(lambda value: value / 8),
+)
 
 
-@settings(deadline=None)
-@given(rankings, relevant, copies, st.integers(0, 3), st.integers(1, 10), st.integers(0, 25), st.integers(1, 12))
-def test_no_negative_is_a_positive_or_its_copy_and_as_many_are_taken_as_can_be(
-    lists, positives, twins, seed, low, more, per_query
-):
-    known = Known(positives, twins)
-    found = choose(ranking(lists), known, Choice(per_query, low, low + more, seed), "s")
-    rows = {query: [] for query in lists}
-    for row in found.to_pylist():
-        rows[row["query_id"]].append(row)
-        assert lists[row["query_id"]][row["rank"] - 1] == row["doc_id"]
-        assert row["score"] == -float(row["rank"] - 1) and row["source"] == "s"
-    for query, docs in lists.items():
-        mine = positives.get(query, frozenset())
-        forbidden = set(mine) | {twin for doc in mine for twin in twins.get(doc, ())}
-        allowed = [doc for doc in docs[low - 1 : low + more] if doc not in forbidden]
-        chosen = [row["doc_id"] for row in rows[query]]
-        assert set(chosen) <= set(allowed) and len(set(chosen)) == len(chosen) == min(per_query, len(allowed))
-        assert [row["rank"] for row in rows[query]] == sorted(row["rank"] for row in rows[query])
+def slow_verdict(
+    found: Lists,
+    source: str,
+    query: str,
+    rank: int,
+    positives: set[str],
+    near: dict[str, set[str]],
+    teacher: dict[tuple[str, str], float],
+    rule: FilterConfig,
+    ranks: range,
+) -> str:
+    """The first rule that refuses a candidate, asked one after the other."""
+    listed = dict(found[source][query])
+    doc, score = found[source][query][rank - 1]
+    if rank not in ranks:
+        return "outside_ranks"
+    if doc in positives:
+        return "positive"
+    if any(doc in near.get(positive, set()) for positive in positives):
+        return "near_duplicate"
+    if rule.teacher_margin is not None:
+        if any((query, positive) not in teacher for positive in positives):
+            return "positive_unscored"
+        if (query, doc) not in teacher:
+            return "unscored"
+        if teacher[query, doc] > min(teacher[query, positive] for positive in positives) - rule.teacher_margin:
+            return "teacher_margin"
+    if rule.max_score is not None and score > rule.max_score:
+        return "max_score"
+    if rule.min_score is not None and score < rule.min_score:
+        return "min_score"
+    asked = [value for value in (rule.absolute_margin, rule.relative_margin) if value is not None]
+    if asked and any(positive not in listed for positive in positives):
+        return "positive_not_ranked"
+    lowest = min((listed[positive] for positive in positives if positive in listed), default=math.nan)
+    if rule.absolute_margin is not None and score + rule.absolute_margin > lowest:
+        return "absolute_margin"
+    if rule.relative_margin is not None and score > lowest - abs(lowest) * rule.relative_margin:
+        return "relative_margin"
+    return "not_drawn"
+
+
+@settings(deadline=None, max_examples=60)
+@given(lists, relevant, likes, teachers, rules, st.integers(1, 5), st.integers(0, 20))
+def test_every_candidate_gets_the_first_rule_that_refuses_it(found, positives, near, teacher, rule, low, more):
+    ranks = range(low, low + more)
+    table = candidates(found)
+    stretch = examine(table, SOURCES, known(positives, near), scored(teacher), seed=0)
+    verdict = verdicts(stretch.facts, rule, ranks)
+    for row, code in zip(table.to_pylist(), verdict, strict=True):
+        expected = slow_verdict(
+            found, row["source"], row["query_id"], row["rank"], positives[row["query_id"]], near, teacher, rule, ranks
+        )
+        assert VERDICTS[code] == expected, row
+
+
+def slow_draw(rows: list[dict[str, Any]], priority: list[int], choice: Choice) -> list[int]:
+    """The chosen of one query's allowed candidates, list after list."""
+
+    def best(places: list[int], count: int) -> list[int]:
+        return sorted(places, key=lambda place: (priority[place], place))[:count]
+
+    pool: list[int] = []
+    for source in ("a", "b"):
+        taken = {rows[place]["doc_id"] for place in pool}
+        own = [place for place, row in enumerate(rows) if row["source"] == source and row["doc_id"] not in taken]
+        pool += own if choice.per_source is None else best(own, choice.per_source)
+    return sorted(best(pool, choice.per_query))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    lists, relevant, st.integers(1, 6), st.none() | st.integers(1, 3), st.sampled_from(["random", "top"]),
+    st.integers(0, 3),
+)  # fmt: skip
+def test_the_chosen_are_the_first_by_rank_or_by_a_draw(found, positives, per_query, per_source, how, seed):
+    choice = Choice(per_query, per_source, how, False, seed)
+    stretch = examine(candidates(found), SOURCES, known(positives), None, seed)
+    verdict = verdicts(stretch.facts, FilterConfig(), range(1, 21))
+    rows = candidates(found).to_pylist()
+    priority = stretch.draw.tolist() if how == "random" else [row["rank"] for row in rows]
+    expected = []
+    for query in QUERIES:
+        places = [
+            place
+            for place, row in enumerate(rows)
+            if row["query_id"] == query and row["doc_id"] not in positives[query]
+        ]
+        own = slow_draw([rows[place] for place in places], [priority[place] for place in places], choice)
+        expected += [rows[places[place]] for place in own]
+    chosen = told(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
+    assert [{name: row[name] for name in CANDIDATES.names} for row in chosen] == expected
+    for row in chosen:
+        assert (row["list"], row["index"]) == (("fa", "Flat") if row["source"] == "a" else ("fb", None))
+
+
+def all_allowed(queries: list[str], choice: Choice, docs: list[str] = DOCS) -> list[dict[str, Any]]:
+    lists = {"a": {query: [(doc, None) for doc in docs] for query in queries}}
+    stretch = examine(candidates(lists), SOURCES, known({}), None, choice.seed)
+    verdict = verdicts(stretch.facts, FilterConfig(), range(1, 100))
+    rows: list[dict[str, Any]] = told(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
+    return rows
 
 
 def test_a_querys_negatives_do_not_depend_on_the_other_queries_and_follow_the_seed():
-    lists = {query: DOCS for query in QUERIES}
-    nothing = Known({}, {})
-    together = choose(ranking(lists), nothing, Choice(5, 1, 30, 0), "s").to_pylist()
-    alone = choose(ranking({"q2": DOCS}), nothing, Choice(5, 1, 30, 0), "s").to_pylist()
-    assert [row for row in together if row["query_id"] == "q2"] == alone
-    by_query = {query: tuple(row["doc_id"] for row in together if row["query_id"] == query) for query in QUERIES}
+    together = all_allowed(QUERIES, Choice(5))
+    assert [row for row in together if row["query_id"] == "q2"] == all_allowed(["q2"], Choice(5))
+    by_query = {query: tuple(row["rank"] for row in together if row["query_id"] == query) for query in QUERIES}
     assert len(set(by_query.values())) > 1, "every query draws the same ranks"
-    assert choose(ranking(lists), nothing, Choice(5, 1, 30, 1), "s").to_pylist() != together
+    assert all_allowed(QUERIES, Choice(5, seed=1)) != together
 
 
 def test_every_allowed_rank_is_drawn_about_equally_often():
-    lists = {f"q{row}": DOCS for row in range(3000)}
-    found = choose(ranking(lists), Known({}, {}), Choice(6, 11, 30, 0), "s")["rank"].to_pylist()
-    counts = [found.count(rank) for rank in range(1, 31)]
-    assert counts[:10] == [0] * 10
+    ranks = [row["rank"] for row in all_allowed([f"q{row}" for row in range(3000)], Choice(6))]
+    counts = [ranks.count(rank) for rank in range(1, 21)]
     # Each of 20 ranks is drawn with probability 6/20 in 3000 queries: 900 +- 25, five sigma.
-    assert all(abs(count - 900) < 126 for count in counts[10:])
+    assert all(abs(count - 900) < 126 for count in counts), counts
 
 
-def test_judgements_of_all_splits_count_and_grade_0_does_not_protect(tmp_path: Path):
-    corpus = write_parts(
-        Place(str(tmp_path)),
-        docs=[("a", "", "one two"), ("b", "", "ONE  two\n"), ("c", "", "three"), ("d", "", "one")],
-        queries=[("q", "x")],
-        qrels=[("train", "q", "a", 2), ("test", "q", "c", 1), ("train", "q", "d", 0)],
-    )
-    assert twins_of(corpus.place) == {"a": frozenset({"b"}), "b": frozenset({"a"})}
-    assert known_of(corpus).refused("q") == {"a", "b", "c"}
-    assert known_of(corpus).refused("another") == frozenset()
+def test_with_replacement_every_query_that_has_any_gets_as_many_as_are_wanted():
+    few = all_allowed(QUERIES, Choice(12, replacement=True), DOCS[:5])
+    for query in QUERIES:
+        names = [row["doc_id"] for row in few if row["query_id"] == query]
+        assert len(names) == 12 and set(names) == set(DOCS[:5])
+    assert len(all_allowed(QUERIES, Choice(12), DOCS[:5])) == 4 * 5
+    assert all_allowed(QUERIES, Choice(5, replacement=True)) == all_allowed(QUERIES, Choice(5))
 
 
-def test_queries_with_too_few_are_counted():
-    found = choose(ranking({"q0": DOCS, "q1": DOCS[:2]}), Known({}, {}), Choice(5, 1, 30, 0), "s")
-    assert shortfall(found, ["q0", "q1", "q2"], 5) == {"queries_short": 2, "queries_without": 1}
-
-
-def test_the_jsonl_layout_comes_back(tmp_path: Path):
-    found = choose(
-        ranking({"q0": DOCS, "7": ["d01", "ü"]}), Known({"7": frozenset({"d01"})}, {}), Choice(3, 1, 9, 0), "s"
-    )
-    other = choose(ranking({"7": ["d05"]}), Known({}, {}), Choice(3, 1, 9, 0), "bm25")
-    both = pa.concat_tables([found, other]).sort_by([("query_id", "ascending"), ("rank", "ascending")])
-    place = Place(str(tmp_path / "negatives.jsonl.gz"))
-    place.write(
-        gzip.compress("".join(jsonl_lines(both, {"7": frozenset({"d01"}), "q0": frozenset({"z", "y"})})).encode())
-    )
-    first, second = read_jsonl(place)
-    assert first == ("7", ["d01"], {"bm25": ["d05"], "s": ["ü"]})
-    assert second[:2] == ("q0", ["y", "z"]) and len(second[2]["s"]) == 3
-
-
-def test_ids_of_the_released_file_are_numbers(tmp_path: Path):
-    line = {"qid": 571, "pos": [17], "neg": {"bm25": [1, 2], "msmarco-distilbert-base-tas-b": ["3"]}}
-    (tmp_path / "x.jsonl").write_text(json.dumps(line) + "\n\n")
-    assert list(read_jsonl(Place(str(tmp_path / "x.jsonl")))) == [
-        ("571", ["17"], {"bm25": ["1", "2"], "msmarco-distilbert-base-tas-b": ["3"]})
-    ]
-
-
-@pytest.mark.parametrize(
-    "line",
-    ['{"qid": 1, "pos": "17", "neg": {}}', '{"qid": 1, "pos": [1]}', '{"qid": 1, "pos": [1], "neg": [2]}', "{",
-     '{"qid": null, "pos": [1], "neg": {}}', '{"qid": 1, "pos": [[1]], "neg": {}}', "[]"],
-)  # fmt: skip
-def test_a_line_of_another_layout_is_named(tmp_path: Path, line: str):
-    (tmp_path / "x.jsonl").write_text('{"qid": 1, "pos": [1], "neg": {}}\n' + line + "\n")
-    with pytest.raises(UserError, match=r"x.jsonl, line 2: .*wanted is"):
-        list(read_jsonl(Place(str(tmp_path / "x.jsonl"))))
+def test_a_margin_without_a_teachers_score_names_query_and_passage():
+    lists = {"a": {"q0": [("d00", 2.0), ("d01", 1.0)]}}
+    for scores, missing in (({("q0", "d00"): 1.0}, "passage 'd01'"), ({("q0", "d01"): 1.0}, "a relevant passage")):
+        stretch = examine(candidates(lists), SOURCES, known({"q0": {"d00"}}), scored(scores), 0)
+        verdict = verdicts(stretch.facts, FilterConfig(teacher_margin=0), range(1, 9))
+        with pytest.raises(UserError, match=f"query 'q0' has no teacher score for {missing}"):
+            refuse_unscored(stretch, verdict)

@@ -2,9 +2,9 @@
 
 Score rules mean what sentence-transformers' `mine_hard_negatives` means by their names, with p the lowest score of the
 query's positives (the hardest one) and s the candidate's: refused where s > max_score, s < min_score,
-s + absolute_margin > p, or s > p - |p| relative_margin. A positive that its own list does not hold scores below all that
-the list does hold: p is then -inf, and a margin refuses every candidate. `teacher_margin` is an absolute margin on the
-teacher's scores; 3 for cross-encoder logits in the recipe of msmarco-hard-negatives.
+s + absolute_margin > p, or s > p - |p| relative_margin. A positive that is not in the list scores below all that is: p
+is then -inf, and a margin refuses every candidate. `teacher_margin` is an absolute margin on the teacher's scores: 3 on
+cross-encoder logits in the recipe of msmarco-hard-negatives.
 """
 
 from typing import Literal, NamedTuple

@@ -1,32 +1,61 @@
-"""The mining step: hard negatives drawn from a split's ranked list; the search itself is a step of its own."""
+"""The mining step: hard negatives chosen from ranked lists; searches are steps of their own.
 
-import gzip
+negatives.parquet     the chosen (`negatives.NEGATIVES`), by query, list and rank
+negatives.jsonl.gz    the same in the msmarco-hard-negatives layout
+refused.parquet       the first candidates that each rule refused, to be looked at
+audit.json, audit.md  `retrieve.audit`
+"""
+
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
-from midmask.retrieve import negatives, ranked
+from midmask.retrieve.audit import Audit, as_markdown
+from midmask.retrieve.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
+from midmask.retrieve.hard_negatives_file import HardNegatives, line_of
+from midmask.retrieve.known import Known
+from midmask.retrieve.lines import written_lines
+from midmask.retrieve.listed import listed_in, stretches
+from midmask.retrieve.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
+from midmask.retrieve.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
 from midmask.retrieve.selection import judged_queries
 
 log = logging.getLogger(__name__)
 
+EXAMPLES = 20
+"""Refused candidates of each rule that are kept to be looked at."""
+
 
 class MineConfig(Config):
-    """How hard negatives are mined."""
+    """How hard negatives are mined. What is about the search (depth, index, lengths, threads) makes the encoding and
+    search steps that come before (`recipes.plan`)."""
 
     split: str = Field("train", description="whose queries get negatives")
     depth: int = Field(200, ge=1, le=100_000, description="passages ranked for each query")
     min_rank: int = Field(1, ge=1, description="best rank a negative may have, counted from 1 with the positives")
     max_rank: int | None = Field(None, ge=1, description="worst rank a negative may have; none: depth")
-    per_query: int = Field(30, ge=1, le=10_000, description="negatives a query, drawn from the allowed ranks")
+    per_query: int = Field(30, ge=1, le=10_000, description="negatives a query, of all lists together")
+    per_source: int | None = Field(
+        None, ge=1, description="negatives a query from each list, each adding other passages; none: as they come"
+    )
+    choose: Literal["random", "top"] = Field(
+        "random", description="drawn from the allowed passages by the seed, or those of the best ranks"
+    )
+    replacement: bool = Field(
+        False, description="whether a query with too few allowed passages gets some of them several times"
+    )
+    filters: FilterConfig = Field(default_factory=FilterConfig, description="what is refused for being relevant")
     seed: int = Field(0, ge=0, description="of the draw")
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
     index: str = Field("Flat", description="faiss factory string; Flat is exact")
@@ -45,36 +74,128 @@ class MineConfig(Config):
             )
         return self
 
-    def choice(self) -> negatives.Choice:
-        return negatives.Choice(self.per_query, self.min_rank, self.max_rank or self.depth, self.seed)
+    @property
+    def ranks(self) -> range:
+        return range(self.min_rank, (self.max_rank or self.depth) + 1)
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.per_query, self.per_source, self.choose, self.replacement, self.seed)
 
 
 def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step; inputs ranked (an artifact with `ranked/SPLIT.parquet`), corpus.
-
-    Writes `negatives.parquet` (query_id, doc_id, rank, score, source) and `negatives.jsonl.gz`.
+    """The step. Inputs: corpus; the lists: every input whose name begins with `ranked` (artifacts with
+    `ranked/SPLIT.parquet`) or `given` (of the read_negatives step), in the order of their names; `scores`, with
+    `scores.parquet` of a teacher, sorted by query; `near_duplicates`, else found here.
 
     Raises:
-        UserError: for a split without relevant passages, or one that was not ranked.
+        UserError: for a split without relevant passages or one that was not ranked, and scores that are asked for and
+            not there.
     """
-    source = str(inputs["ranked"].result.get("source", inputs["ranked"].record.get("step")))
-    known = negatives.known_of(inputs["corpus"])
+    lists = [inputs[name] for name in sorted(inputs) if name.startswith(("ranked", "given"))]
+    _refuse_missing_scores(config, inputs)
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
-    wanted = pa.array(query_ids, pa.string())
-    chosen: list[pa.Table] = []
-    for table in ranked.blocks(ranked.of_split(inputs["ranked"].place, config.split)):
-        table = table.filter(pc.is_in(table["query_id"], value_set=wanted))
-        chosen.append(negatives.choose(table, known, config.choice(), source))
-    table = pa.concat_tables(chosen)
-    with (out / "negatives.parquet").writing() as stream:
-        pq.write_table(table, stream, compression="zstd")
+    listed = listed_in(lists)
+    sources = [source for own in listed for source in own.sources.values()]
+    known = Known.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
+    audit = Audit([source.name for source in sources], config.per_query)
+    refused = _Refused()
     with (
-        (out / "negatives.jsonl.gz").writing() as stream,
-        gzip.GzipFile(filename="", mode="wb", fileobj=stream, compresslevel=6, mtime=0) as packed,
+        (out / "negatives.parquet").writing() as stream,
+        pq.ParquetWriter(stream, NEGATIVES, compression="zstd") as writer,
+        written_lines(out / "negatives.jsonl.gz") as lines,
     ):
-        for line in negatives.jsonl_lines(table, known.positives):
-            packed.write(line.encode())
-    counts = negatives.shortfall(table, query_ids, config.per_query)
+        for table, scores in stretches(listed, inputs.get("scores"), query_ids, config.split, config.depth):
+            stretch = examine(table, sources, known, scores, config.seed)
+            verdict = judge(config, stretch)
+            chosen = draw(stretch, verdict, config.choice)
+            audit.add(stretch, verdict, chosen)
+            refused.add(stretch, verdict)
+            negatives = told(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
+            writer.write_table(negatives)
+            positives = known.positives(stretch.query_ids)
+            lines.writelines(line_of(entry) for entry in entries(negatives, positives, stretch.query_ids))
+    refused.write(out / "refused.parquet")
+    report = audit.report(len(query_ids))
+    (out / "audit.json").write_json(report)
+    (out / "audit.md").write(as_markdown(report).encode())
+    counts = audit.shortfall(len(query_ids))
     if counts["queries_short"]:
         log.warning("%d queries have fewer than %d negatives", counts["queries_short"], config.per_query)
-    return {"queries": len(query_ids), "negatives": len(table), **counts, "source": source}
+    return {
+        "queries": len(query_ids),
+        "negatives": audit.negatives,
+        **counts,
+        "source": ", ".join(source.name for source in sources),
+        "false_negatives": report["false_negatives"],
+    }
+
+
+def _refuse_missing_scores(config: MineConfig, inputs: Mapping[str, Artifact]) -> None:
+    if config.filters.teacher_margin is not None and "scores" not in inputs:
+        raise UserError(
+            f"filters.teacher_margin = {config.filters.teacher_margin:g} needs a teacher's scores; give the mining an "
+            "input scores, or leave the margin out"
+        )
+
+
+def _near_duplicates(inputs: Mapping[str, Artifact], out: Place) -> Place:
+    if "near_duplicates" in inputs:
+        return inputs["near_duplicates"].place
+    place = out / "near_duplicates"
+    NEAR_DUPLICATES(NearDuplicatesConfig(), inputs, place)
+    return place
+
+
+def judge(config: MineConfig, stretch: Stretch) -> Codes:
+    """A verdict on every candidate.
+
+    Raises:
+        UserError: for a score that a rule asks for and that is not there.
+    """
+    if config.filters.asks_scores and np.isnan(stretch.facts.score).any():
+        row = stretch.table.slice(int(np.flatnonzero(np.isnan(stretch.facts.score))[0]), 1).to_pylist()[0]
+        raise UserError(
+            f"filters: the list {row['source']!r} has no scores, so max_score, min_score, absolute_margin and "
+            "relative_margin cannot be asked; use filters.teacher_margin with a teacher's scores"
+        )
+    verdict = verdicts(stretch.facts, config.filters, config.ranks)
+    if config.filters.teacher_margin is not None and config.filters.unscored == "error":
+        refuse_unscored(stretch, verdict)
+    return verdict
+
+
+class _Refused:
+    """The first candidates that each rule refused."""
+
+    def __init__(self) -> None:
+        self._have: Counter[int] = Counter()
+        self._tables = [NEGATIVES.empty_table()]
+
+    def add(self, stretch: Stretch, verdict: Codes) -> None:
+        for code in np.unique(verdict[verdict != ALLOWED]).tolist():
+            rows = np.flatnonzero(verdict == code)[: EXAMPLES - self._have[code]]
+            self._have[code] += len(rows)
+            self._tables.append(told(stretch, verdict, rows))
+
+    def write(self, place: Place) -> None:
+        with place.writing() as stream:
+            pq.write_table(pa.concat_tables(self._tables), stream, compression="zstd")
+
+
+def entries(table: pa.Table, positives: pa.Table, query_ids: pa.Array) -> Iterator[HardNegatives]:
+    """Negatives (by query and list) and positives of some queries, query by query; queries without negatives do not
+    come.
+    """
+    relevant: dict[str, list[str]] = {}
+    for query_id, doc_id in _rows(query_ids.take(positives["query"].combine_chunks()), positives["doc_id"]):
+        relevant.setdefault(query_id, []).append(doc_id)
+    for query_id, rows in groupby(_rows(table["query_id"], table["source"], table["doc_id"]), itemgetter(0)):
+        systems: dict[str, list[str]] = {}
+        for _, source, doc_id in rows:
+            systems.setdefault(source, []).append(doc_id)
+        yield HardNegatives(query_id, sorted(relevant.get(query_id, [])), systems)
+
+
+def _rows(*columns: Any) -> Iterator[tuple[str, ...]]:
+    return zip(*(column.to_pylist() for column in columns), strict=True)

@@ -55,8 +55,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
 def _passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
     """Ids and texts of the wanted passages, some at a time."""
     for name in (corpus / "docs").names():
-        for doc_ids, texts in _batches(corpus / "docs" / name, wanted):
-            yield doc_ids, texts
+        yield from _batches(corpus / "docs" / name, wanted)
 
 
 def _batches(shard: Place, wanted: pa.Array | None = None) -> Iterator[tuple[list[str], list[str]]]:

@@ -1,22 +1,20 @@
-"""Hard negatives from ranked lists: a pure function of the list, the judgements and a seed."""
+"""Hard negatives from ranked lists: a pure function of the lists, the judgements, a teacher's scores and a seed."""
 
-import gzip
-import hashlib
-import io
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from midmask.artifact import Artifact, Place
+from midmask.corpora.ids import hash64, mix
 from midmask.errors import UserError
-from midmask.retrieve.selection import read_qrels
+from midmask.retrieve.filters import ALLOWED, CODE, VERDICTS, Codes, Facts
+from midmask.retrieve.known import Floats, Ints, Keys, Known, ScoresByKey, numbers, places
 
-SCHEMA = pa.schema(
+CANDIDATES = pa.schema(
     [
         ("query_id", pa.string()),
         ("doc_id", pa.string()),
@@ -25,151 +23,194 @@ SCHEMA = pa.schema(
         ("source", pa.string()),
     ]
 )
-"""rank and score are those of the list that the negative was taken from; source says which system made it."""
+"""What negatives are chosen from. rank counts from 1 within a query and source; score is null where a list has none."""
+
+NEGATIVES = pa.schema(
+    [
+        *CANDIDATES,
+        ("teacher_score", pa.float32()),
+        ("verdict", pa.string()),
+        ("list", pa.string()),
+        ("index", pa.string()),
+    ]
+)
+"""A candidate, what became of it (`filters.VERDICTS`), the fingerprint of the artifact that listed it, and the index
+that was searched for it; null where there was none.
+"""
+
+SCORES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32())])
+"""A teacher's scores."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A list that negatives are taken from: a name (of a system with its fingerprint, or as a file has it), the
+    artifact's fingerprint, the index that was searched.
+    """
+
+    name: str
+    list: str
+    index: str | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which passages of a list may be negatives: ranks min_rank .. max_rank, `per_query` of them, drawn by `seed`."""
+    """How many of the allowed passages of a query are taken, and which.
+
+    per_source: at most so many from each list, the lists in order, each adding passages that those before it did not;
+    then at most per_query of all. how: the best ranks, or a draw by the seed. replacement: whether a query with too few
+    allowed passages gets some of them several times.
+    """
 
     per_query: int
-    min_rank: int
-    max_rank: int
-    seed: int
+    per_source: int | None = None
+    how: Literal["random", "top"] = "random"
+    replacement: bool = False
+    seed: int = 0
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is never a negative: query -> relevant passages (all splits), passage -> passages of the same text."""
+class Stretch(NamedTuple):
+    """The candidates of some queries (CANDIDATES), list after list, and what is known of each.
 
-    positives: Mapping[str, frozenset[str]]
-    twins: Mapping[str, frozenset[str]]
-
-    def refused(self, query_id: str) -> frozenset[str]:
-        positives = self.positives.get(query_id, frozenset())
-        return positives.union(*(self.twins.get(doc_id, frozenset()) for doc_id in positives))
-
-
-def known_of(corpus: Artifact) -> Known:
-    """From a corpus artifact: judgements of all splits with grade >= 1, and exact duplicates of texts."""
-    qrels = read_qrels(corpus)
-    positives: dict[str, set[str]] = {}
-    rows = zip(*(qrels[name].to_pylist() for name in ("query_id", "doc_id", "grade")), strict=True)
-    for query_id, doc_id, grade in rows:
-        if grade >= 1:
-            positives.setdefault(query_id, set()).add(doc_id)
-    return Known({query: frozenset(docs) for query, docs in positives.items()}, twins_of(corpus.place))
-
-
-def twins_of(corpus: Place) -> dict[str, frozenset[str]]:
-    """Passage -> the passages with the same text, white space and case aside; only passages that have such twins."""
-    names: list[pa.ChunkedArray] = []
-    hashes: list[NDArray[np.uint64]] = []
-    for shard in (corpus / "docs").names():
-        with (corpus / "docs" / shard).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(columns=["doc_id", "text"]):
-                names.append(batch["doc_id"])
-                hashes.append(np.array([_text_hash(text) for text in batch["text"].to_pylist()], dtype=np.uint64))
-    if not names:
-        return {}
-    all_hashes = np.concatenate(hashes)
-    _, group, count = np.unique(all_hashes, return_inverse=True, return_counts=True)
-    shared = np.flatnonzero(count[group] > 1)
-    ids = pa.chunked_array(names).take(pa.array(shared)).to_pylist()
-    members: dict[int, list[str]] = {}
-    for doc_id, number in zip(ids, group[shared].tolist(), strict=True):
-        members.setdefault(number, []).append(doc_id)
-    return {doc_id: frozenset(group) - {doc_id} for group in members.values() for doc_id in group}
-
-
-def _text_hash(text: str) -> int:
-    plain = " ".join(text.split()).casefold()
-    return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "big")
-
-
-def choose(ranked: pa.Table, known: Known, choice: Choice, source: str) -> pa.Table:
-    """Negatives of every query of a ranked list, by query and rank (see SCHEMA).
-
-    From the allowed passages of a query, `per_query` are drawn without replacement by a generator of (seed, query id),
-    so a query's negatives do not depend on which other queries are there; with fewer allowed passages all of them are
-    taken.
+    query: the place of its query among query_ids, which are sorted. source: of its list. key: number of the pair. draw:
+    a random number, a hash of (seed, query, passage).
     """
-    rank = ranked["rank"].to_numpy()
-    ranked = ranked.filter(pa.array((rank >= choice.min_rank) & (rank <= choice.max_rank)))
-    doc_ids = ranked["doc_id"].to_pylist()
-    kept: list[NDArray[np.int64]] = []
-    for query_id, start, stop in _groups(ranked["query_id"].to_pylist()):
-        refused = known.refused(query_id)
-        allowed = np.array([row for row in range(start, stop) if doc_ids[row] not in refused], dtype=np.int64)
-        if len(allowed) > choice.per_query:
-            draw = np.random.default_rng([choice.seed, *hashlib.sha256(query_id.encode()).digest()])
-            allowed = np.sort(draw.choice(allowed, choice.per_query, replace=False))
-        kept.append(allowed)
-    rows = ranked.take(pa.array(np.concatenate([np.empty(0, np.int64), *kept])))
-    return rows.append_column("source", pa.repeat(source, len(rows))).select(SCHEMA.names).cast(SCHEMA)
+
+    table: pa.Table
+    sources: Sequence[Source]
+    query_ids: pa.Array
+    query: Ints
+    source: Ints
+    key: Ints
+    draw: NDArray[np.uint64]
+    facts: Facts
 
 
-def _groups(names: list[str]) -> Iterator[tuple[str, int, int]]:
-    """(name, start, stop) for each run of equal names."""
-    start = 0
-    for stop in range(1, len(names) + 1):
-        if stop == len(names) or names[stop] != names[start]:
-            yield names[start], start, stop
-            start = stop
+def examine(table: pa.Table, sources: Sequence[Source], known: Known, scores: pa.Table | None, seed: int) -> Stretch:
+    """What is known of candidates (CANDIDATES); every list of a query has to be whole.
+
+    Args:
+        sources: of all names in the column `source`, in the order in which lists are drawn from.
+        scores: a teacher's (SCORES), of these queries or more.
+    """
+    query_ids = pc.unique(table["query_id"]).sort()
+    positives = known.positives(query_ids)
+    keys = Keys(query_ids, pc.unique(pa.chunked_array([*table["doc_id"].chunks, *positives["doc_id"].chunks])))
+    names = pa.array([source.name for source in sources], pa.string())
+    query, source = places(table["query_id"], query_ids), places(table["source"], names)
+    key = keys.of(query, table["doc_id"])
+    positive_query = numbers(positives["query"])
+    positive_key = keys.of(positive_query, positives["doc_id"])
+    teacher = ScoresByKey(scores, keys)
+    positive_teacher = np.full(len(query_ids), np.inf)
+    with np.errstate(invalid="ignore"):  # NaN, where a positive is not scored
+        np.minimum.at(positive_teacher, positive_query, teacher.of(positive_key))
+    is_positive = np.isin(key, positive_key)
+    score = table["score"].cast(pa.float64()).to_numpy()
+    wanted = np.bincount(positive_query, minlength=len(query_ids))
+    by_query = mix(np.uint64(seed), hash64(query_ids.to_pylist()))
+    by_doc = hash64(keys.doc_ids.to_pylist())
+    return Stretch(
+        table=table,
+        sources=sources,
+        query_ids=query_ids,
+        query=query,
+        source=source,
+        key=key,
+        draw=mix(by_query[query], by_doc[keys.docs(key)]),
+        facts=Facts(
+            rank=numbers(table["rank"]),
+            is_positive=is_positive,
+            is_near=np.isin(key, keys.of(*known.like(positives))) & ~is_positive,
+            score=score,
+            positive_score=_lowest(query * len(sources) + source, score, is_positive, np.repeat(wanted, len(sources))),
+            teacher=teacher.of(key),
+            positive_teacher=positive_teacher[query],
+        ),
+    )
 
 
-def shortfall(negatives: pa.Table, query_ids: Iterable[str], per_query: int) -> dict[str, int]:
-    """How many queries were left with fewer negatives than asked for, and with none at all."""
-    names, counts = np.unique(np.array(negatives["query_id"].to_pylist(), dtype=object), return_counts=True)
-    have = dict(zip(names.tolist(), counts.tolist(), strict=True))
-    found = [have.get(query_id, 0) for query_id in query_ids]
-    return {"queries_short": sum(count < per_query for count in found), "queries_without": found.count(0)}
+def _lowest(listed: Ints, score: Floats, is_positive: NDArray[np.bool_], wanted: Ints) -> Floats:
+    """For each row, the lowest score of a positive in its list; -inf if the list lacks one of the `wanted`."""
+    lowest = np.full(len(wanted), np.inf)
+    np.minimum.at(lowest, listed[is_positive], score[is_positive])
+    lacking = np.bincount(listed[is_positive], minlength=len(wanted)) < wanted
+    return np.asarray(np.where(lacking, -np.inf, lowest)[listed])
 
 
-def jsonl_lines(negatives: pa.Table, positives: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """The msmarco-hard-negatives layout: a line `{"qid", "pos": [...], "neg": {system: [...]}}` a query, best first."""
-    columns = [negatives[name].to_pylist() for name in ("query_id", "doc_id", "source")]
-    for query_id, start, stop in _groups(columns[0]):
-        systems: dict[str, list[str]] = {}
-        for row in range(start, stop):
-            systems.setdefault(columns[2][row], []).append(columns[1][row])
-        line = {"qid": query_id, "pos": sorted(positives.get(query_id, ())), "neg": systems}
-        yield json.dumps(line, ensure_ascii=False) + "\n"
-
-
-def read_jsonl(place: Place) -> Iterator[tuple[str, list[str], dict[str, list[str]]]]:
-    """(query, positives, system -> negatives) of each line of an msmarco-hard-negatives file, plain or gzip'd.
-
-    Ids may be integers or strings; they come back as strings.
+def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
+    """For when every candidate ought to have a teacher's score.
 
     Raises:
-        UserError: naming file and line, where `pos` or a system's negatives is not a list of ids.
+        UserError: naming a query and a passage that has none.
     """
-    with place.reading() as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-        stream.seek(0)
-        source = gzip.GzipFile(fileobj=stream) if zipped else stream
-        for number, line in enumerate(io.TextIOWrapper(source, encoding="utf-8"), start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                negatives = {str(system): _ids(ids) for system, ids in row["neg"].items()}
-                yield _id(row["qid"]), _ids(row["pos"]), negatives
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise UserError(
-                    f'{place}, line {number}: {type(error).__name__} {error}; wanted is {{"qid": …, "pos": [ids], '
-                    f'"neg": {{system: [ids]}}}}, found {line.strip()[:80]!r}'
-                ) from None
+    facts = stretch.facts
+    fair = ~np.isin(verdict, [CODE["outside_ranks"], CODE["positive"], CODE["near_duplicate"]])
+    lacking = np.flatnonzero(fair & (np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)))
+    if len(lacking):
+        row = stretch.table.slice(int(lacking[0]), 1).to_pylist()[0]
+        what = f"passage {row['doc_id']!r}" if np.isnan(facts.teacher[lacking[0]]) else "a relevant passage"
+        raise UserError(
+            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({len(lacking)} more "
+            "like it here); score the judged passages and the candidates, or set filters.unscored=refuse"
+        )
 
 
-def _ids(value: object) -> list[str]:
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r} is not a list")
-    return [_id(item) for item in value]
+def draw(stretch: Stretch, verdict: Codes, choice: Choice) -> Ints:
+    """Rows of the chosen among the allowed, by query, list and rank; a query's do not depend on the other queries.
+
+    A passage that several lists allow is taken from the first of them.
+    """
+    allowed = np.flatnonzero(verdict == ALLOWED)
+    allowed = allowed[np.argsort(stretch.source[allowed], kind="stable")]
+    priority = stretch.draw if choice.how == "random" else stretch.facts.rank.astype(np.uint64)
+    if choice.per_source is not None:
+        allowed = _from_each(stretch, allowed, priority, choice.per_source)
+    _, first = np.unique(stretch.key[allowed], return_index=True)
+    fair = allowed[np.sort(first)]
+    chosen = _first(fair, stretch.query, priority, choice.per_query)
+    if choice.replacement:
+        chosen = np.concatenate([chosen, _again(stretch, chosen, choice)])
+    return chosen[np.lexsort((stretch.facts.rank[chosen], stretch.source[chosen], stretch.query[chosen]))]
 
 
-def _id(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is not an id")
-    return str(value)
+def _from_each(stretch: Stretch, allowed: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
+    taken = np.empty(0, np.int64)
+    for source in np.unique(stretch.source[allowed]):
+        own = allowed[stretch.source[allowed] == source]
+        fresh = own[~np.isin(stretch.key[own], stretch.key[taken])]
+        taken = np.concatenate([taken, _first(fresh, stretch.query, priority, count)])
+    return taken
+
+
+def _first(rows: Ints, query: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
+    """The rows of lowest priority number, `count` of each query."""
+    ordered = rows[np.lexsort((priority[rows], query[rows]))]
+    own = query[ordered]
+    return np.asarray(ordered[np.arange(len(own)) - np.searchsorted(own, own, "left") < count])
+
+
+def _again(stretch: Stretch, chosen: Ints, choice: Choice) -> Ints:
+    """Rows drawn again, with replacement, from queries that have some but too few."""
+    ordered = chosen[np.lexsort((chosen, stretch.query[chosen]))]
+    _, first, count = np.unique(stretch.query[ordered], return_index=True, return_counts=True)
+    again = [np.empty(0, np.int64)]
+    for start, have in zip(first.tolist(), count.tolist(), strict=True):
+        numbers_ = mix(stretch.draw[ordered[start]], np.arange(choice.per_query - have, dtype=np.uint64))
+        again.append(ordered[start + (numbers_ % np.uint64(have)).astype(np.int64)])
+    return np.concatenate(again)
+
+
+def told(stretch: Stretch, verdict: Codes, rows: Ints) -> pa.Table:
+    """Rows with what became of them, and where they come from (NEGATIVES)."""
+    source = pa.array(stretch.source[rows])
+    columns = {
+        "teacher_score": pa.array(stretch.facts.teacher[rows].astype(np.float32), from_pandas=True),
+        "verdict": pa.array(VERDICTS, pa.string()).take(pa.array(verdict[rows])),
+        "list": pa.array([source.list for source in stretch.sources], pa.string()).take(source),
+        "index": pa.array([source.index for source in stretch.sources], pa.string()).take(source),
+    }
+    table = stretch.table.take(pa.array(rows))
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table.cast(NEGATIVES)

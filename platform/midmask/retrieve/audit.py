@@ -1,0 +1,213 @@
+"""The audit of a mining run: what was refused and why, how many candidates are likely relevant, and what it would cost
+to be stricter. Counts are added up stretch by stretch.
+
+False negatives are estimated three ways, each as a share of the candidates within the wanted ranks, before any rule:
+those judged relevant (what a miner without the judgements would have taken), near-duplicates of a positive, and, of
+those that a teacher has scored and that are no positives, those that it puts above a positive; the last also of the
+chosen negatives.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midmask.retrieve.filters import ALLOWED, CODE, VERDICTS, Codes, beyond_absolute, beyond_relative
+from midmask.retrieve.known import Ints
+from midmask.retrieve.negatives import Stretch
+
+BINS = 20
+MARGINS = {"relative_margin": (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), "teacher_margin": (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)}
+"""Margins whose price is reported: of the lists' own scores, and of the teacher's."""
+
+
+class Audit:
+    """Counts over a mining run.
+
+    Args:
+        sources: the lists' names.
+        per_query: negatives that were wanted of each query.
+    """
+
+    def __init__(self, sources: Sequence[str], per_query: int) -> None:
+        self._sources, self._per_query = list(sources), per_query
+        self._verdicts = np.zeros((len(sources), len(VERDICTS)), np.int64)
+        self._counts: Counter[str] = Counter()
+        self._overlap: defaultdict[tuple[int, int], float] = defaultdict(float)
+        self._both: Counter[tuple[int, int]] = Counter()
+        self._prices: Counter[tuple[str, float, str]] = Counter()
+        self._scores: dict[tuple[int, str], list[NDArray[np.float32]]] = {}
+
+    def add(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
+        """A stretch: `verdict` before the draw, `chosen` the rows that were drawn.
+
+        Raises:
+            ValueError: if a positive was chosen.
+        """
+        wrong = chosen[stretch.facts.is_positive[chosen]]
+        if len(wrong):
+            row = stretch.table.slice(int(wrong[0]), 1).to_pylist()[0]
+            raise ValueError(f"passage {row['doc_id']!r} is relevant to query {row['query_id']!r}: no negative")
+        became = verdict.copy()
+        became[chosen] = CODE["chosen"]
+        np.add.at(self._verdicts, (stretch.source, became), 1)
+        have = np.bincount(stretch.query[chosen], minlength=len(stretch.query_ids))
+        self._counts.update(negatives=len(chosen), some=int((have > 0).sum()))
+        self._counts.update(full=int((have >= self._per_query).sum()))
+        self._count_suspects(stretch, verdict, chosen)
+        self._count_overlap(stretch)
+        self._count_prices(stretch, verdict)
+        for source in range(len(self._sources)):
+            own = stretch.source == source
+            for kind, rows in (("positives", stretch.facts.is_positive), ("negatives", became == CODE["chosen"])):
+                scores = stretch.facts.score[own & rows].astype(np.float32)
+                self._scores.setdefault((source, kind), []).append(scores[~np.isnan(scores)])
+
+    def _count_suspects(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
+        facts = stretch.facts
+        within = verdict != CODE["outside_ranks"]
+        judged_by_teacher = ~(np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)) & ~facts.is_positive
+        above = judged_by_teacher & (facts.teacher > facts.positive_teacher)
+        self._counts.update(
+            candidates=int(within.sum()),
+            judged_relevant=int((within & facts.is_positive).sum()),
+            near_duplicates=int((within & facts.is_near).sum()),
+            scored=int((within & judged_by_teacher).sum()),
+            above=int((within & above).sum()),
+            chosen_scored=int(judged_by_teacher[chosen].sum()),
+            chosen_above=int(above[chosen].sum()),
+        )
+
+    def _count_overlap(self, stretch: Stretch) -> None:
+        """Adds every query's Jaccard similarity of each two lists that both have it."""
+        lists = range(len(self._sources))
+        keys = [stretch.key[stretch.source == source] for source in lists]
+        queries = [stretch.query[stretch.source == source] for source in lists]
+        sizes = [np.bincount(own, minlength=len(stretch.query_ids)) for own in queries]
+        for one, other in combinations(lists, 2):
+            shared = queries[one][np.isin(keys[one], keys[other])]
+            common = np.bincount(shared, minlength=len(stretch.query_ids))
+            both = (sizes[one] > 0) & (sizes[other] > 0)
+            jaccard = common[both] / (sizes[one] + sizes[other] - common)[both]
+            self._overlap[one, other] += float(jaccard.sum())
+            self._both[one, other] += int(both.sum())
+
+    def _count_prices(self, stretch: Stretch, verdict: Codes) -> None:
+        """Of the allowed candidates, those that each margin would refuse, and the queries that would come up short."""
+        facts = stretch.facts
+        allowed = verdict == ALLOWED
+        scored = {"relative_margin": ~np.isnan(facts.score), "teacher_margin": ~np.isnan(facts.teacher)}
+        for kind, margins in MARGINS.items():
+            own = allowed & scored[kind]
+            self._prices[kind, 0.0, "allowed"] += int(own.sum())
+            for margin in margins:
+                if kind == "relative_margin":
+                    beyond = beyond_relative(facts.score, facts.positive_score, margin)
+                else:
+                    beyond = beyond_absolute(facts.teacher, facts.positive_teacher, margin)
+                left = np.bincount(stretch.query[own & ~beyond], minlength=len(stretch.query_ids))
+                self._prices[kind, margin, "lost"] += int((own & beyond).sum())
+                self._prices[kind, margin, "short"] += int((left < self._per_query).sum())
+
+    def shortfall(self, queries: int) -> dict[str, int]:
+        """How many of all queries were left with fewer negatives than asked for, and with none at all."""
+        return {"queries_short": queries - self._counts["full"], "queries_without": queries - self._counts["some"]}
+
+    @property
+    def negatives(self) -> int:
+        return self._counts["negatives"]
+
+    def report(self, queries: int) -> dict[str, Any]:
+        """All of it as plain data, for audit.json."""
+        return {
+            "queries": queries,
+            "per_query": self._per_query,
+            "negatives": self.negatives,
+            **self.shortfall(queries),
+            "verdicts": {
+                name: {rule: int(count) for rule, count in zip(VERDICTS, counts, strict=True) if count}
+                for name, counts in zip(self._sources, self._verdicts, strict=True)
+            },
+            "false_negatives": self._false_negatives(),
+            "overlap": [
+                {
+                    "lists": [self._sources[one], self._sources[other]],
+                    "queries": count,
+                    "jaccard": round(self._overlap[one, other] / count, 4),
+                }
+                for (one, other), count in self._both.items()
+                if count
+            ],
+            "scores": {name: self._histogram(source) for source, name in enumerate(self._sources)},
+            "stricter": {kind: self._price_list(kind) for kind in MARGINS if self._prices[kind, 0.0, "allowed"]},
+        }
+
+    def _false_negatives(self) -> dict[str, Any]:
+        counts = self._counts
+        return {
+            "judged_relevant": _share(counts["judged_relevant"], counts["candidates"]),
+            "near_duplicates": _share(counts["near_duplicates"], counts["candidates"]),
+            "teacher_above_positive": _share(counts["above"], counts["scored"]),
+            "chosen_teacher_above_positive": _share(counts["chosen_above"], counts["chosen_scored"]),
+        }
+
+    def _histogram(self, source: int) -> dict[str, Any] | None:
+        """Scores of the list's positives and of the negatives taken from it, in bins of equal width."""
+        nothing = [np.empty(0, np.float32)]
+        kinds = {
+            kind: np.concatenate(nothing + self._scores.get((source, kind), [])) for kind in ("positives", "negatives")
+        }
+        scores = np.concatenate(list(kinds.values()))
+        if not len(scores):
+            return None
+        edges = np.histogram_bin_edges(scores, BINS)
+        return {
+            "edges": [round(float(edge), 6) for edge in edges],
+            **{kind: np.histogram(own, edges)[0].tolist() for kind, own in kinds.items()},
+        }
+
+    def _price_list(self, kind: str) -> list[dict[str, Any]]:
+        allowed = self._prices[kind, 0.0, "allowed"]
+        return [
+            {
+                "margin": margin,
+                "candidates_lost": _share(self._prices[kind, margin, "lost"], allowed),
+                "queries_short": self._prices[kind, margin, "short"],
+            }
+            for margin in MARGINS[kind]
+        ]
+
+
+def _share(count: int, of: int) -> dict[str, Any] | None:
+    """A count with what it is a part of; none if there was nothing to count."""
+    return {"count": count, "of": of, "share": round(count / of, 6)} if of else None
+
+
+def as_markdown(report: dict[str, Any]) -> str:
+    """The report in a page, for people."""
+    lines = [
+        "# Audit of mined negatives",
+        "",
+        f"{report['negatives']:,} negatives for {report['queries']:,} queries, {report['per_query']} wanted of each; "
+        f"{report['queries_short']:,} queries have fewer, {report['queries_without']:,} none.",
+        "",
+        "| list | " + " | ".join(rule.replace("_", " ") for rule in VERDICTS) + " |",
+        "| --- |" + " ---: |" * len(VERDICTS),
+    ]
+    for name, counts in report["verdicts"].items():
+        lines.append(f"| {name} | " + " | ".join(f"{counts.get(rule, 0):,}" for rule in VERDICTS) + " |")
+    lines += ["", "Likely relevant:"]
+    for name, found in report["false_negatives"].items():
+        if found:
+            lines.append(f"- {name.replace('_', ' ')}: {found['count']:,} of {found['of']:,} ({found['share']:.2%})")
+    for pair in report["overlap"]:
+        lines.append(f"- lists {pair['lists'][0]} and {pair['lists'][1]}: Jaccard {pair['jaccard']:.3f}")
+    for kind, prices in report["stricter"].items():
+        lines += ["", f"| {kind.replace('_', ' ')} | candidates lost | queries short |", "| ---: | ---: | ---: |"]
+        for price in prices:
+            lost = price["candidates_lost"]
+            lines.append(f"| {price['margin']:g} | {lost['share']:.2%} | {price['queries_short']:,} |")
+    return "\n".join(lines) + "\n"

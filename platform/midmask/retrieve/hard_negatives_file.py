@@ -1,0 +1,60 @@
+"""The layout of sentence-transformers' msmarco-hard-negatives: a line a query,
+
+    {"qid": …, "pos": [passages], "neg": {system: [passages, best first]}}
+
+plain or gzip'd. Ids may be integers or strings; they come back as strings.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from midmask.artifact import Place
+from midmask.retrieve.lines import parsed_lines
+
+LAYOUT = '{"qid": …, "pos": [ids], "neg": {system: [ids]}}'
+
+
+class HardNegatives(NamedTuple):
+    """A query's relevant passages, and its negatives by the system that found them, best first."""
+
+    query_id: str
+    positives: list[str]
+    negatives: dict[str, list[str]]
+
+
+def line_of(entry: HardNegatives) -> bytes:
+    """A line of the layout."""
+    row = {"qid": entry.query_id, "pos": entry.positives, "neg": entry.negatives}
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def read_hard_negatives(place: Place) -> Iterator[HardNegatives]:
+    """The lines of a file.
+
+    Raises:
+        UserError: naming file and line, where `pos` or a system's negatives is not a list of ids.
+    """
+    return (entry for _, entry in parsed_lines(place, _entry, LAYOUT))
+
+
+def _entry(row: Any) -> HardNegatives:
+    negatives = {str(system): ids_in(ids) for system, ids in row["neg"].items()}
+    return HardNegatives(id_in(row["qid"]), ids_in(row["pos"]), negatives)
+
+
+def ids_in(value: object) -> list[str]:
+    """A list of ids as strings.
+
+    Raises:
+        ValueError: if it is no list (a string is not), or holds anything but whole numbers and strings.
+    """
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list")
+    return [id_in(item) for item in value]
+
+
+def id_in(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is not an id")
+    return str(value)

@@ -1,0 +1,80 @@
+"""The lists that negatives are taken from: ranked lists of a search or of BM25, and a file's."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.artifact import Artifact
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+from midmask.retrieve.aligned import Cursor, aligned, row_groups
+from midmask.retrieve.negatives import CANDIDATES, SCORES, Source
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An artifact with lists to take negatives from, and its sources by their own names."""
+
+    artifact: Artifact
+    sources: Mapping[str, Source]
+
+    def cursors(self, split: str) -> Iterator[Cursor]:
+        """Its lists, read from their starts, with the sources' full names."""
+        lists = self.artifact.place / "lists"
+        for name in lists.names():
+            yield Cursor(map(self._named, row_groups(lists / name)), str(lists / name), CANDIDATES)
+        if not lists.names():
+            (source,) = self.sources.values()
+            place = ranked.of_split(self.artifact.place, split)
+            tables = (table.append_column("source", pa.repeat(source.name, len(table))) for table in row_groups(place))
+            yield Cursor(tables, str(place), CANDIDATES)
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        own = pa.array(list(self.sources), pa.string())
+        full = pa.array([source.name for source in self.sources.values()], pa.string())
+        names = full.take(pc.index_in(table["source"], value_set=own).combine_chunks())
+        return table.set_column(table.column_names.index("source"), "source", names)
+
+
+def listed_in(lists: Sequence[Artifact]) -> list[Listed]:
+    """The lists that negatives are taken from; sources of one name are told apart by their artifacts' fingerprints.
+
+    Raises:
+        UserError: if there are none.
+    """
+    if not lists:
+        raise UserError("mine: there is no list to take negatives from; give an input ranked, or given (a file's)")
+    own = [
+        artifact.result.get("systems", [artifact.result.get("source", artifact.record.get("step", "ranked"))])
+        for artifact in lists
+    ]
+    count = Counter(name for names in own for name in names)
+    return [
+        Listed(artifact, {name: _source(artifact, name, count[name]) for name in names})
+        for artifact, names in zip(lists, own, strict=True)
+    ]
+
+
+def _source(artifact: Artifact, name: str, namesakes: int) -> Source:
+    full = name if namesakes == 1 else f"{name}@{artifact.fingerprint}"
+    return Source(full, artifact.fingerprint, artifact.record.get("config", {}).get("index"))
+
+
+def stretches(
+    listed: Sequence[Listed], scores: Artifact | None, query_ids: Sequence[str], split: str, depth: int
+) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+    """Candidates of the wanted queries up to the depth, with the teacher's scores of the same queries."""
+    cursors = [cursor for own in listed for cursor in own.cursors(split)]
+    if scores is not None:
+        place = scores.place / "scores.parquet"
+        cursors.append(Cursor(row_groups(place), str(place), SCORES))
+    wanted = pa.array(query_ids, pa.string())
+    for tables in aligned(cursors):
+        scored = tables.pop() if scores is not None else None
+        table = pa.concat_tables(tables)
+        kept = pc.and_(pc.is_in(table["query_id"], value_set=wanted), pc.less_equal(table["rank"], depth))
+        if len(table := table.filter(kept)):
+            yield table, scored
