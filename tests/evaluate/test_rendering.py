@@ -33,7 +33,7 @@ def test_markdown_has_the_best_bold_and_names_who_is_beaten():
         "| system   |                     dev |       test |",
         "| :------- | ----------------------: | ---------: |",
         "| a bm25   |                  0.1840 | **0.5000** |",
-        "| b A_b\\|c |       0.3591<sup>a</sup> |          — |",
+        "| b A_b\\|c |      0.3591<sup>a</sup> |          — |",
         "| c C      | **0.3600**<sup>ab</sup> |          — |",
         "",
     ]

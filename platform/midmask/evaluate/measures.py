@@ -8,7 +8,8 @@ the negative rank of a list whose ties were broken before (`retrieve/ranked.py`)
 nothing. Queries without judgements count nowhere. `coverage` tells how many there are of each kind.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import ir_measures
@@ -21,6 +22,9 @@ from midmask.errors import UserError, unknown
 SCHEMA = pa.schema([("query_id", pa.string()), ("measure", pa.string()), ("value", pa.float64())])
 
 DEFAULT = ("nDCG@10", "RR@10", "R@100")
+
+Run = dict[str, dict[str, float]]
+"""query -> document -> score, in the order of the list."""
 
 LARGE = 10_000
 """Passages from which on R@1000 says anything."""
@@ -72,10 +76,10 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
         raise UserError(
             f"split {split!r}: no judgements. Known: {', '.join(sorted(pc.unique(qrels['split']).to_pylist()))}."
         )
-    run = _run(ranked)
     rows = [
         (metric.query_id, str(metric.measure), float(metric.value))
-        for metric in ir_measures.iter_calc(wanted, judgements, run)
+        for some, run in _inputs(wanted, _run(ranked))
+        for metric in ir_measures.iter_calc(some, judgements, run)
         if metric.query_id in judgements
     ]
     rows.sort()
@@ -97,7 +101,7 @@ def _judgements(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
     return judgements
 
 
-def _run(ranked: pa.Table) -> dict[str, dict[str, float]]:
+def _run(ranked: pa.Table) -> Run:
     """query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
     if not len(ranked):
         return {}
@@ -112,13 +116,22 @@ def _run(ranked: pa.Table) -> dict[str, dict[str, float]]:
         query_id = ranked["query_id"][row].as_py()
         raise ValueError(f"query {query_id!r}: rank {rank[row]} of {doc_ids[row]!r} stands at position {position[row]}")
     negative = (-np.arange(1.0, position.max() + 1)).tolist()
-    run: dict[str, dict[str, float]] = {}
+    run: Run = {}
     for query_id, start, end in zip(blocks.values.to_pylist(), starts.tolist(), ends.tolist(), strict=True):
         documents = dict(zip(doc_ids[start:end], negative, strict=False))
         if len(documents) < end - start or query_id in run:
             raise ValueError(f"query {query_id!r}: a document stands twice, or the query in two places")
         run[query_id] = documents
     return run
+
+
+def _inputs(wanted: Sequence[Any], run: Run) -> Iterator[tuple[list[Any], Run]]:
+    """Measures with the run they are computed from: RR@k from the first k rows, as its provider sorts all it gets."""
+    depths = {measure: measure["cutoff"] for measure in wanted if measure.NAME == "RR" and "cutoff" in measure.params}
+    if whole := [measure for measure in wanted if measure not in depths]:
+        yield whole, run
+    for measure, depth in depths.items():
+        yield [measure], {query_id: dict(islice(documents.items(), depth)) for query_id, documents in run.items()}
 
 
 def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
