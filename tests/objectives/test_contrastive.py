@@ -1,4 +1,4 @@
-"""The contrastive loss against the slow reference: every representation, every choice of candidates, known positives."""
+"""The contrastive loss against the slow reference: representations, choices of candidates, known positives."""
 
 from typing import Any
 

@@ -123,7 +123,7 @@ def test_without_a_rise_factors_are_as_given() -> None:
 
 
 def test_a_factor_needs_its_term() -> None:
-    with pytest.raises(ValidationError, match="lambda_passage = 0.1 needs passage = flops or l1"):
+    with pytest.raises(ValidationError, match=r"lambda_passage = 0\.1 needs passage = flops or l1"):
         Regularisers(lambda_passage=0.1, query="l1")
 
 
