@@ -1,0 +1,160 @@
+"""From each layout to measures: read, judged, ranked, evaluated, against values worked out by hand."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.evaluate.retriever import EvaluateConfig, evaluate_retriever
+from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from tests.corpora import layouts
+from tests.corpora.collections import rows
+from tests.corpora.layouts import evaluated, read
+
+
+def log2(value: int) -> float:
+    return math.log2(value)
+
+
+def test_ms_marco_dev_small_by_the_papers_measures(tmp_path: Path) -> None:
+    layouts.write_msmarco(tmp_path / "in")
+    corpus = read(f"msmarco:{tmp_path}/in", tmp_path / "out")
+    result = corpus.result
+    assert result["splits"] == {"dev": {"queries": 4, "judgements": 5}, "train": {"queries": 10, "judgements": 10}}
+    # dev.small lies within dev, eval.small within eval: 4 + 2 rows are there twice, and no bad rows.
+    assert result["rows_left_out"] == {"the same query in two files": 6} and result["rows_quarantined"] == {}
+    assert result["rows_read"] == 50 + 29 + 15 == result["rows_kept"] + 6
+    assert (result["titled"], result["queries"]) == (0, 23)
+    assert rows(tmp_path / "out/docs")[0]["text"] == layouts.passage(0), "the carriage return is no part of the text"
+    lists = {"200": ["5", "0", "1"], "201": ["2"], "203": ["9", "8", "7"], "204": ["1"]}
+    found = evaluated(corpus, "dev", lists, ["msmarco", "R@2"])
+    # 200: 1/2 and both of two; 201: 1; 202 has no result, 203 nothing relevant: both 0, as trec_eval -c has it.
+    assert found["measures"] == {"RR@10": 1.5 / 4, "R@50": 2 / 4, "R@1000": 2 / 4, "R@2": 1.5 / 4}
+    assert (found["queries"], found["without_results"]) == (4, 1)
+
+
+def test_trec_deep_learning_is_a_split_of_ms_marco_with_grades(tmp_path: Path) -> None:
+    layouts.write_msmarco(tmp_path / "in")
+    layouts.write_deep_learning(tmp_path / "in")
+    corpus = read(f"msmarco:{tmp_path}/in", tmp_path / "out", splits="complete")
+    splits = corpus.result["splits"]
+    # The test split is drawn from dev, but never from TREC's queries.
+    assert splits["dl19"] == {"queries": 2, "judgements": 5} and splits["dl20"] == {"queries": 1, "judgements": 1}
+    assert splits["dev"]["queries"] + splits["test"]["queries"] == 4 and "half of dev" in corpus.result["split_rule"]
+    lists = {"300": ["12", "11", "10"], "301": ["20"], "302": ["1", "2"]}
+    found = evaluated(corpus, "dl19", lists, ["trec-dl"])["measures"]
+    gained, best = 1 + 2 / log2(3) + 3 / log2(4), 3 + 2 / log2(3) + 1 / log2(4)
+    assert found["nDCG@10"] == pytest.approx((gained / best + 1) / 2)
+    # Grade 1 is not relevant where relevance is binary: 301 has nothing to find, and counts 0. 302 is not judged.
+    assert found["RR(rel=2)@10"] == pytest.approx((1 / 2 + 0) / 2)
+    assert found["AP(rel=2)@1000"] == pytest.approx(((1 / 2 + 2 / 3) / 2 + 0) / 2)
+    assert found["R(rel=2)@100"] == found["R(rel=2)@1000"] == 0.5
+
+
+def test_deep_learning_alone_is_never_divided(tmp_path: Path) -> None:
+    layouts.write_msmarco(tmp_path / "in")
+    layouts.write_deep_learning(tmp_path / "in")
+    for file in (*(tmp_path / "in").glob("queries.*"), *(tmp_path / "in").glob("qrels.*")):
+        file.unlink()
+    result = read(f"msmarco:{tmp_path}/in", tmp_path / "out", splits="complete").result
+    assert set(result["splits"]) == {"dl19", "dl20"} and not result["split_made_here"]
+
+
+def test_rocketqas_titles_are_found_beside_the_passages(tmp_path: Path) -> None:
+    layouts.write_rocketqa(tmp_path / "in")
+    corpus = read(f"msmarco:{tmp_path}/in", tmp_path / "out")
+    docs = {row["doc_id"]: row for row in rows(tmp_path / "out/docs")}
+    wanted = {str(n): "" if n % 5 == 0 or n % 7 == 3 else f"Title {n}" for n in range(50)}
+    assert {name: row["title"] for name, row in docs.items()} == wanted
+    assert corpus.result["titled"] == sum(title != "" for title in wanted.values())
+    assert set(corpus.result["splits"]) == {"train", "dev"}
+    found = evaluated(corpus, "dev", {str(n): [str(n)] for n in range(5, 9)}, ["msmarco"])
+    assert found["measures"]["RR@10"] == 1.0
+
+
+def test_arguana_through_bm25_does_not_retrieve_the_query(tmp_path: Path) -> None:
+    layouts.write_arguana(tmp_path / "in")
+    corpus = read(f"beir:{tmp_path}/in", tmp_path / "out")
+    assert corpus.result["splits"] == {"test": {"queries": 10, "judgements": 10}}
+    assert corpus.result["self_matches"]["rule"] == "id" and corpus.result["self_matches"]["pairs"] == 10
+    place = Place(str(tmp_path / "bm25"))
+    bm25 = Artifact(
+        place, {"result": rank_with_bm25(Bm25Config(splits=("test",), depth=11), {"corpus": corpus}, place)}
+    )
+    config = EvaluateConfig(split="test", depth=10, measures=("RR@10", "beir"))
+    result = evaluate_retriever(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "values")))
+    # Query n shares its rare words with passage n (itself) and with n - 2 and n + 2; the latter is relevant.
+    assert result["self_matches"] == 10
+    assert 0.5 <= result["measures"]["RR@10"] <= 1.0 and result["measures"]["R@100"] == 1.0
+    # The same list, the query left in: rank 1 is lost in every query.
+    (tmp_path / "out/self_matches.parquet").unlink()
+    kept = evaluate_retriever(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "kept")))
+    assert kept["self_matches"] == 0 and kept["measures"]["RR@10"] <= 0.5
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_nq_is_judged_by_answer_strings(tmp_path: Path, form: str) -> None:
+    layouts.write_nq(tmp_path / "in", form=form)
+    corpus = read(f"nq:{tmp_path}/in", tmp_path / "out")
+    assert corpus.result["splits"]["test"] == {"queries": 4, "judgements": 0, "answered": 4}
+    docs = rows(tmp_path / "out/docs")
+    assert (
+        docs[0] == {"doc_id": "1", "title": "Title 0", "text": 'the "Big" Apple is New York City'} and len(docs) == 50
+    )
+    answers = {row["query_id"]: row["answers"] for row in rows(tmp_path / "out/answers.parquet")}
+    assert answers["test-0"] == ["New York", "the city that doesn't sleep"] and set(answers) == {
+        "test-0",
+        "test-1",
+        "test-2",
+        "test-3",
+        "dev-0",
+    }
+    lists = {"test-0": ["5", "1"], "test-1": ["7", "8", "2"], "test-2": ["3"]}
+    found = evaluated(corpus, "test", lists, ["Success@1", "Success@2", "Success@5"])
+    # "July 20" is no token sequence of "July 20th", but the second answer is; nothing was retrieved for test-3.
+    assert found["measures"] == {"Success@1": 1 / 4, "Success@2": 2 / 4, "Success@5": 3 / 4}
+    assert (found["queries"], found["without_results"]) == (4, 1)
+
+
+def test_tripclick_by_slice_and_by_both_kinds_of_judgements(tmp_path: Path) -> None:
+    layouts.write_tripclick(tmp_path / "in")
+    corpus = read(f"tripclick:{tmp_path}/in", tmp_path / "out")
+    splits = corpus.result["splits"]
+    assert {name: part["queries"] for name, part in splits.items() if name.startswith("test")} == {
+        "test": 4,
+        "test.head": 2,
+        "test.head-dctr": 2,
+        "test.tail": 1,
+        "test.torso": 1,
+    }
+    assert {"train", "dev", "dev.head-dctr"} <= set(splits) and corpus.result["rows_read"] == 50 + 12 + 54
+    assert rows(tmp_path / "out/docs")[0] == {
+        "doc_id": "0",
+        "title": "Study 0",
+        "text": layouts.passage(0) + ", p < 0.05",
+    }
+    lists = {"300": ["2", "1"], "301": ["3", "1"], "310": ["1", "2"]}
+    found = evaluated(corpus, "test", lists, ["nDCG@10"])
+    both, graded = 1 + 1 / log2(3), 3 + 1 / log2(3)
+    raw = {"300": 1.0, "301": (1 / log2(3)) / both, "310": 1.0, "320": 0.0}
+    dctr = {"300": (1 + 3 / log2(3)) / graded, "301": (3 / log2(3)) / graded}
+    assert found["measures"]["nDCG@10"] == pytest.approx(sum(raw.values()) / 4)
+    slices = {name: (own["queries"], own["measures"]["nDCG@10"]) for name, own in found["slices"].items()}
+    assert slices["test.head"] == (2, pytest.approx((raw["300"] + raw["301"]) / 2))
+    assert slices["test.head-dctr"] == (2, pytest.approx(sum(dctr.values()) / 2))
+    assert slices["test.torso"] == (1, pytest.approx(1.0)) and slices["test.tail"] == (1, 0.0)
+    sampled = evaluated(corpus, "test", lists, ["nDCG@10"], max_queries=2)
+    assert (
+        sampled["queries"] == 2
+        and sum(own["queries"] for name, own in sampled["slices"].items() if "-" not in name) == 2
+    )
+
+
+def test_any_layout_has_slices_by_the_name_of_a_file(tmp_path: Path) -> None:
+    layouts.write_arguana(tmp_path / "in", packed=False)
+    (tmp_path / "in/qrels/test.early.tsv").write_text("query-id\tcorpus-id\tscore\ntest-0\ttest-2\t1\n")
+    corpus = read(f"beir:{tmp_path}/in", tmp_path / "out")
+    found = evaluated(corpus, "test", {"test-0": ["test-2"], "test-1": ["test-9"]}, ["RR@10"])
+    assert found["slices"] == {"test.early": {"queries": 1, "measures": {"RR@10": 1.0}}}
+    assert found["measures"]["RR@10"] == pytest.approx(0.1)
