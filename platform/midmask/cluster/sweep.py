@@ -96,7 +96,7 @@ def sweep_for(options: Options, space: Space) -> Sweep:
         raise UserError(
             f"measure = {space.measure!r} is not among evaluation.measures ({', '.join(names)}); add it there"
         )
-    return Sweep(space, base, tuple(recipe(name) for name in space.baselines), options)
+    return Sweep(space, base, tuple(recipe(name).fine_tuned_as(base) for name in space.baselines), options)
 
 
 def describe(sweep: Sweep) -> str:

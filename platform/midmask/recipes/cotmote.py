@@ -3,14 +3,16 @@
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives.cotmote import CoTMoTE
 from midmask.recipes.none import none
+from midmask.recipes.protocols.cotmote import cotmote as protocol
 from midmask.recipes.schema import Recipe
 
 
 def cotmote() -> Recipe:
-    """Feed-forward experts for queries and passages, dense and sparse vectors; fine-tuned with both experts."""
+    """Feed-forward experts for queries and passages, dense and sparse vectors; fine-tuned with both, in two stages."""
     base = none()
     backbone = BackboneConfig(name=base.backbone.name, dropout=base.backbone.dropout, experts="ffn")
-    return base.model_copy(update={"name": "cotmote", "objective": CoTMoTE.Config(), "backbone": backbone})
+    changes = {"name": "cotmote", "objective": CoTMoTE.Config(), "backbone": backbone}
+    return protocol().on(base.model_copy(update=changes), "demo")
 
 
 def cotmote_siamese() -> Recipe:

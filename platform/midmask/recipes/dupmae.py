@@ -2,9 +2,12 @@
 
 from midmask.objectives.dupmae import DupMAE
 from midmask.recipes.none import none
+from midmask.recipes.protocols.dupmae import dupmae as protocol
 from midmask.recipes.schema import Recipe
 
 
 def dupmae() -> Recipe:
-    """Encoder ratio 0.3, enhanced decoding with ratio 0.5, the bag of words with weight 1."""
-    return none().model_copy(update={"name": "dupmae", "objective": DupMAE.Config()})
+    """Encoder ratio 0.3, enhanced decoding with ratio 0.5, the bag of words with weight 1; [CLS] and ordinary tokens in
+    three stages."""
+    base = none().model_copy(update={"name": "dupmae", "objective": DupMAE.Config()})
+    return protocol().on(base, "demo")

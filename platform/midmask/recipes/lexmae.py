@@ -2,9 +2,11 @@
 
 from midmask.objectives.lexmae import LexMAE
 from midmask.recipes.none import none
+from midmask.recipes.protocols.lexmae import lexmae as protocol
 from midmask.recipes.schema import Recipe
 
 
 def lexmae() -> Recipe:
-    """Encoder ratio 0.3, decoder ratio 0.5 with a mask that holds the encoder's, two layers."""
-    return none().model_copy(update={"name": "lexmae", "objective": LexMAE.Config()})
+    """Encoder ratio 0.3, decoder ratio 0.5 with a mask that holds the encoder's, two layers; SPLADE in three stages."""
+    base = none().model_copy(update={"name": "lexmae", "objective": LexMAE.Config()})
+    return protocol().on(base, "demo")

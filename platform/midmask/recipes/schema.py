@@ -65,6 +65,11 @@ class Recipe(Config):
                 raise ValueError(f"stages.{number}.negatives: mined:{late[0]} is not a stage before it")
         return self
 
+    def fine_tuned_as(self, other: "Recipe") -> "Recipe":
+        """This middle training with the other's fine-tuning, so that only the former tells them apart."""
+        shared = ("protocol", "representation", "stages", "evaluation")
+        return self.model_copy(update={name: getattr(other, name) for name in shared})
+
     def check(self) -> None:
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
 
