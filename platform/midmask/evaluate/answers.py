@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.corpora.writer import QRELS
@@ -80,16 +81,14 @@ def joined(text: str) -> str:
 @functools.cache
 def _tokens() -> re.Pattern[str]:
     r"""`[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]`, spelt out since Python's own `re` has no Unicode categories."""
-    word, blank = _characters("LNM"), _characters("ZC")
-    return re.compile(f"[{word}]+|[^{blank}]")
+    major = np.array([unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)])
+    return re.compile(f"[{_ranges(np.isin(major, ['L', 'N', 'M']))}]+|[^{_ranges(np.isin(major, ['Z', 'C']))}]")
 
 
-def _characters(major: str) -> str:
-    """The ranges of characters whose category begins with one of these letters, for a character class."""
-    inside = np.array([unicodedata.category(chr(code))[0] in major for code in range(sys.maxunicode + 1)])
+def _ranges(inside: NDArray[np.bool_]) -> str:
+    """The characters whose codes are `inside`, as a character class has them."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
-    spans = edges.reshape(-1, 2).tolist()
-    return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in spans)
+    return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in edges.reshape(-1, 2).tolist())
 
 
 def _passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
