@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.dense import MARGIN, DenseShard, check_faiss, load_vectors
+from midmask.retrieve.dense import MARGIN, DenseShard, check_faiss
+from midmask.retrieve.views import load_vectors
 
 COUNT = 230
 

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve.best import places_of
 from midmask.retrieve.pairs import GATHERED, Embeddings, error_of_guess, longest_of
@@ -60,14 +59,6 @@ def _installed(name: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
-
-
-def load_vectors(place: Place) -> Floats:
-    """A block of embeddings: memory-mapped where it is a local file, read otherwise."""
-    if place.is_path:
-        return np.load(place.uri, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    with place.reading() as stream:
-        return np.load(stream, allow_pickle=False)  # type: ignore[no-any-return]
 
 
 class DenseShard:
