@@ -116,6 +116,7 @@ class CrossEncoder(nn.Module):
         tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder))
         tokenizer.model_max_length = self.max_length
         tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
         with quiet_transformers():
             self.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -155,7 +156,7 @@ def build_cross_encoder(
         raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
     if max_length > (longest := shape_from(settings).max_length):
         raise UserError(f"teacher: max_length = {max_length}, but {name} takes at most {longest} tokens; set it lower")
-    return CrossEncoder(model, template_of(tokenizer, settings), max_length)
+    return CrossEncoder(model, template_of(tokenizer, typed=_types(settings) > 1), max_length)
 
 
 def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEncoder:
@@ -184,16 +185,21 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
     longest = min(places, tokenizer.model_max_length)
     if (max_length or longest) > longest:
         raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")
-    return CrossEncoder(model, template_of(tokenizer, settings), max_length or longest).eval()
+    typed = _types(settings) > 1 and TYPES in tokenizer.model_input_names  # else other libraries give none either
+    return CrossEncoder(model, template_of(tokenizer, typed=typed), max_length or longest).eval()
 
 
-def template_of(tokenizer: Any, settings: Any) -> Template:
-    """How a tokenizer joins two texts for a model of these settings, found by trying it out.
+def _types(settings: Any) -> int:
+    return int(getattr(settings, "type_vocab_size", 0))
+
+
+def template_of(tokenizer: Any, *, typed: bool) -> Template:
+    """How a tokenizer joins two texts, found by trying it out; with token types if `typed`.
 
     Raises:
         UserError: if it does not mark where the second text begins, or marks the ends of one text in another way.
     """
-    one, two = tokenizer("a"), tokenizer("a", "a")
+    one, two = tokenizer("a"), tokenizer("a", "a", return_token_type_ids=True)
     text_of = two.sequence_ids(0)
     if 1 not in text_of or None not in text_of[text_of.index(0) : text_of.index(1)]:
         raise UserError("teacher: the tokenizer puts no special token between two texts; use that of a BERT-like model")
@@ -203,7 +209,6 @@ def template_of(tokenizer: Any, settings: Any) -> Template:
     ids = two["input_ids"]
     if one.sequence_ids(0).index(0) != starts[0] or ends[0] - starts[0] + first + last != len(one["input_ids"]):
         raise UserError("teacher: the tokenizer marks the ends of a pair unlike those of one text")
-    typed = getattr(settings, "type_vocab_size", 0) > 1 and TYPES in tokenizer.model_input_names
     types = (two[TYPES][starts[0]], two[TYPES][starts[1]]) if typed else None
     before, between, behind = ids[: starts[0]], ids[ends[0] : starts[1]], ids[ends[1] :]
     return Template(tuple(before), tuple(between), tuple(behind), types, int(tokenizer.pad_token_id))

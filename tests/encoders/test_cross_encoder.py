@@ -1,0 +1,181 @@
+"""Cross-encoders: pairs as the tokenizer joins them, folders that other libraries read alike, and what is refused."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder as PublicCrossEncoder
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
+
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
+from midmask.errors import UserError
+from midmask.nouns import TokenRows
+from midmask.tokens import encoder
+from tests.encoders.conftest import PIECES, SPECIALS, WORDS, random_model
+
+LONGEST = 24
+TEMPLATES = {
+    "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),
+    "roberta": ("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]"),
+    "two ends": ("[CLS] $A [MASK] [SEP]", "[CLS] $A [MASK] [SEP] [CLS] $B:1 [MASK]:1 [SEP]:1"),
+}
+FAMILIES = ["bert", "roberta", "distilbert", "electra", "deberta", "deberta-v2", "modernbert"]
+
+
+def write_tokenizer(folder: Path, template: str) -> Path:
+    pieces = {token: number for number, token in enumerate([*SPECIALS, *WORDS, *PIECES])}
+    core = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    single, pair = TEMPLATES[template]
+    specials = [(name, pieces[name]) for name in ("[CLS]", "[SEP]", "[MASK]")]
+    core.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=specials)
+    names = {f"{name[1:-1].lower()}_token": name for name in SPECIALS}
+    PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=512, **names).save_pretrained(folder)
+    return folder
+
+
+def some_pairs(count: int = 12) -> list[tuple[str, str]]:
+    """Queries of up to 6 words, passages of none to 30, so that some pairs are cut at LONGEST."""
+    draw = random.Random(3)
+    return [
+        (" ".join(draw.choices(WORDS, k=draw.randint(1, 6))), " ".join(draw.choices(WORDS, k=draw.randint(0, 30))))
+        for _ in range(count)
+    ]
+
+
+def rows(texts: list[str], folder: Path) -> TokenRows:
+    ids = [torch.tensor(row) for row in encoder(folder, 100)(texts)]
+    lengths_B = torch.tensor([len(row) for row in ids])
+    return TokenRows(torch.nn.utils.rnn.pad_sequence(ids, batch_first=True), lengths_B, torch.zeros_like(lengths_B))
+
+
+def own_scores(model: CrossEncoder, folder: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
+    """By the path of training: texts tokenised one by one, joined as tensors."""
+    queries, passages = (rows(list(texts), folder) for texts in zip(*pairs, strict=True))
+    with torch.no_grad():
+        return model.eval()(model.join(queries, passages)).numpy()
+
+
+def trained(family: str, tmp_path: Path) -> tuple[CrossEncoder, Path]:
+    """A cross-encoder on a random masked LM, its head moved off its small starting values; and the tokenizer."""
+    tokenizer = write_tokenizer(tmp_path / "tokenizer", "roberta" if family == "roberta" else "bert")
+    random_model(family).save_pretrained(tmp_path / "start")
+    config = BackboneConfig(name=str(tmp_path / "start"), dropout=0.1)
+    model = build_cross_encoder(config, tokenizer, max_length=LONGEST, seed=1)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model, tokenizer
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_pairs_are_those_of_the_tokenizer(template: str, tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(tmp_path, template))
+    model = CrossEncoder(torch.nn.Identity(), template_of(tokenizer, typed=True), LONGEST)
+    for pair in some_pairs(40):
+        wanted = tokenizer(
+            [pair], truncation="only_second", max_length=LONGEST, return_token_type_ids=True, return_tensors="pt"
+        )
+        found = model.join(*(rows([text], tmp_path) for text in pair))
+        assert found.types_NL is not None and found.lengths_N.tolist() == [wanted["input_ids"].shape[1]]
+        assert torch.equal(found.ids_NL, wanted["input_ids"]), tokenizer.decode(found.ids_NL[0])
+        assert torch.equal(found.types_NL, wanted["token_type_ids"])
+
+
+def test_a_list_is_joined_to_its_query_and_padded(tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(tmp_path, "bert"))
+    model = CrossEncoder(torch.nn.Identity(), template_of(tokenizer, typed=True), LONGEST)
+    queries, passages = [list(texts) for texts in zip(*some_pairs(6), strict=True)]
+    found = model.join(rows(queries[:2], tmp_path), rows(passages, tmp_path), group=3)
+    pairs = [(queries[row // 3], passages[row]) for row in range(6)]
+    wanted = tokenizer(
+        pairs,
+        truncation="only_second",
+        max_length=LONGEST,
+        padding=True,
+        return_token_type_ids=True,
+        return_tensors="pt",
+    )
+    assert torch.equal(found.ids_NL, wanted["input_ids"]) and torch.equal(found.types_NL, wanted["token_type_ids"])
+    assert found.lengths_N.tolist() == wanted["attention_mask"].sum(1).tolist()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_folder_scores_alike_in_every_library(family: str, tmp_path: Path) -> None:
+    model, tokenizer = trained(family, tmp_path)
+    own = own_scores(model, tokenizer, some_pairs())
+    assert np.ptp(own) > 0.05, "scores so alike would prove nothing"
+    folder = tmp_path / "saved"
+    model.save(folder, tokenizer)
+
+    public = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    inputs = AutoTokenizer.from_pretrained(folder)(
+        some_pairs(), truncation="only_second", padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        np.testing.assert_allclose(public(**inputs).logits[:, 0].numpy(), own, atol=1e-5)
+    np.testing.assert_allclose(PublicCrossEncoder(str(folder), device="cpu").predict(some_pairs()), own, atol=1e-5)
+    np.testing.assert_allclose(own_scores(read_cross_encoder(folder), folder, some_pairs()), own, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_training_begins_with_the_encoder_s_weights(family: str, tmp_path: Path) -> None:
+    start = random_model(family)
+    start.save_pretrained(tmp_path / "start")
+    tokenizer = write_tokenizer(tmp_path / "tokenizer", "bert")
+    config = BackboneConfig(name=str(tmp_path / "start"), dropout=0.0)
+    one, same, other = (build_cross_encoder(config, tokenizer, max_length=LONGEST, seed=seed) for seed in (1, 1, 2))
+    inside = dict(one.model.base_model.named_parameters())
+    for name, parameter in start.base_model.named_parameters():
+        assert torch.equal(inside[name], parameter), name
+    fresh = {
+        name: value for name, value in one.named_parameters() if name.endswith(("classifier.weight", "out_proj.weight"))
+    }
+    for name, value in fresh.items():
+        assert torch.equal(value, dict(same.named_parameters())[name])
+        assert not torch.equal(value, dict(other.named_parameters())[name])
+    one.train()
+    assert {module.p for module in one.modules() if isinstance(module, torch.nn.Dropout)} <= {0.0}
+
+
+def write_labels(folder: Path, labels: int) -> Any:
+    write_tokenizer(folder, "bert")
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    torch.manual_seed(2)
+    config = AutoConfig.for_model("bert", vocab_size=40, num_labels=labels, initializer_range=0.5, **shape)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def test_of_two_labels_the_score_is_the_log_odds_of_the_second(tmp_path: Path) -> None:
+    public = write_labels(tmp_path, 2)
+    inputs = AutoTokenizer.from_pretrained(tmp_path)(some_pairs(), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        share_N = public(**inputs).logits.double().softmax(1)[:, 1]
+    wanted = torch.log(share_N / (1 - share_N)).numpy()
+    np.testing.assert_allclose(own_scores(read_cross_encoder(tmp_path), tmp_path, some_pairs()), wanted, atol=1e-5)
+
+
+def test_what_is_no_teacher_is_refused(tmp_path: Path, tokenizer_folder: Path) -> None:
+    write_labels(tmp_path / "three", 3)
+    with pytest.raises(UserError, match=r"3 labels \(LABEL_0, LABEL_1, LABEL_2\)"):
+        read_cross_encoder(tmp_path / "three")
+    write_labels(tmp_path / "one", 1).base_model.save_pretrained(tmp_path / "headless")
+    write_tokenizer(tmp_path / "headless", "bert")
+    with pytest.raises(UserError, match=r"labels|no classification head \(classifier"):
+        read_cross_encoder(tmp_path / "headless")
+    with pytest.raises(UserError, match="max_length = 513, but it takes at most 512"):
+        read_cross_encoder(tmp_path / "one", 513)
+    with pytest.raises(UserError, match="no model can be read there"):
+        read_cross_encoder(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="no special token between two texts"):
+        template_of(AutoTokenizer.from_pretrained(tokenizer_folder), typed=False)
+    with pytest.raises(UserError, match="max_length = 600, but tiny takes at most 512"):
+        build_cross_encoder(BackboneConfig(), write_tokenizer(tmp_path / "plain", "bert"), max_length=600, seed=0)
