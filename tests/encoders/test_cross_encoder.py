@@ -134,12 +134,9 @@ def test_training_begins_with_the_encoder_s_weights(family: str, tmp_path: Path)
     inside = dict(one.model.base_model.named_parameters())
     for name, parameter in start.base_model.named_parameters():
         assert torch.equal(inside[name], parameter), name
-    fresh = {
-        name: value for name, value in one.named_parameters() if name.endswith(("classifier.weight", "out_proj.weight"))
-    }
-    for name, value in fresh.items():
-        assert torch.equal(value, dict(same.named_parameters())[name])
-        assert not torch.equal(value, dict(other.named_parameters())[name])
+    heads = [dict(model.named_parameters()) for model in (one, same, other)]
+    for name in [name for name in heads[0] if name.endswith(("classifier.weight", "out_proj.weight"))]:
+        assert torch.equal(heads[0][name], heads[1][name]) and not torch.equal(heads[0][name], heads[2][name])
     one.train()
     assert {module.p for module in one.modules() if isinstance(module, torch.nn.Dropout)} <= {0.0}
 
@@ -169,7 +166,7 @@ def test_what_is_no_teacher_is_refused(tmp_path: Path, tokenizer_folder: Path) -
         read_cross_encoder(tmp_path / "three")
     write_labels(tmp_path / "one", 1).base_model.save_pretrained(tmp_path / "headless")
     write_tokenizer(tmp_path / "headless", "bert")
-    with pytest.raises(UserError, match=r"labels|no classification head \(classifier"):
+    with pytest.raises(UserError, match=r"no classification head \(classifier"):
         read_cross_encoder(tmp_path / "headless")
     with pytest.raises(UserError, match="max_length = 513, but it takes at most 512"):
         read_cross_encoder(tmp_path / "one", 513)
