@@ -43,3 +43,14 @@ def test_all_judgements_of_a_query_go_to_one_split_whatever_else_there_is() -> N
     assert splits[:4000] == splits[:3999:-1]
     alone, _ = assign_splits(["test"], ["q7"], {"test"}, 3)
     assert alone == [splits[7]]
+
+
+def test_slices_and_trecs_splits_stay_whatever_is_divided() -> None:
+    official = ["test", "test.long", "dl19", "dl20"] * 1000
+    splits, rule = assign_splits(official, QUERIES, set(official), 0)
+    assert rule.startswith("60/20/20")
+    for split in ("test.long", "dl19", "dl20"):
+        assert [found for found, own in zip(splits, official, strict=True) if own == split] == [split] * 1000
+    assert {found for found, own in zip(splits, official, strict=True) if own == "test"} == {"train", "dev", "test"}
+    alone = ["dl19", "test.long"] * 2000
+    assert assign_splits(alone, QUERIES, set(alone), 0) == (alone, OFFICIAL)

@@ -77,5 +77,5 @@ def test_all_that_is_missing_is_named_with_the_layout(tmp_path: Path) -> None:
     write_arguana(tmp_path / "fiqa")
     found = groups.group_corpora("beir13", str(tmp_path))
     assert found["scifact"].name == f"beir:{tmp_path}/scifact" and found["scifact"].splits == "official"
-    with pytest.raises(UserError, match="unknown group of BEIR sets 'beir12'.*Known: beir13, beir14, beir18"):
+    with pytest.raises(UserError, match=r"unknown group of BEIR sets 'beir12'.*Known: beir13, beir14, beir18"):
         groups.group_corpora("beir12", str(tmp_path))

@@ -79,7 +79,7 @@ def parse_answers(text: str) -> list[str]:
         raise ValueError("overlong list of answers")
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = _literal(text)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("not a list of strings")
@@ -89,7 +89,7 @@ def parse_answers(text: str) -> list[str]:
 def _literal(text: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of backslashes that escape nothing
+            warnings.simplefilter("ignore")  # of backslashes that escape nothing
             return ast.literal_eval(text)
     except (SyntaxError, MemoryError, RecursionError) as error:
         raise ValueError(f"no list: {error}") from None

@@ -1,0 +1,169 @@
+"""What is missing or wrong in a collection's files: refused by name with the layout, or quarantined and counted."""
+
+import gzip
+import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from midmask.corpora import CorpusConfig, open_corpus
+from midmask.corpora.nq import parse_answers
+from midmask.errors import UserError
+from tests.corpora import layouts
+from tests.corpora.collections import prepared, quarantine, rows, write
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "msmarco": layouts.write_msmarco,
+    "nq": layouts.write_nq,
+    "tripclick": layouts.write_tripclick,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "wanted"),
+    [
+        ("msmarco", "collection.tsv", "collection.tsv or collection.tsv.gz or corpus.tsv .* missing"),
+        ("msmarco", "queries.*", r"queries\.SPLIT\.tsv is missing"),
+        ("nq", "psgs_w100.tsv", r"psgs_w100\.tsv or psgs_w100\.tsv\.gz is missing"),
+        ("nq", "nq-*", r"nq-test\.csv or the like is missing"),
+        ("tripclick", "benchmark/documents/*", r"documents/docs_grp_\*\.txt missing"),
+        (
+            "tripclick",
+            "benchmark/[tq]*/*",
+            r"topics/topics\.SLICE\.SPLIT\.txt, qrels/qrels\.raw\.SLICE\.SPLIT\.txt miss",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_with_the_layout(tmp_path: Path, kind: str, missing: str, wanted: str) -> None:
+    WRITERS[kind](tmp_path)
+    for file in tmp_path.glob(missing):
+        file.unlink()
+    with pytest.raises(UserError, match=rf"{wanted}.*wanted layout: ") as error:
+        open_corpus(CorpusConfig(name=f"{kind}:{tmp_path}"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", sorted(WRITERS))
+def test_a_folder_that_is_not_there_is_told_what_belongs_in_it(kind: str) -> None:
+    with pytest.raises(UserError, match=r"no folder /nowhere/at/all; wanted is one with .*SPLIT"):
+        open_corpus(CorpusConfig(name=f"{kind}:/nowhere/at/all"))
+
+
+@pytest.mark.parametrize("missing", ["msmarco-test2019-queries.tsv", "2019qrels-pass.txt"])
+def test_deep_learnings_queries_and_judgements_belong_together(tmp_path: Path, missing: str) -> None:
+    layouts.write_msmarco(tmp_path)
+    layouts.write_deep_learning(tmp_path)
+    (tmp_path / missing).unlink()
+    with pytest.raises(UserError, match=f"{missing} is missing, which belongs to"):
+        open_corpus(CorpusConfig(name=f"msmarco:{tmp_path}"))
+
+
+def test_titled_and_untitled_passages_are_two_corpora(tmp_path: Path) -> None:
+    layouts.write_msmarco(tmp_path)
+    layouts.write_rocketqa(tmp_path)
+    with pytest.raises(UserError, match=r"holds both collection\.tsv and para\.txt; keep one"):
+        open_corpus(CorpusConfig(name=f"msmarco:{tmp_path}"))
+    for file in ("collection.tsv", "para.txt", "qrels.dev.tsv"):
+        (tmp_path / file).unlink()
+    write(tmp_path / "corpus.tsv", b"0\t-\tno title\n1\tA title\twith text\n2\tcut\n")
+    prepared(f"msmarco:{tmp_path}", tmp_path / "out", bad_rows_threshold=1.0)
+    assert [row["title"] for row in rows(tmp_path / "out/docs")] == ["", "A title"]
+    assert [row["text"] for row in quarantine(tmp_path / "out") if row["file"] == "corpus.tsv"] == ["2\tcut"]
+
+
+def test_titles_out_of_order_are_refused_and_strays_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    layouts.write_rocketqa(tmp_path / "in")
+    caplog.set_level(logging.WARNING)
+    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
+    assert "para.title.txt: 1 titles of passages that para.txt does not have" in caplog.text
+    titles = (tmp_path / "in/para.title.txt").read_bytes().splitlines(keepends=True)
+    write(tmp_path / "in/para.title.txt", b"".join([titles[1], titles[0], *titles[2:]]))
+    with pytest.raises(UserError, match=r"para\.title\.txt, line 2: title 0 stands after 1; sort"):
+        prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
+    write(tmp_path / "in/para.title.txt", b"".join(titles))
+    text = (tmp_path / "in/para.txt").read_bytes().splitlines(keepends=True)
+    write(tmp_path / "in/para.txt", b"".join(sorted(text)))  # as text, not as numbers: 0, 1, 10, …
+    with pytest.raises(UserError, match=r"passage 2 stands after passage 19.*sort -n"):
+        prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
+
+
+def test_titles_are_part_of_the_identity_and_pieces_travel(tmp_path: Path) -> None:
+    from midmask.corpora import corpus_identity
+
+    layouts.write_rocketqa(tmp_path)
+    config = CorpusConfig(name=f"msmarco:{tmp_path}")
+    before = corpus_identity(config)
+    titles = (tmp_path / "para.title.txt").read_bytes()
+    write(tmp_path / "para.title.txt", titles.replace(b"Title 1\n", b"Title one\n"))
+    assert corpus_identity(config) != before
+    (piece,) = pickle.loads(pickle.dumps(open_corpus(config).docs))
+    table = next(piece.read())
+    assert table["title"][1].as_py() == "Title one" and (piece.file, piece.number) == ("para.txt", 0)
+
+
+def test_a_query_in_two_files_is_no_bad_row_unless_its_text_differs(tmp_path: Path) -> None:
+    layouts.write_msmarco(tmp_path / "in")
+    with open(tmp_path / "in/queries.dev.tsv", "ab") as file:
+        file.write(b"201\tanother text\n")  # twice in dev, once in dev.small
+        file.write(b"0\twhere is word0\n")  # as train has it
+    result = prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.2)
+    assert result["rows_left_out"] == {"the same query in two files": 6 + 1}
+    assert result["rows_quarantined"] == {"duplicate id": 1} and result["queries"] == 23
+    (bad,) = quarantine(tmp_path / "out")
+    assert (bad["file"], bad["line"], bad["text"]) == ("queries.dev.tsv", 9, "201\tanother text")
+
+
+def test_bad_rows_of_nq_are_quarantined_by_kind(tmp_path: Path) -> None:
+    layouts.write_nq(tmp_path / "in")
+    with open(tmp_path / "in/nq-test.csv", "ab") as file:
+        file.write(b"no list\tNew York\nno strings\t[1, 2]\ncode\t__import__('os').getcwd()\nno answers\t[]\n")
+        file.write(b"blank answers\t['', ' ']\n\t['no question']\none column\n")
+    result = prepared(f"nq:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
+    assert result["rows_quarantined"] == {"malformed line": 4, "no answer": 2, "empty query": 1}
+    assert result["splits"]["test"]["answered"] == 4
+    lines = {row["line"] for row in quarantine(tmp_path / "out")}
+    assert lines == set(range(5, 12))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "['a', " * 3000, "{'a'}", "'a'", "['a'] + ['b']", "[b'a']", '["a"' + " " * 100_000]
+)
+def test_answers_are_read_as_literals_only_and_not_without_bounds(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_answers(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("['a', \"it's\"]", ["a", "it's"]),
+        ('["caf\\u00e9", "a/b"]', ["café", "a/b"]),
+        (r"['\d', 'C:\\x']", ["\\d", "C:\\x"]),
+        ("[]", []),
+    ],
+)
+def test_answers_as_python_and_as_json_write_them(text: str, wanted: list[str]) -> None:
+    assert parse_answers(text) == wanted
+
+
+def test_two_files_of_one_split_are_refused_everywhere(tmp_path: Path) -> None:
+    layouts.write_nq(tmp_path / "nq")
+    write(tmp_path / "nq/trivia-test.qa.csv", b"who\t['me']\n")
+    with pytest.raises(UserError, match=r"nq-test\.csv and trivia-test\.qa\.csv both are questions of test"):
+        open_corpus(CorpusConfig(name=f"nq:{tmp_path}/nq"))
+    layouts.write_tripclick(tmp_path / "trip")
+    raw = tmp_path / "trip/benchmark/qrels/qrels.raw.head.test.txt"
+    (raw.parent / f"{raw.name}.gz").write_bytes(gzip.compress(raw.read_bytes()))
+    with pytest.raises(UserError, match=r"both are judgements of test\.head"):
+        open_corpus(CorpusConfig(name=f"tripclick:{tmp_path}/trip"))
+
+
+def test_unknown_ids_in_judgements_are_counted_in_every_layout(tmp_path: Path) -> None:
+    layouts.write_tripclick(tmp_path / "in")
+    with open(tmp_path / "in/benchmark/qrels/qrels.raw.head.test.txt", "ab") as file:
+        file.write(b"300\t0\t9999\t1\n999\t0\t1\t1\n")
+    result = prepared(f"tripclick:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
+    assert result["rows_quarantined"] == {"unknown id": 2}
+    assert result["splits"]["test"] == {"queries": 4, "judgements": 12}
