@@ -20,13 +20,15 @@ from midmask.train.table import Ints, TokenTable, Values
 
 class TextRows(NamedTuple):
     """Token rows end to end: flat int32 [sum of lengths]; lengths int32, rows (which text each row is) int64, [B];
-    weights float32 [sum of lengths], each token's term weight, where asked for.
+    weights float32 [sum of lengths], each token's term weight, where asked for; scores float32 [B], a teacher's score
+    of each text, where there is a teacher.
     """
 
     flat: Ints
     lengths: Ints
     rows: Rows
     weights: NDArray[np.float32] | None = None
+    scores: NDArray[np.float32] | None = None
 
     def pieces(self) -> Iterator[Ints]:
         """The rows one by one."""

@@ -59,6 +59,7 @@ def reads(
                 },
                 group,
                 step / steps,
+                _teacher(texts, start, size, rows, pin),
             )
             for start in range(0, rows, size)
         ]
@@ -81,6 +82,15 @@ def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:
     tokens = slice(ends[first], ends[last])
     weights = None if text.weights is None else text.weights[tokens]
     return TextRows(text.flat[tokens], text.lengths[first:last], text.rows[first:last], weights)
+
+
+def _teacher(texts: Texts, start: int, size: int, rows: int, pin: bool) -> torch.Tensor | None:
+    """The teacher's scores of examples start … start + size - 1 of `rows`, float32 [Q, group]; none without one."""
+    scores = texts["passage"].scores if "passage" in texts else None
+    if scores is None:
+        return None
+    teacher_QG = torch.from_numpy(scores.reshape(rows, -1)[start : start + size].copy())
+    return teacher_QG.pin_memory() if pin else teacher_QG
 
 
 def _padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
