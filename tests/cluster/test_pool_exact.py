@@ -12,8 +12,7 @@ import pytest
 
 from midmask.artifact import RECORD, Artifact, Place
 from midmask.retrieve import ranked
-from midmask.retrieve.blocks import blocks_in, passage_blocks
-from midmask.retrieve.encode import SELECTION
+from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
 from tests.cluster.five_actors import COUNTS

@@ -18,6 +18,9 @@ from midmask.artifact import Place
 QUERY_BLOCK = 1024
 """Queries of a block; passages come in the row groups of their tokens artifact, 2,048 each."""
 
+SELECTION = "selection.parquet"
+"""The queries that an encoding is of, among its files."""
+
 
 @dataclass(frozen=True)
 class Block:

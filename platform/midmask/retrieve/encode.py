@@ -32,16 +32,14 @@ from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
-from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, passage_blocks, token_rows
+from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.vectors import Encoding, NotFinite, encode_rows
-from midmask.retrieve.views import are_there, folders_of
+from midmask.retrieve.views import are_there
 from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
-
-SELECTION = "selection.parquet"
 
 EMPTY = 2
 """Tokens of a text without words: [CLS] and [SEP]."""
@@ -123,7 +121,8 @@ class Encode:
     @cached_property
     def views(self) -> tuple[str, ...]:
         """Names of the views, which are the folders that they are written to."""
-        return folders_of(self.representation)
+        kinds = {"dense": self.representation.dense, "lexical": self.representation.lexical}
+        return tuple(name for name, kind in kinds.items() if kind is not None)
 
     @cached_property
     def blocks(self) -> list[Block]:

@@ -24,9 +24,8 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
-from midmask.retrieve.blocks import Block, blocks_in, passage_blocks, ranges
+from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.encode import SELECTION
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows

@@ -7,13 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.encoders.representation import Representation
 from midmask.retrieve.packed import read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
 
 Floats = NDArray[np.float32]
-
-FOLDERS = ("dense", "lexical")
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,6 @@ class Views:
     def pruned(self, terms: int | None) -> "Views":
         """With the `terms` heaviest words of each text alone; none: all that are there."""
         return self if terms is None or self.lexical is None else Views(self.dense_ND, self.lexical.heaviest(terms))
-
-
-def folders_of(representation: Representation) -> tuple[str, ...]:
-    """Where the views lie that a representation has."""
-    views = (representation.dense, representation.lexical)
-    return tuple(folder for folder, view in zip(FOLDERS, views, strict=True) if view is not None)
 
 
 def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:
