@@ -115,17 +115,19 @@ def write_trec(place: Place, ranked: pa.Table, tag: str) -> None:
         UserError: if an id holds white space, which the format cannot express.
     """
     columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
-    for name in itertools.chain(columns[0], columns[1]):
-        if not name or name.split() != [name]:
-            raise UserError(
-                f"{place}: the id {name!r} is empty or holds white space, which a TREC run file cannot express"
-            )
+    _check_ids(place, columns, "a TREC run file")
     scores = _strictly_falling(ranked["score"].to_numpy(), ranked["rank"].to_numpy())
     rows = zip(*columns, scores.tolist(), strict=True)
     with place.writing() as stream, _compressed(stream, place) as out:
         while some := list(itertools.islice(rows, 65_536)):
             lines = (f"{query} Q0 {doc} {rank} {score:.9g} {tag}\n" for query, doc, rank, score in some)
             out.write("".join(lines).encode())
+
+
+def _check_ids(place: Place, columns: list[list[Any]], layout: str) -> None:
+    for name in itertools.chain(columns[0], columns[1]):
+        if not name or name.split() != [name]:
+            raise UserError(f"{place}: the id {name!r} is empty or holds white space, which {layout} cannot express")
 
 
 def _strictly_falling(score: NDArray[np.float32], rank: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -167,6 +169,27 @@ def read_msmarco(place: Place) -> pa.Table:
         UserError: naming file and line, as `read_trec`.
     """
     return _read_scored(place, columns=3, document=1, score=2, sign=-1)
+
+
+def write_msmarco(place: Place, ranked: pa.Table) -> None:
+    """MS MARCO's three columns `query<tab>passage<tab>rank`; gzip'd if the name ends in .gz. Scores are not kept.
+
+    Raises:
+        UserError: as `write_trec`.
+    """
+    columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
+    _check_ids(place, columns, "MS MARCO's columns")
+    with place.writing() as stream, _compressed(stream, place) as out:
+        out.writelines(f"{query}\t{doc}\t{rank}\n".encode() for query, doc, rank in zip(*columns, strict=True))
+
+
+def read_tevatron(place: Place) -> pa.Table:
+    """A ranked list from Tevatron's three columns query, passage, score.
+
+    Raises:
+        UserError: naming file and line, as `read_trec`.
+    """
+    return _read_scored(place, columns=3, document=1, score=2, sign=1)
 
 
 def _read_scored(place: Place, *, columns: int, document: int, score: int, sign: int) -> pa.Table:
