@@ -8,28 +8,33 @@ from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
-from midmask.cluster.job import Options
+from midmask.cluster.flags import add_zero_shot_flag
+from midmask.cluster.job import Options, resolve_corpus
 
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="FOLDER", help="model folder to evaluate; default: the recipe's last stage")
     parser.add_argument("--split", default="dev", help="whose queries are searched; default: dev")
+    add_zero_shot_flag(parser)
 
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps, searched_with
-    from midmask.evaluate.rendering import markdown
+    from midmask.cluster.report import evaluations_table, zero_shot_table
+    from midmask.recipes.elsewhere import zero_shot
     from midmask.recipes.plan import bm25_evaluation, plan
 
     recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)
     config = recipe.evaluation.model_copy(update={"split": flags.split})
-    label = flags.model or recipe.name
-    steps = {label: plan(recipe).evaluation(config, model=model), "bm25": bm25_evaluation(recipe, flags.split)}
-    done = run_steps(options, recipe, steps)
+    planned, label = plan(recipe), flags.model or recipe.name
+    here = {label: planned.evaluation(config, model=model), "bm25": bm25_evaluation(recipe, flags.split)}
+    names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
+    there = zero_shot(planned, config, names, model=model)
+    done = run_steps(options, recipe, {**here, **there})
     if done:
-        names = list(done[label].result["measures"])
-        rows = [(key, *(f"{row.result['measures'][name]:.4f}" for name in names)) for key, row in done.items()]
-        print(markdown([f"{recipe.corpus.short_name} {flags.split}", *names], rows))
+        print(evaluations_table(f"{recipe.corpus.short_name} {flags.split}", {name: done[name] for name in here}))
+        if there:
+            print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
         print(f"\nranked list: {done[label].place}/runs\n{options.where_to_look()}")
 
 

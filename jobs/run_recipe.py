@@ -5,27 +5,32 @@ from argparse import Namespace
 
 from _entry import run
 
-from midmask.cluster.job import Options
+from midmask.cluster.flags import add_zero_shot_flag
+from midmask.cluster.job import Options, resolve_corpus
 
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps
-    from midmask.evaluate.rendering import markdown
+    from midmask.cluster.report import evaluations_table, zero_shot_table
+    from midmask.recipes.elsewhere import zero_shot
     from midmask.recipes.plan import bm25_evaluation, plan
 
     recipe = recipe_for(options, default="retromae")
-    steps = {}
+    planned = plan(recipe)
+    here = {}
     for split in ("dev", "test"):
         config = recipe.evaluation.model_copy(update={"split": split})
-        steps[f"{recipe.name}, {split}"] = plan(recipe).evaluation(config)
-        steps[f"bm25, {split}"] = bm25_evaluation(recipe, split)
-    done = run_steps(options, recipe, steps)
+        here[f"{recipe.name}, {split}"] = planned.evaluation(config)
+        here[f"bm25, {split}"] = bm25_evaluation(recipe, split)
+    names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
+    there = zero_shot(planned, recipe.evaluation, names)
+    done = run_steps(options, recipe, {**here, **there})
     if done:
-        names = list(next(iter(done.values())).result["measures"])
-        rows = [(key, *(f"{row.result['measures'][name]:.4f}" for name in names)) for key, row in done.items()]
-        print(markdown([recipe.corpus.short_name, *names], rows))
+        print(evaluations_table(recipe.corpus.short_name, {name: done[name] for name in here}))
+        if there:
+            print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
         print(f"\n{options.where_to_look()}")
 
 
 if __name__ == "__main__":
-    run(work, __doc__)
+    run(work, __doc__, add_zero_shot_flag)

@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags
 
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
-    formats = "FORMAT:PLACE with FORMAT beir, msmarco or trec and PLACE a folder"
+    formats = "FORMAT:PLACE with FORMAT beir, msmarco, trec, nq or tripclick and PLACE a folder"
     shared.add_argument(
         "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
     )
@@ -79,6 +79,17 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
     shared.add_argument("--dry-run", action="store_true", help="print configuration, steps and work to do, and stop")
+
+
+def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--zero-shot",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also evaluate, without training, on the test queries of FORMAT:PLACE, or on a group of BEIR's sets with "
+        "their average: beir13:PLACE, beir14:PLACE, beir18:PLACE; may be given again",
+    )
 
 
 def add_sweep_flags(parser: argparse.ArgumentParser) -> None:

@@ -18,9 +18,6 @@ from urllib.parse import unquote, urlsplit
 from midmask.cluster.flags import AddFlags, parse
 from midmask.errors import UserError
 
-CORPORA_BY_PATH = ("beir", "msmarco", "trec")
-"""Formats whose place is a folder of this machine; other places (a dataset's id) are passed on as they are."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -139,12 +136,13 @@ def resolve_storage(flag: str | None, base: Path) -> str:
 
 
 def resolve_corpus(name: str, base: Path) -> str:
-    """A corpus named by a relative folder, with that folder absolute: the working directory's, else the project's.
+    """A corpus, or group of corpora, named by a relative folder, with that folder absolute: the working directory's,
+    else the project's.
 
     Workers run in other directories than the driver, so none but the driver can do this.
     """
     kind, colon, place = name.partition(":")
-    if not colon or kind not in CORPORA_BY_PATH or "://" in place:
+    if not colon or "://" in place:
         return name
     folder = Path(place).expanduser()
     here = Path.cwd() / folder

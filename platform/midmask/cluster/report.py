@@ -1,6 +1,6 @@
 """What a sweep says in the end: its trials, the comparison with the baselines, and one sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from midmask.artifact import Artifact
 from midmask.cluster.study import Outcome
 from midmask.evaluate.rendering import markdown
 from midmask.evaluate.significance import Comparison, compare
+from midmask.recipes.elsewhere import with_averages
 
 FEW_QUERIES = 50
 """Dev queries below which no conclusion is drawn."""
@@ -46,6 +47,24 @@ def against(systems: Sequence[System], baseline: str, split: str, measure: str) 
     """Every system against the baseline: paired t-test over queries, seeds averaged first, Holm-corrected."""
     tables = {system.label: [per_query(artifact) for artifact in system.evaluations[split]] for system in systems}
     return {row.system: row for row in compare(tables, baseline=baseline, measure=measure)}
+
+
+def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
+    """One row per system, one column per measure, of evaluations on one collection."""
+    names = list(next(iter(evaluations.values())).result["measures"])
+    return _measures_table(title, {key: done.result["measures"] for key, done in evaluations.items()}, names)
+
+
+def zero_shot_table(names: Sequence[str], evaluations: Mapping[str, Artifact]) -> str:
+    """One row per collection, and per group its average; a measure that a collection lacks is a dash."""
+    rows = with_averages(names, {key: done.result["measures"] for key, done in evaluations.items()})
+    measures = list(dict.fromkeys(measure for values in rows.values() for measure in values))
+    return _measures_table("zero-shot, test", rows, measures)
+
+
+def _measures_table(title: str, rows: Mapping[str, Mapping[str, float]], measures: Sequence[str]) -> str:
+    cells = [[key, *(_number(values.get(measure)) for measure in measures)] for key, values in rows.items()]
+    return markdown([title, *measures], cells)
 
 
 def trials_table(found: Sequence[Outcome], shares: Sequence[float], measure: str) -> str:
