@@ -39,6 +39,9 @@ class ScoreConfig(Config):
     depth: int | None = Field(None, ge=1, description="passages of a ranked list that are scored; none: all")
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
     query_length: int = Field(32, ge=4, description="tokens of a query, special tokens included; the rest is cut")
+    passage_length: int | None = Field(
+        None, ge=8, description="tokens of a passage, special tokens included; none: as many as the pair has room for"
+    )
     max_length: int | None = Field(
         None, ge=16, description="tokens of a pair, the rest of its passage is cut; none: as many as the teacher takes"
     )
@@ -52,7 +55,7 @@ def _begin(config: ScoreConfig, inputs: Inputs, out: Place) -> None:
 
 
 def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    reading = Reading(config.query_length, config.max_length, config.titles, config.threads)
+    reading = Reading(config.query_length, config.passage_length, config.max_length, config.titles, config.threads)
     scorer = Scorer(inputs["teacher"].place / "model", inputs["corpus"].place, reading)
 
     def write(name: str) -> None:

@@ -45,6 +45,7 @@ class Reading:
     """What a teacher reads of a pair: see `score.ScoreConfig`. threads changes no bit."""
 
     query_length: int
+    passage_length: int | None
     max_length: int | None
     titles: bool
     threads: int
@@ -67,9 +68,10 @@ class Scorer:
                 f"score: query_length = {reading.query_length}, but pairs have at most {self._teacher.max_length} "
                 f"tokens; set query_length to {self._teacher.max_length - PASSAGE_ROOM} or less"
             )
-        # A token more than is read tells whether a query is cut.
+        self._passage_length = min(reading.passage_length or self._teacher.max_length, self._teacher.max_length)
+        # A token more than is read tells whether a text is cut.
         self._query_ids = encoder(folder, reading.query_length + 1)
-        self._passage_ids = encoder(folder, self._teacher.max_length)
+        self._passage_ids = encoder(folder, self._passage_length + 1)
         self._queries = read_table(corpus / "queries.parquet")
         self._passages = PassageTexts(corpus, titles=reading.titles)
 
@@ -81,9 +83,10 @@ class Scorer:
         """
         query_ids, query_of = np.unique(pairs["query_id"].to_numpy(), return_inverse=True)
         rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
-        whole = _arrays(self._query_ids(self._texts(query_ids.tolist())))
-        queries = [cut(ids, self._reading.query_length) for ids in whole]
-        passages = _arrays(self._passage_ids(self._passages.read(rows)))
+        whole_queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
+        whole_passages = _arrays(self._passage_ids(self._passages.read(rows)))
+        queries = [cut(ids, self._reading.query_length) for ids in whole_queries]
+        passages = [cut(ids, self._passage_length) for ids in whole_passages]
         template, longest = self._teacher.template, self._teacher.max_length
         joint = len(template.between) - len(template.first) - len(template.last)
         uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint
@@ -96,9 +99,10 @@ class Scorer:
         score_N = np.empty(len(pairs), np.float32)
         score_N[np.concatenate(batches)] = np.concatenate(found)
         _refuse_nan(score_N, pairs)
-        query_cut_N = (_lengths(whole) > self._reading.query_length)[query_of]
+        query_cut_N = (_lengths(whole_queries) > self._reading.query_length)[query_of]
+        passage_cut_N = (uncut_N > longest) | (_lengths(whole_passages) > self._passage_length)[passage_of]
         columns = [pairs[name] for name in ("query_id", "doc_id", "relevant")]
-        return pa.table([*columns, score_N, uncut_N > longest, query_cut_N], schema=SCORED)
+        return pa.table([*columns, score_N, passage_cut_N, query_cut_N], schema=SCORED)
 
     def _texts(self, query_ids: list[str]) -> list[str]:
         places = pc.index_in(pa.array(query_ids, pa.string()), value_set=self._queries["query_id"].combine_chunks())

@@ -70,10 +70,18 @@ class TeacherConfig(Config):
             backbone=backbone, loss=self.loss, train=self.train, per_query=self.per_query, query_length=query_length
         )
 
-    def scoring(self, split: str, *, titles: bool, query_length: int) -> ScoreConfig:
-        """The step that scores a split's lists; `titles`: of the corpus as it is tokenised."""
-        own = titles if self.titles is None else self.titles
-        return ScoreConfig(split=split, titles=own, query_length=query_length, jsonl=self.jsonl)
+    def scoring(self, split: str, *, titles: bool, query_length: int, passage_length: int | None = None) -> ScoreConfig:
+        """The step that scores a split's lists; titles, passage_length: of the corpus as it is tokenised.
+
+        A teacher that was trained here reads passages as far as it did in training.
+        """
+        return ScoreConfig(
+            split=split,
+            titles=titles if self.titles is None else self.titles,
+            query_length=query_length,
+            passage_length=passage_length if self.folder is None else None,
+            jsonl=self.jsonl,
+        )
 
 
 def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
