@@ -78,6 +78,17 @@ def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
     assert better_than(compare(systems, baseline="good", measure="RR@10")) == {"bad": [], "good": ["bad"], "same": []}
 
 
+def test_a_difference_that_is_not_significant_beats_nobody():
+    """Either may stand first, and either may be a little ahead."""
+    base = drawn(0)
+    noisy = base + drawn(9) - drawn(9).mean()
+    for shift in (-0.001, 0.001):
+        for order in (("x", "y"), ("y", "x")):
+            values = {"x": table(base), "y": table(noisy + shift)}
+            rows = compare({name: values[name] for name in order}, measure="RR@10", correction=None)
+            assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
+
+
 def test_the_baseline_may_be_a_position_as_in_pyterrier():
     systems = {"a": table(drawn(0)), "b": table(drawn(1)), "c": table(drawn(2))}
     assert compare(systems, baseline=1, measure="RR@10") == compare(systems, baseline="b", measure="RR@10")
