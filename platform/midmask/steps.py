@@ -6,7 +6,7 @@ They are what a sweep's trial runs, and the oracle that the distributed twins in
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator
 
@@ -25,9 +25,11 @@ from midmask.objectives import OBJECTIVES, ObjectiveConfig
 from midmask.objectives.ranking import RankingConfig
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
+from midmask.retrieve.given_negatives import read_negatives
 from midmask.retrieve.mine import mine
-from midmask.retrieve.search import search
 from midmask.retrieve.near_duplicates import NEAR_DUPLICATES
+from midmask.retrieve.query_subset import draw_queries
+from midmask.retrieve.search import search
 from midmask.sharded import Sharded
 from midmask.teacher.score import SCORE
 from midmask.teacher.teach import teach
@@ -62,6 +64,9 @@ class FinetuneConfig(Config):
     loss: SerializeAsAny[RankingConfig] = Field(description="the ranking loss")
     train: TrainConfig = Field(description="length, batch and optimiser")
     per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
+    missing_positive_score: Literal["refuse", "highest"] = Field(
+        "refuse", description="a positive that the teacher has not scored: an error, or its query's highest score"
+    )
     query_length: int = Field(32, ge=4, description="tokens of a query")
     passage_length: int = Field(128, ge=8, description="tokens of a passage")
 
@@ -138,6 +143,9 @@ def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> Tr
         corpus=inputs["corpus"].place,
         start=_place(inputs, "start"),
         negatives=_place(inputs, "negatives"),
+        scores=_place(inputs, "scores"),
+        missing_positive_score=config.missing_positive_score,
+        queries=_place(inputs, "queries"),
         per_query=config.per_query,
         query_length=config.query_length,
         passage_length=config.passage_length,
@@ -186,6 +194,8 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "adopt": _quiet(adopt),
     "encode": _quiet(encode),
     "search": _quiet(search),
+    "draw_queries": _quiet(draw_queries),
+    "read_negatives": _quiet(read_negatives),
     "mine": _quiet(mine),
     "bm25": _quiet(rank_with_bm25),
     "evaluate": _quiet(evaluate_retriever),

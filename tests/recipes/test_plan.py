@@ -151,12 +151,12 @@ def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_on
     searches = [
         steps.evaluation(evaluation).inputs["ranked"],
         steps.evaluation(evaluation.model_copy(update={"split": "test", "depth": 7})).inputs["ranked"],
-        steps.mining(mining).inputs["ranked"],
-        steps.mining(mining.model_copy(update={"per_query": 3, "min_rank": 5})).inputs["ranked"],
+        steps.mining(mining).inputs["ranked0"],
+        steps.mining(mining.model_copy(update={"per_query": 3, "min_rank": 5})).inputs["ranked0"],
     ]
     assert len({search.inputs["passages"].fingerprint for search in searches}) == 1
     assert len({search.fingerprint for search in searches}) == 3, "another number of negatives needs no other search"
-    shorter = steps.mining(mining.model_copy(update={"passage_length": 32})).inputs["ranked"]
+    shorter = steps.mining(mining.model_copy(update={"passage_length": 32})).inputs["ranked0"]
     assert shorter.inputs["passages"].fingerprint != searches[0].inputs["passages"].fingerprint
     assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
 

@@ -11,6 +11,8 @@ from midmask.cluster import corpora, pool
 from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
 from midmask.recipes.run import Log, Maker
+from midmask.retrieve.given_negatives import read_negatives
+from midmask.retrieve.query_subset import draw_queries
 from midmask.sharded import Sharded
 from midmask.teacher.teach import teach_setup
 from midmask.train.run import TrainingSetup
@@ -35,6 +37,8 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
         "bm25": _as_task("bm25"),
+        "draw_queries": _silent(draw_queries),
+        "read_negatives": _silent(read_negatives),
         "mine": _as_task("mine"),
         "evaluate": _as_task("evaluate"),
     }

@@ -3,99 +3,137 @@
     rankings ─► mine ─► teach ─► score ─┐
                  └──────────────────────┴─► finetune ─► the rankings of the next stage
 
-With a teacher margin a teacher looks at all candidates before any is chosen, and then it must be one from elsewhere.
+With a teacher margin, the teacher looks at all candidates before any is chosen: rankings ─► score ─► mine.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from midmask.errors import UserError
 from midmask.recipes.schema import Recipe
-from midmask.recipes.searching import adopted, bm25_ranking, folder_content, ranking
+from midmask.recipes.searching import adopted, bm25_ranking, folder_content, mined, ranking
 from midmask.recipes.stage import Source, StageConfig
 from midmask.recipes.step import Step
-from midmask.retrieve.near_duplicates import NearDuplicatesConfig
+from midmask.retrieve.given_negatives import ReadNegativesConfig, negatives_content
+from midmask.retrieve.query_subset import DrawQueriesConfig
 from midmask.steps import FinetuneConfig
 from midmask.teacher.teach import TeacherConfig
 
 
-def stages_of(
-    recipe: Recipe, tokens: Step, pretrained: Step | None, backbone_content: Mapping[str, Any]
-) -> tuple[Step, ...]:
-    """The fine-tuning steps, in order.
+def stages_content(recipe: Recipe) -> dict[str, Any]:
+    """What the files and folders that stages name hold, by their names as given.
 
-    Args:
-        pretrained: the encoder of the middle training; none: the recipe's backbone as it is, of this content.
+    Raises:
+        UserError: for a file of negatives or a teacher that is not there.
     """
-    done: list[Step] = []
+    held: dict[str, Any] = {}
     for stage in recipe.stages:
-        done.append(_stage(recipe, stage, tokens, pretrained, backbone_content, done))
-    return tuple(done)
+        for source in stage.sources:
+            if source.kind == "file":
+                held[source.file] = negatives_content(ReadNegativesConfig(file=source.file))
+        if stage.teacher is not None and stage.teacher.folder is not None:
+            held[stage.teacher.folder] = folder_content(stage.teacher.folder)
+            if not held[stage.teacher.folder]:
+                raise UserError(f"teacher.folder = {stage.teacher.folder}: there is no model folder of that name")
+        if stage.teacher is not None and stage.teacher.backbone is not None:
+            held[stage.teacher.backbone.name] = folder_content(stage.teacher.backbone.name)
+    return held
 
 
-def _stage(
-    recipe: Recipe,
-    stage: StageConfig,
-    tokens: Step,
-    pretrained: Step | None,
-    backbone_content: Mapping[str, Any],
-    before: list[Step],
-) -> Step:
-    start = before[-1] if stage.starts_from == "previous" else pretrained
-    inputs = {"tokens": tokens, "corpus": tokens.inputs["corpus"]}
-    if start is not None:
-        inputs["start"] = start
-    if stage.sources:
-        inputs["negatives"] = mined = mining(recipe, stage, tokens, before)
-        if stage.teacher is not None:
-            inputs["scores"] = scoring(recipe, stage.teacher, stage.mine.split, tokens, mined, pretrained)
-    config = FinetuneConfig(
-        backbone=recipe.backbone if start is None else recipe.backbone.model_copy(update={"name": "start"}),
-        representation=recipe.representation,
-        loss=stage.loss,
-        train=stage.train,
-        per_query=stage.per_query,
-        query_length=stage.query_length or recipe.tokens.query_length,
-        passage_length=stage.passage_length or recipe.tokens.max_length,
-    )
-    return Step("finetune", config, inputs, content=backbone_content if start is None else {})
+@dataclass(frozen=True)
+class Stages:
+    """The stages of a recipe, laid out one after the other.
 
+    pretrained: the encoder of the middle training; none: the recipe's backbone as it is, whose files are `backbone`.
+    held: what `stages_content` found.
+    """
 
-def mining(recipe: Recipe, stage: StageConfig, tokens: Step, before: list[Step]) -> Step:
-    """The negatives of a stage, from all its sources: `ranked`, `ranked1`, … in their order."""
-    corpus = tokens.inputs["corpus"]
-    lists = [_listed(recipe, stage, source, tokens, before) for source in stage.sources]
-    names = ["ranked", *(f"ranked{number}" for number in range(1, len(lists)))]
-    alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
-    return Step(
-        "mine", stage.mine, {**dict(zip(names, lists, strict=True)), "corpus": corpus, "near_duplicates": alike}
-    )
+    recipe: Recipe
+    tokens: Step
+    pretrained: Step | None
+    backbone: Mapping[str, Any]
+    held: Mapping[str, Any]
 
+    @property
+    def corpus(self) -> Step:
+        return self.tokens.inputs["corpus"]
 
-def _listed(recipe: Recipe, stage: StageConfig, source: Source, tokens: Step, before: list[Step]) -> Step:
-    """One source's list of candidates."""
-    if source.kind == "bm25":
-        return bm25_ranking(tokens.inputs["corpus"], stage.mine.split, stage.mine.depth, titles=recipe.tokens.titles)
-    return ranking(tokens, before[-1 if source.stage is None else source.stage], stage.mine, judged="relevant")
+    def steps(self) -> tuple[Step, ...]:
+        """The fine-tuning steps, in order."""
+        done: list[Step] = []
+        for stage in self.recipe.stages:
+            done.append(self._finetune(stage, done))
+        return tuple(done)
 
+    def _finetune(self, stage: StageConfig, before: list[Step]) -> Step:
+        start = before[-1] if stage.starts_from == "previous" else self.pretrained
+        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._learnt_from(stage, before)}
+        if start is not None:
+            inputs["start"] = start
+        backbone, tokens = self.recipe.backbone, self.recipe.tokens
+        config = FinetuneConfig(
+            backbone=backbone if start is None else backbone.model_copy(update={"name": "start"}),
+            representation=self.recipe.representation,
+            loss=stage.loss,
+            train=stage.train,
+            per_query=stage.per_query,
+            missing_positive_score=stage.missing_positive_score,
+            query_length=stage.query_length or tokens.query_length,
+            passage_length=stage.passage_length or tokens.max_length,
+        )
+        return Step("finetune", config, inputs, content=self.backbone if start is None else {})
 
-def scoring(
-    recipe: Recipe, config: TeacherConfig, split: str, tokens: Step, negatives: Step, pretrained: Step | None
-) -> Step:
-    """A teacher's scores of the chosen negatives and of the positives."""
-    teacher = teaching(recipe, config, tokens, negatives, pretrained)
-    asked = config.scoring(split, titles=recipe.tokens.titles, query_length=recipe.tokens.query_length)
-    return Step("score", asked, {"teacher": teacher, "corpus": tokens.inputs["corpus"], "negatives": negatives})
+    def _learnt_from(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+        """Negatives, scores and the subset of queries, as far as the stage has them."""
+        found: dict[str, Step] = {}
+        if stage.sources:
+            lists = self._lists(stage, before)
+            if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
+                found["scores"] = self._score(stage.teacher, stage, lists)
+                found["negatives"] = mined({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
+            else:
+                found["negatives"] = mined(lists, self.corpus, stage.mine)
+                if stage.teacher is not None:
+                    found["scores"] = self._score(stage.teacher, stage, {"negatives": found["negatives"]})
+        if stage.queries is not None:
+            drawn = DrawQueriesConfig(split=stage.mine.split, count=stage.queries, seed=stage.mine.seed)
+            found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
+        return found
 
+    def _lists(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+        """The candidates of each source, named `ranked0`, `given1`, … in the order of the sources."""
+        return {
+            f"{'given' if source.kind == 'file' else 'ranked'}{number}": self._listed(source, stage, before)
+            for number, source in enumerate(stage.sources)
+        }
 
-def teaching(recipe: Recipe, config: TeacherConfig, tokens: Step, negatives: Step, pretrained: Step | None) -> Step:
-    """The teacher: a folder from elsewhere, or a cross-encoder trained on these negatives."""
-    if config.folder is not None:
-        return adopted(config.folder)
-    inputs = {"tokens": tokens, "corpus": tokens.inputs["corpus"], "negatives": negatives}
-    backbone = config.backbone or recipe.backbone
-    content = folder_content(backbone.name)
-    if config.backbone is None and pretrained is not None:
-        inputs["start"], content = pretrained, {}
-        backbone = backbone.model_copy(update={"name": "start"})
-    asked = config.teaching(backbone, query_length=recipe.tokens.query_length)
-    return Step("teach", asked, inputs, content=content)
+    def _listed(self, source: Source, stage: StageConfig, before: list[Step]) -> Step:
+        if source.kind == "file":
+            asked = ReadNegativesConfig(file=source.file)
+            return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
+        if source.kind == "bm25":
+            return bm25_ranking(self.corpus, stage.mine.split, stage.mine.depth, titles=self.recipe.tokens.titles)
+        ranker = before[-1 if source.stage is None else source.stage]
+        return ranking(self.tokens, ranker, stage.mine, judged="relevant")
+
+    def _score(self, config: TeacherConfig, stage: StageConfig, lists: Mapping[str, Step]) -> Step:
+        """A teacher's scores of listed passages and of the positives."""
+        teacher = self._teacher(config, lists)
+        tokens = self.recipe.tokens
+        asked = config.scoring(stage.mine.split, titles=tokens.titles, query_length=tokens.query_length)
+        return Step("score", asked, {"teacher": teacher, "corpus": self.corpus, **lists})
+
+    def _teacher(self, config: TeacherConfig, lists: Mapping[str, Step]) -> Step:
+        """A folder from elsewhere, or a cross-encoder trained on the stage's negatives."""
+        if config.folder is not None:
+            return adopted(config.folder, self.held[config.folder])
+        inputs = {"tokens": self.tokens, "corpus": self.corpus, **lists}
+        backbone, content = self.recipe.backbone, self.backbone
+        if config.backbone is not None:
+            backbone, content = config.backbone, self.held[config.backbone.name]
+        elif self.pretrained is not None:
+            inputs["start"], content = self.pretrained, {}
+            backbone = backbone.model_copy(update={"name": "start"})
+        asked = config.teaching(backbone, query_length=self.recipe.tokens.query_length)
+        return Step("teach", asked, inputs, content=content)

@@ -14,13 +14,12 @@ from midmask.derived.sentences import splitter
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.recipes.finetuning import stages_of
+from midmask.recipes.finetuning import Stages, stages_content
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
-from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, ranking, tokens_like
+from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
 from midmask.recipes.step import Step as Step
 from midmask.retrieve.mine import MineConfig
-from midmask.retrieve.near_duplicates import NearDuplicatesConfig
 from midmask.steps import InitialConfig, PretrainConfig
 
 
@@ -60,8 +59,7 @@ class Plan:
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
         ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
-        alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": self.corpus})
-        return Step("mine", config, {"ranked": ranked, "corpus": self.corpus, "near_duplicates": alike})
+        return mined({"ranked0": ranked}, self.corpus, config)
 
 
 @dataclass(frozen=True)
@@ -74,13 +72,14 @@ class Contents:
     objective: Mapping[str, Any]
     pseudo_queries: Mapping[str, Any]
     weights: Mapping[str, Any]
+    stages: Mapping[str, Any]
 
 
 def contents_of(recipe: Recipe) -> Contents:
     """Reads what the recipe's paths hold.
 
     Raises:
-        UserError: if the corpus is not there, or a source of pseudo-queries or of term weights that is read.
+        UserError: if the corpus is not there, or a source of pseudo-queries, term weights, negatives or scores.
     """
     weighed = recipe.objective is not None and recipe.objective.reads().term_weights
     return Contents(
@@ -90,6 +89,7 @@ def contents_of(recipe: Recipe) -> Contents:
         objective={place: folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
         pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
         weights=weigh_content(_weighing(recipe)) if weighed else {},
+        stages=stages_content(recipe),
     )
 
 
@@ -113,7 +113,7 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     pretrained = _pretrained(recipe, both, derived, held, share, resume)
-    stages = stages_of(recipe, tokens, pretrained, held.backbone)
+    stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
     return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
 
 

@@ -10,6 +10,7 @@ from midmask.recipes.step import Step
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.mine import MineConfig
+from midmask.retrieve.near_duplicates import NearDuplicatesConfig
 from midmask.retrieve.search import SearchConfig
 from midmask.steps import AdoptConfig
 from midmask.tokens import TokensConfig
@@ -65,9 +66,15 @@ def evaluated(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
     return Step("evaluate", config, {"ranked": ranked, "corpus": corpus})
 
 
-def adopted(folder: str) -> Step:
-    """A model folder from elsewhere as a step; its identity is its files' contents."""
-    return Step("adopt", AdoptConfig(folder=folder), content=folder_content(folder))
+def mined(lists: Mapping[str, Step], corpus: Step, config: MineConfig) -> Step:
+    """Hard negatives chosen from lists (inputs of `retrieve.mine`), without what is nearly a positive."""
+    alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
+    return Step("mine", config, {**lists, "corpus": corpus, "near_duplicates": alike})
+
+
+def adopted(folder: str, content: Mapping[str, Any] | None = None) -> Step:
+    """A model folder from elsewhere as a step; its identity is its files' contents, looked up if not given."""
+    return Step("adopt", AdoptConfig(folder=folder), content=content or folder_content(folder))
 
 
 def folder_content(name: str | None) -> Mapping[str, Any]:

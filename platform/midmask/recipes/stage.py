@@ -68,6 +68,9 @@ class StageConfig(Config):
     queries: int | None = Field(
         None, ge=1, description="train queries, drawn once by mine.seed and saved by id; none: all"
     )
+    missing_positive_score: Literal["refuse", "highest"] = Field(
+        "refuse", description="a positive that the teacher has not scored: an error, or its query's highest score"
+    )
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
     passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
     train: TrainConfig = Field(description="length, batch and optimiser of the stage")
@@ -95,6 +98,11 @@ class StageConfig(Config):
             )
         if self.loss.needs_teacher and self.teacher is None:
             raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
+        if self.mine.filters.teacher_margin is not None and (self.teacher is None or self.teacher.folder is None):
+            raise ValueError(
+                "mine.filters.teacher_margin asks for scores before negatives are chosen, so the teacher cannot be "
+                "trained on them; set teacher.folder"
+            )
         if self.teacher is not None and not self.sources:
             raise ValueError("a teacher scores candidates; set negatives and per_query too")
         return self

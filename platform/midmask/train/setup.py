@@ -45,6 +45,9 @@ class TrainingSetup:
     weights: Place | None = None
     corpus: Place | None = None
     negatives: Place | None = None
+    scores: Place | None = None
+    missing_positive_score: Literal["refuse", "highest"] = "refuse"
+    queries: Place | None = None
     per_query: int = 0
     query_length: int = 32
     passage_length: int = 128
@@ -71,6 +74,9 @@ class TrainingSetup:
             split=self.split,
             fingerprint=self.fingerprint,
             negatives=self.negatives / "negatives.parquet" if self.negatives else None,
+            scores=self.scores / "scores.parquet" if self.scores else None,
+            missing_positive_score=self.missing_positive_score,
+            queries=self.queries / "queries.parquet" if self.queries else None,
             per_query=self.per_query,
             query_length=self.query_length,
             passage_length=self.passage_length,
