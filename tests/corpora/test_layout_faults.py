@@ -77,7 +77,13 @@ def test_titles_out_of_order_are_refused_and_strays_counted(tmp_path: Path, capl
     layouts.write_rocketqa(tmp_path / "in")
     caplog.set_level(logging.WARNING)
     prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
-    assert "para.title.txt: 1 titles of passages that para.txt does not have" in caplog.text
+    assert "para.title.txt: titles without a passage in para.txt: 1" in caplog.text
+    whole = (tmp_path / "in/para.txt").read_bytes()
+    write(tmp_path / "in/para.txt", b"".join(line for line in whole.splitlines(True) if not line.startswith(b"2")))
+    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
+    assert {row["doc_id"]: row["title"] for row in rows(tmp_path / "out/docs")}["41"] == "Title 41"
+    assert "para.title.txt: titles without a passage in para.txt: 11" in caplog.text
+    write(tmp_path / "in/para.txt", whole)
     titles = (tmp_path / "in/para.title.txt").read_bytes().splitlines(keepends=True)
     write(tmp_path / "in/para.title.txt", b"".join([titles[1], titles[0], *titles[2:]]))
     with pytest.raises(UserError, match=r"para\.title\.txt, line 2: title 0 stands after 1; sort"):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
@@ -49,6 +49,10 @@ def test_tokens_are_dprs(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(texts, max_size=3), texts)
+@example(["July 20"], "on July 20th")
+@example(["York"], "NEWYORK")
+@example([""], "an answer without a token")
+@example(["e\u0301t\u00e9"], "\u00c9te\u0301 is summer")
 def test_an_answer_is_found_where_dpr_finds_it(answers: list[str], text: str) -> None:
     assert any((needle := joined(answer)) and needle in joined(text) for answer in answers) == has_answer(answers, text)
 

@@ -53,7 +53,7 @@ class TitledPiece:
             yield from replace(self.passages, parse=titles.passage).read()
             unused = titles.unused()
         if unused:
-            log.warning("%s: %d titles of passages that %s does not have", self.titles, unused, self.file)
+            log.warning("%s: titles without a passage in %s: %d", self.titles, self.file, unused)
 
 
 class Titles:
