@@ -46,7 +46,7 @@ def listed_in(lists: Sequence[Artifact]) -> list[Listed]:
         UserError: if there are none.
     """
     if not lists:
-        raise UserError("mine: there is no list to take negatives from; give an input ranked, or given (a file's)")
+        raise UserError("mine: there is no list to take negatives from; give it an input `ranked`")
     own = [
         artifact.result.get("systems", [artifact.result.get("source", artifact.record.get("step", "ranked"))])
         for artifact in lists

@@ -84,15 +84,15 @@ class MineConfig(Config):
 
 
 def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: corpus; the lists: every input whose name begins with `ranked` (artifacts with
-    `ranked/SPLIT.parquet`) or `given` (of the read_negatives step), in the order of their names; `scores`, with
-    `scores.parquet` of a teacher, sorted by query; `near_duplicates`, else found here.
+    """The step. Inputs: corpus; the lists, in the order of their names: every input whose name begins with `ranked`,
+    with `ranked/SPLIT.parquet` (of a search, or BM25's) or `lists/` (of read_negatives); `scores`, a teacher's, with
+    `scores.parquet` sorted by query; `near_duplicates`, else they are looked for here.
 
     Raises:
         UserError: for a split without relevant passages or one that was not ranked, and scores that are asked for and
             not there.
     """
-    lists = [inputs[name] for name in sorted(inputs) if name.startswith(("ranked", "given"))]
+    lists = [inputs[name] for name in sorted(inputs) if name.startswith("ranked")]
     _refuse_missing_scores(config, inputs)
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
     listed = listed_in(lists)
