@@ -31,6 +31,15 @@ def floor(scores_N: Floats, k: int) -> np.float32:
     return _kth(scores_N[: size * groups].reshape(size, groups).max(axis=0), k)
 
 
+def candidates(scores_N: NDArray[np.floating], error: float, k: int, least: np.float32) -> Ints:
+    """Places that may be among the best k, given that the k-th best reaches `least`: no score is wrong by more than
+    `error`."""
+    most = np.nextafter(np.float32(error), np.float32(np.inf)) if error else np.float32(0)
+    low_N = (scores_N - most).astype(np.float32)
+    high_N = (scores_N + most).astype(np.float32) if error else low_N
+    return np.flatnonzero(high_N >= max(least, floor(low_N, k)))
+
+
 def _kth(scores_N: Floats, k: int) -> np.float32:
     # Negated, since numpy finds the k-th smallest of many several times faster than the k-th largest.
     return np.float32(-np.partition(-scores_N, k - 1)[k - 1])

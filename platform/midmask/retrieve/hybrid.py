@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from midmask.retrieve.best import Best, floor, places_of
+from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.lexical import LexicalIndex, gathered
-from midmask.retrieve.pairs import Embeddings, error_of_guess, longest_of
+from midmask.retrieve.lexical import Guessed, LexicalIndex, gathered
+from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import SparseRows
 
 Ints = NDArray[np.int64]
@@ -38,7 +38,7 @@ class HybridShard:
         threads: threads of a search; with "Flat" they change no number.
 
     Raises:
-        UserError: if faiss is missing or does not know the factory string.
+        UserError: if faiss is missing or does not know the factory string, or a vector holds NaN.
         ValueError: if the two views are not of the same number of passages.
     """
 
@@ -73,10 +73,11 @@ class HybridShard:
         Ordered by score descending, then document id ascending.
 
         Raises:
-            UserError: if queries and passages are of different vocabularies.
+            UserError: if queries and passages are of different vocabularies, or a dense vector holds NaN.
         """
         k = min(k, self.rows)
         self._index.prepare(lexical)
+        check_finite(dense_QD)
         wide_QD = dense_QD.astype(np.float64)
         proposals: FlatProposals | FaissProposals = (
             FlatProposals(self._dense, dense_QD, lexical, k)
@@ -88,11 +89,11 @@ class HybridShard:
             found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
             for members, block, scores in self._index.scores(lexical.slice(part.start, part.stop)):
                 queries = np.array(members) + part.start
-                for query, own, lexical_N in zip(queries, proposals.of(queries, block), scores, strict=True):
+                for query, own, guessed in zip(queries, proposals.of(queries, block), scores, strict=True):
                     best = found[query - part.start]
-                    near = proposals.near(query, own, lexical_N, best.least)
-                    dense_N = self._embeddings.inner(wide_QD[query], near + block.start)
-                    best.offer((dense_N + lexical_N[near]).astype(np.float32), near + block.start)
+                    near_N = proposals.near(query, own, guessed, best.least)
+                    dense_N = self._embeddings.inner(wide_QD[query], near_N + block.start)
+                    best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
             return found
 
         scores_QK, rows_QK = gathered(search, len(lexical), k, self._threads)
@@ -145,11 +146,10 @@ class FlatProposals:
     def of(self, queries: Ints, block: range) -> Floats:
         return self._guesses.scores(self._dense_QD[queries], block)
 
-    def near(self, query: int, own_N: Floats, lexical_N: Doubles, least: np.float32) -> Ints:
-        """Places in a block, of a query with its guesses and lexical scores, if the k-th best is at least `least`."""
-        sum_N, error = own_N + lexical_N + self._shares_Q[query], self._errors_Q[query]
-        least = max(least, floor((sum_N - error).astype(np.float32), self._k))
-        return np.flatnonzero((sum_N + error).astype(np.float32) >= least)
+    def near(self, query: int, own_N: Floats, lexical: Guessed, least: np.float32) -> Ints:
+        """Places in a block, for a query with its guesses of both views, if the k-th best is at least `least`."""
+        sum_N = own_N + lexical.scores_N.astype(np.float64) + self._shares_Q[query]
+        return candidates(sum_N, self._errors_Q[query] + lexical.error, self._k, least)
 
 
 class FaissProposals:
@@ -163,6 +163,6 @@ class FaissProposals:
         within = [rows_K[(rows_K >= block.start) & (rows_K < block.stop)] for rows_K in self._rows_QK[queries]]
         return [rows_N - block.start for rows_N in within]
 
-    def near(self, query: int, own_N: Ints, lexical_N: Doubles, least: np.float32) -> Ints:
-        rounded_N = lexical_N.astype(np.float32)
-        return np.union1d(own_N, np.flatnonzero(rounded_N >= floor(rounded_N, self._k)))
+    def near(self, query: int, own_N: Ints, lexical: Guessed, least: np.float32) -> Ints:
+        """Places in a block; `least` is of sums, and says nothing of a part."""
+        return np.union1d(own_N, candidates(lexical.scores_N, lexical.error, self._k, np.float32(-np.inf)))

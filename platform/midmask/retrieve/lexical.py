@@ -1,12 +1,13 @@
-"""Lexical search over one shard of passages, exact: every score is summed in float64, in one order.
+"""Lexical search over one shard of passages, exact: a final score is summed in float64, in one order.
 
-The score of a pair is the sum over terms, ascending, of query weight times passage weight: products of float32 are
-exact in float64, and the order of the sum is fixed, so a score does not know of shards, blocks, threads or which of two
-ways it was computed by:
+The score of a pair is the sum over terms, ascending, of query weight times passage weight. Products of float32 are
+exact in float64 and the order of the sum is fixed, so a score does not know of shards, blocks, threads or which of two
+ways led to it:
 
     few postings    inverted lists of a block of passages: each list of a query term is added to the block's scores
-    many postings   a query that touches most postings (DupMAE's is dense in V) is multiplied in a tile of queries with
-                    the passages' rows, so that each posting is read once a tile
+    many postings   a query that touches most postings (DupMAE's is dense in V) is multiplied with the passages' rows in
+                    a tile of queries, in float32, so that each posting is read once a tile; what may be among the best,
+                    by the error that such a sum can have, is scored in float64
 
 Weights and scores may be negative. A passage that shares no term with the query scores 0 and takes its place in the
 ranking like any other.
@@ -14,7 +15,8 @@ ranking like any other.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +25,14 @@ from scipy import sparse
 from scipy.sparse._sparsetools import csc_matvec
 
 from midmask.errors import UserError
-from midmask.retrieve.best import Best, floor, places_of
+from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.sparse import SparseRows
 
 PASSAGES = 65_536
-"""Passages of a block: their scores (8 bytes each) stay in a core's cache."""
+"""Passages of a block: their scores for one query stay in a core's cache."""
 
 TILE = 16
 """Queries of a tile, their weights side by side in memory."""
-
-TILE_ROWS = 16_384
-"""Passages multiplied with a tile at once."""
 
 MANY = 0.5
 """Share of all postings from which a query goes by tile; either way gives the same scores."""
@@ -78,10 +77,9 @@ class LexicalShard:
         def search(part: slice) -> list[Best]:
             found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
             for members, block, scores in self.index.scores(queries.slice(part.start, part.stop)):
-                for query, scores_N in zip(members, scores, strict=True):
-                    rounded_N = scores_N.astype(np.float32)
-                    near_N = np.flatnonzero(rounded_N >= max(found[query].least, floor(rounded_N, k)))
-                    found[query].offer(rounded_N[near_N], near_N + block.start)
+                for query, guessed in zip(members, scores, strict=True):
+                    near_N = candidates(guessed.scores_N, guessed.error, k, found[query].least)
+                    found[query].offer(guessed.exact(near_N).astype(np.float32), near_N + block.start)
             return found
 
         scores_QK, rows_QK = gathered(search, len(queries), k, self._threads)
@@ -104,12 +102,25 @@ def gathered(search: Callable[[slice], list[Best]], queries: int, k: int, thread
     return scores_QK, rows_QK
 
 
+@dataclass(frozen=True)
+class Guessed:
+    """Scores of a query with a block of passages, none wrong by more than `error`; and the exact ones of some places.
+
+    scores_N: float64, or float32.
+    """
+
+    scores_N: NDArray[np.floating]
+    error: float
+    exact: Callable[[Ints], Doubles]
+
+
 class LexicalIndex:
-    """Exact scores of sparse or dense queries with all passages of a shard, a block at a time."""
+    """Scores of sparse or dense queries with all passages of a shard, a block at a time."""
 
     def __init__(self, rows: SparseRows) -> None:
         self._rows = rows
         self._postings_V = np.bincount(rows.terms, minlength=rows.width)
+        self._blocks = [range(at, min(at + PASSAGES, len(rows))) for at in range(0, len(rows), PASSAGES)]
 
     def prepare(self, queries: SparseRows) -> None:
         """Builds what `scores` needs, before threads ask for it together.
@@ -122,46 +133,43 @@ class LexicalIndex:
                 f"queries over {queries.width} terms and passages over {self._rows.width}: they come from different "
                 "vocabularies; encode both with one model"
             )
-        if not self._goes_by_tile(queries).all():
-            _ = self._inverted
+        many_Q = self._touch_many(queries)
+        _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
 
-    def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[Doubles]]]:
+    def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[Guessed]]]:
         """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
-        by_tile_Q = self._goes_by_tile(queries)
-        few, many = np.flatnonzero(~by_tile_Q).tolist(), np.flatnonzero(by_tile_Q).tolist()
-        for block, lists in self._inverted if few else []:
+        many_Q = self._touch_many(queries)
+        few, many = np.flatnonzero(~many_Q).tolist(), np.flatnonzero(many_Q).tolist()
+        for block, lists in zip(self._blocks, self._inverted if few else [], strict=False):
             yield few, block, (lists.scores(*queries.row(query)) for query in few)
         tiles = [(many[at : at + TILE], _tile(queries, many[at : at + TILE])) for at in range(0, len(many), TILE)]
-        for block in self._blocks(TILE_ROWS) if tiles else []:
-            block_NV = _matrix(self._rows.slice(block.start, block.stop))
+        for block, matrix in zip(self._blocks, self._multiplied if many else [], strict=False):
             for members, tile_VB in tiles:
-                yield members, block, map(np.ascontiguousarray, (block_NV @ tile_VB).T)
+                yield members, block, matrix.scores(tile_VB)
 
-    def _blocks(self, size: int) -> list[range]:
-        return [range(start, min(start + size, len(self._rows))) for start in range(0, len(self._rows), size)]
-
-    def _goes_by_tile(self, queries: SparseRows) -> NDArray[np.bool_]:
+    def _touch_many(self, queries: SparseRows) -> NDArray[np.bool_]:
         touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.terms].cumsum()])
         return np.diff(touched[queries.offsets]) > MANY * len(self._rows.terms)
 
     @cached_property
-    def _inverted(self) -> list[tuple[range, "Inverted"]]:
-        blocks = self._blocks(PASSAGES)
-        return [(block, Inverted(self._rows.slice(block.start, block.stop))) for block in blocks]
+    def _inverted(self) -> list["InvertedBlock"]:
+        return [InvertedBlock(self._rows.slice(block.start, block.stop)) for block in self._blocks]
+
+    @cached_property
+    def _multiplied(self) -> list["RowsBlock"]:
+        return [RowsBlock(self._rows.slice(block.start, block.stop)) for block in self._blocks]
 
 
-class Inverted:
+class InvertedBlock:
     """Inverted lists of a block of passages: of each term, the passages that have it and their weights."""
 
     def __init__(self, rows: SparseRows) -> None:
-        lists = _matrix(rows).tocsc()
+        lists = _matrix(rows).astype(np.float64).tocsc()
         self._rows = len(rows)
-        self._starts = lists.indptr
-        self._passages = lists.indices
-        self._weights = lists.data
+        self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
 
-    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Doubles:
-        """Of one query with each passage of the block."""
+    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Guessed:
+        """Of one query; exact."""
         scores_N = np.zeros(self._rows)
         wide = weights.astype(np.float64)
         # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
@@ -169,17 +177,38 @@ class Inverted:
         for at, term in enumerate(terms.tolist()):
             edges, weight = self._starts[term : term + 2], wide[at : at + 1]
             csc_matvec(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
+        return Guessed(scores_N, 0.0, scores_N.__getitem__)
+
+
+class RowsBlock:
+    """The rows of a block of passages, as a matrix that shares their memory."""
+
+    def __init__(self, rows: SparseRows) -> None:
+        self._matrix_NV = _matrix(rows)
+        lengths = np.diff(rows.offsets)
+        squares = np.add.reduceat(rows.weights.astype(np.float64) ** 2, rows.offsets[:-1][lengths > 0])
+        # Higham 2002, (3.5), as in pairs.py; but a sum has only as many products as the passage has terms.
+        unit = int(lengths.max(initial=0)) * 2.0**-24
+        self._error = float(np.sqrt(squares.max(initial=0))) * unit / (1 - unit)
+
+    def scores(self, tile_VB: Floats) -> Iterator[Guessed]:
+        """Of some queries that are dense in V."""
+        guesses_BN = np.ascontiguousarray((self._matrix_NV @ tile_VB).T)
+        for query_V, scores_N in zip(tile_VB.T.astype(np.float64), guesses_BN, strict=True):
+            yield Guessed(scores_N, self._error * float(np.linalg.norm(query_V)), partial(self._exact, query_V))
+
+    def _exact(self, query_V: Doubles, places_N: Ints) -> Doubles:
+        scores_N: Doubles = self._matrix_NV[places_N].astype(np.float64) @ query_V
         return scores_N
 
 
 def _matrix(rows: SparseRows) -> sparse.csr_array:
-    """In float64; indices and offsets of one type, as scipy's functions need them to copy nothing."""
-    entries = rows.weights.astype(np.float64), rows.terms, rows.offsets.astype(np.int32)
-    return sparse.csr_array(entries, shape=(len(rows), rows.width))
+    """Offsets as int32, like the terms: scipy's functions copy what is not of one type."""
+    return sparse.csr_array((rows.weights, rows.terms, rows.offsets.astype(np.int32)), shape=(len(rows), rows.width))
 
 
-def _tile(queries: SparseRows, members: list[int]) -> Doubles:
-    tile_VB = np.zeros((queries.width, len(members)))
+def _tile(queries: SparseRows, members: list[int]) -> Floats:
+    tile_VB = np.zeros((queries.width, len(members)), dtype=np.float32)
     for column, query in enumerate(members):
         terms, weights = queries.row(query)
         tile_VB[terms, column] = weights

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from midmask.errors import UserError
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -22,12 +24,17 @@ class Embeddings:
 
     Args:
         blocks: float32 [n, D], in row order; memory maps stay on disk.
+
+    Raises:
+        UserError: naming the row, if a vector holds NaN or an infinite number.
     """
 
     def __init__(self, blocks: Sequence[Floats]) -> None:
         self._blocks = list(blocks)
         self._starts = np.cumsum([0, *map(len, blocks)])
         self.rows, self.width = int(self._starts[-1]), blocks[0].shape[1]
+        for start, block in zip(self._starts.tolist(), self._blocks, strict=False):
+            check_finite(block, start)
 
     def mean(self) -> Floats:
         """Their mean, rounded to float32: [D]."""
@@ -57,6 +64,16 @@ class Embeddings:
                 members = by_row[mine]
                 vectors[members] = self._blocks[block][rows.reshape(-1)[members] - self._starts[block]]
         return vectors.reshape(*rows.shape, self.width)
+
+
+def check_finite(vectors_ND: Floats, first: int = 0) -> None:
+    """Raises UserError, naming the row, if a vector holds NaN or an infinite number; the first is row `first`."""
+    finite_N = np.isfinite(vectors_ND).all(axis=1)
+    if not finite_N.all():
+        raise UserError(
+            f"dense vectors, row {first + int(finite_N.argmin())}: it holds NaN or an infinite number; the encoder that "
+            "made it is broken, look at the losses of its training"
+        )
 
 
 def longest_of(vectors_ND: Floats) -> float:
