@@ -102,9 +102,9 @@ class Stages:
         return found
 
     def _lists(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
-        """The candidates of each source, named `ranked0`, `given1`, … in the order of the sources."""
+        """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
         return {
-            f"{'given' if source.kind == 'file' else 'ranked'}{number}": self._listed(source, stage, before)
+            f"ranked{number}": self._listed(source, stage, before)
             for number, source in enumerate(stage.sources)
         }
 
