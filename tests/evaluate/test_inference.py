@@ -20,6 +20,10 @@ def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from
     means = [np.mean(difference * signs) for signs in itertools.product((1, -1), repeat=9)]
     expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
     assert paired_p(difference, "permutation") == pytest.approx(expected)
+    among_equal = np.concatenate([np.zeros(50), difference, np.zeros(50)])
+    assert paired_p(among_equal, "permutation") == pytest.approx(expected), (
+        "queries without a difference decide nothing"
+    )
 
 
 def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():

@@ -6,7 +6,7 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.evaluate.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
-from midmask.evaluate.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, tabulate
+from midmask.evaluate.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, tabulate, unweighted
 from tests.evaluate.test_significance import drawn, table
 
 CELLS = {
@@ -25,7 +25,9 @@ def shown(**protocol) -> ResultTable:
 @pytest.fixture(scope="module")
 def compared() -> ResultTable:
     systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
-    return tabulate(by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}, "RR@10"), average="mean")
+    return tabulate(
+        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}, "RR@10"), averages={"mean": unweighted}
+    )
 
 
 def test_markdown_has_the_best_bold_and_names_who_is_beaten():

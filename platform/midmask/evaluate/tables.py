@@ -4,7 +4,7 @@ Each column is tested on its own: its family is the pairs of systems in it (all 
 defaults are those of the SIGIR'23 benchmark of middle training: paired t-test, Bonferroni, 0.05, all pairs.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,9 @@ from midmask.evaluate.inference import Correction, Test
 from midmask.evaluate.measures import by_query, of_queries
 from midmask.evaluate.significance import Comparison, PerQuery, better_than, compare, tables_of
 from midmask.evaluate.ties import letters, tie_groups
+
+
+Average = Callable[[Mapping[str, float]], float]
 
 
 @dataclass(frozen=True)
@@ -81,22 +84,28 @@ def by_slice(per_query: PerQuery, measure: str, slices: Mapping[str, Collection[
     return [Column(name, measure, per_query, queries) for name, queries in slices.items()]
 
 
+def unweighted(means: Mapping[str, float]) -> float:
+    """The mean of the columns' means, however many queries each has."""
+    return float(np.mean(list(means.values())))
+
+
 def tabulate(
     columns: Sequence[Column],
     protocol: Protocol = Protocol(),
     *,
-    average: str | None = None,
+    averages: Mapping[str, Average] | None = None,
 ) -> ResultTable:
     """The table of these columns.
 
     Args:
-        average: label of one more column, the unweighted mean of the others for systems that have them all; averages
-            are not tested.
+        averages: label -> how one more column is computed from the others' means (label -> mean), for systems that have
+            them all: `unweighted`, or `groups.group_average` of a group of BEIR sets. Averages are not tested.
 
     Raises:
         UserError: for two columns of one label, and whatever `compare` refuses (a column without the baseline, …).
     """
-    labels = [*(column.label for column in columns), *([average] if average is not None else [])]
+    averages = averages or {}
+    labels = [*(column.label for column in columns), *averages]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise UserError(f"columns need labels of their own; given twice: {', '.join(repeated)}")
     cells: dict[tuple[str, str], Cell] = {}
@@ -106,15 +115,16 @@ def tabulate(
         for name, cell in _cells(column, rows, all_pairs=protocol.baseline is None).items():
             cells[name, column.label] = cell
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
-    if average is not None:
-        means = {
-            name: float(np.mean([cells[name, column.label].mean for column in columns]))
-            for name in systems
-            if all((name, column.label) in cells for column in columns)
-        }
-        for name, value in means.items():
-            cells[name, average] = Cell(value, best=_is_best(value, means.values()))
+    whole = {name: means for name in systems if len(means := _means(cells, name)) == len(columns)}
+    for label, average in averages.items():
+        found = {name: average(means) for name, means in whole.items()}
+        for name, value in found.items():
+            cells[name, label] = Cell(value, best=_is_best(value, found.values()))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
+
+
+def _means(cells: Mapping[tuple[str, str], Cell], system: str) -> dict[str, float]:
+    return {label: cell.mean for (name, label), cell in cells.items() if name == system}
 
 
 def _compared(column: Column, protocol: Protocol) -> list[Comparison]:
