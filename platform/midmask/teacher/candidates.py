@@ -51,11 +51,10 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))
     table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
     table = table.append_column("row", pa.array(_rows(table, inputs["corpus"].place)))
-    starts = np.flatnonzero(_begins(table["query_id"]))[::queries]
-    for number, (start, stop) in enumerate(pairwise([*starts.tolist(), len(table)])):
+    for number, some in enumerate(by_query(table, queries)):
         with (out / FOLDER / f"{number:05d}.parquet").writing() as stream:
-            pq.write_table(table.slice(start, stop - start), stream, compression="zstd")
-    counts = {"queries": int(_begins(table["query_id"]).sum()), "pairs": len(table), "positives": len(relevant)}
+            pq.write_table(some, stream, compression="zstd")
+    counts = {"queries": len(pc.unique(table["query_id"])), "pairs": len(table), "positives": len(relevant)}
     (out / COUNTS).write_json({**counts, "positives_unlisted": len(table) - len(listed)})
 
 
@@ -80,10 +79,12 @@ def _unique(table: pa.Table) -> pa.Table:
     return table.group_by(_EMPTY.column_names).aggregate([])
 
 
-def _begins(query_ids: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Where a query's rows begin."""
-    names = query_ids.combine_chunks()
-    return np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
+def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:
+    """A table that is sorted by query in pieces of `queries` queries each."""
+    names = table["query_id"].combine_chunks()
+    begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
+    for start, stop in pairwise([*np.flatnonzero(begins)[::queries].tolist(), len(table)]):
+        yield table.slice(start, stop - start)
 
 
 def _rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:

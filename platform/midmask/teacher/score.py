@@ -22,7 +22,7 @@ from pydantic import Field
 from midmask.artifact import Place
 from midmask.identity import Config, runtime
 from midmask.sharded import Inputs, Sharded
-from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, write_candidates
+from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
 from midmask.teacher.scorer import Reading, Scorer
 from midmask.train.table import read_table
 
@@ -109,11 +109,9 @@ def _write_jsonl(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Plac
 
 def _jsonl_lines(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> Iterator[dict[str, Any]]:
     order = [("query_id", "ascending"), ("score", "descending"), ("doc_id", "ascending")]
-    lists = table.sort_by(order).group_by("query_id", use_threads=False)
-    lists = lists.aggregate([(name, "list") for name in ("doc_id", "score", "relevant")])
-    names = ["query_id", "corpus_id", "score", "relevant"]
-    for number, row in enumerate(zip(*(lists[name] for name in lists.column_names), strict=True)):
-        line = dict(zip(names, (value.as_py() for value in row), strict=True))
+    for number, rows in enumerate(by_query(table.sort_by(order))):
+        line = {"query_id": rows["query_id"][0].as_py(), "corpus_id": rows["doc_id"].to_pylist()}
+        line |= {name: rows[name].to_pylist() for name in ("score", "relevant")}
         yield {**line, **_texts_of(line, config, inputs, out)} if number < SHOWN else line
 
 

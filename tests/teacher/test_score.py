@@ -1,0 +1,177 @@
+"""Scores of candidates: complete, equal to another library's, however the work is cut; and what is refused."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sentence_transformers import CrossEncoder as PublicCrossEncoder
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+from midmask.teacher.score import SCORE, ScoreConfig
+from midmask.teacher.teach import TeacherConfig
+from midmask.train.table import read_table
+from tests.teacher.lists import QUERIES, write_negatives
+from tests.teacher.test_teach import texts_of
+
+Scores = dict[tuple[str, str], float]
+
+
+def scored(config: ScoreConfig, inputs: Mapping[str, Artifact], out: Path) -> tuple[Scores, dict[str, Any]]:
+    result = SCORE(config, inputs, Place(str(out)))
+    rows = read_table(Place(str(out)) / "scores.parquet").to_pylist()
+    keys = [(row["query_id"], row["doc_id"]) for row in rows]
+    assert keys == sorted(set(keys)), "by query, then document, each once"
+    return {key: row["score"] for key, row in zip(keys, rows, strict=True)}, result
+
+
+def wanted_pairs(inputs: Mapping[str, Artifact], split: str) -> set[tuple[str, str]]:
+    """All negatives, and the split's judgements of their queries."""
+    negatives = read_table(inputs["negatives"].place / "negatives.parquet").to_pylist()
+    qrels = read_table(inputs["corpus"].place / "qrels.parquet").to_pylist()
+    return {(row["query_id"], row["doc_id"]) for row in negatives} | {
+        (row["query_id"], row["doc_id"]) for row in qrels if row["split"] == split
+    }
+
+
+@pytest.fixture(scope="module")
+def all_inputs(inputs: dict[str, Artifact], teacher: Artifact) -> dict[str, Artifact]:
+    return {**inputs, "teacher": teacher}
+
+
+@pytest.mark.parametrize("titles", [False, True])
+def test_scores_are_another_library_s(all_inputs: dict[str, Artifact], tmp_path: Path, titles: bool) -> None:
+    """Candidates and positives, all of them, one pair at a time there and in batches here."""
+    found, result = scored(ScoreConfig(titles=titles, shard_queries=7), all_inputs, tmp_path)
+    assert found.keys() == wanted_pairs(all_inputs, "train")
+    assert result["pairs"] == len(found) and result["queries"] == QUERIES
+    assert (result["positives"], result["positives_unlisted"]) == (32, 32) and result["queries_cut"] == 0
+    queries, passages = texts_of(all_inputs)
+    model = PublicCrossEncoder(f"{all_inputs['teacher'].place}/model", device="cpu")
+    for (query_id, doc_id), score in list(found.items())[::9]:
+        text = f"title{int(doc_id[1:])} {passages[doc_id]}" if titles else passages[doc_id]
+        assert model.predict([(queries[query_id], text)])[0] == pytest.approx(score, abs=1e-5)
+    if not titles:
+        assert result["positive_first_share"] >= 0.9, "the teacher was trained without titles"
+
+
+def test_how_the_work_is_cut_changes_nothing(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    one, _ = scored(ScoreConfig(), all_inputs, tmp_path / "one")
+    many, _ = scored(ScoreConfig(shard_queries=3), all_inputs, tmp_path / "many")
+    assert one.keys() == many.keys() and max(abs(one[key] - many[key]) for key in one) < 1e-5
+    threads, _ = scored(ScoreConfig(shard_queries=3, threads=2), all_inputs, tmp_path / "threads")
+    assert threads == many, "bit for bit"
+
+
+def test_the_order_of_a_list_changes_nothing(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    rows = read_table(all_inputs["negatives"].place / "negatives.parquet").to_pylist()
+    shuffled = [tuple(rows[place].values()) for place in np.random.default_rng(1).permutation(len(rows))]
+    write_negatives(Place(str(tmp_path / "shuffled")), [*shuffled, *shuffled[:20]])  # type: ignore[list-item]
+    other = {**all_inputs, "negatives": Artifact(Place(str(tmp_path / "shuffled")), {})}
+    config = ScoreConfig(shard_queries=9)
+    assert scored(config, other, tmp_path / "other")[0] == scored(config, all_inputs, tmp_path / "one")[0]
+
+
+def test_a_killed_run_goes_on_with_the_shards_it_has(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    config = ScoreConfig(shard_queries=8)
+    whole, result = scored(config, all_inputs, tmp_path / "whole")
+    kept = tmp_path / "whole" / "scores" / "00001.parquet"
+    (tmp_path / "again" / "scores").mkdir(parents=True)
+    table = read_table(Place(str(kept)))
+    marked = table.set_column(3, "score", pa.array(np.full(len(table), 7.5, np.float32)))
+    with (Place(str(tmp_path / "again")) / "scores" / "00001.parquet").writing() as stream:
+        pa.parquet.write_table(marked, stream)
+    again, _ = scored(config, all_inputs, tmp_path / "again")
+    own = {(row["query_id"], row["doc_id"]) for row in table.to_pylist()}
+    assert all(again[key] == (7.5 if key in own else whole[key]) for key in whole), "that shard was not made again"
+    shutil.rmtree(tmp_path / "again" / "scores")
+    assert scored(config, all_inputs, tmp_path / "again") == (whole, result)
+
+
+def test_ranked_lists_are_scored_to_their_depth(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    rows = [(f"q{query:02d}", f"d{doc:03d}", 9.0 - doc) for query in (3, 5) for doc in range(6)]
+    table = pa.table([list(column) for column in zip(*rows, strict=True)], names=["query_id", "doc_id", "score"])
+    ranked.write(Place(str(tmp_path / "ranked" / "ranked" / "dev.parquet")), [ranked.order(table)])
+    sources = {name: all_inputs[name] for name in ("corpus", "teacher")}
+    sources |= {"ranked": Artifact(Place(str(tmp_path / "ranked")), {})}
+    found, result = scored(ScoreConfig(split="dev", depth=4), sources, tmp_path / "out")
+    assert found.keys() == {(row[0], row[1]) for row in rows if row[1] < "d004"} | {("q05", "d015")}
+    assert result["positives_unlisted"] == 1, "q03 is a train query, so nothing is known to be relevant to it"
+    with pytest.raises(UserError, match="no ranking of split 'test'"):
+        SCORE(ScoreConfig(split="test"), sources, Place(str(tmp_path / "none")))
+
+
+def test_what_is_cut_is_counted(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    """Queries have 5 tokens, special ones included, passages 5 to 15, pairs one less than both."""
+    _, passages = texts_of(all_inputs)
+    tokens = {doc_id: len(text.split()) + 2 for doc_id, text in passages.items()}
+    pairs = wanted_pairs(all_inputs, "train")
+    _, result = scored(ScoreConfig(max_length=16, query_length=8), all_inputs, tmp_path / "pairs")
+    assert result["passages_cut"] == sum(5 + tokens[doc_id] - 1 > 16 for _, doc_id in pairs) > 0
+    _, result = scored(ScoreConfig(passage_length=8), all_inputs, tmp_path / "passages")
+    assert result["passages_cut"] == sum(tokens[doc_id] > 8 for _, doc_id in pairs) > 0
+    _, result = scored(ScoreConfig(query_length=4), all_inputs, tmp_path / "queries")
+    assert result["queries_cut"] == QUERIES and result["passages_cut"] == 0
+
+
+def test_the_readable_file_says_the_same(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    found, _ = scored(ScoreConfig(jsonl=True, shard_queries=2), all_inputs, tmp_path)
+    lines = [json.loads(line) for line in gzip.decompress((tmp_path / "scores.jsonl.gz").read_bytes()).splitlines()]
+    assert [line["query_id"] for line in lines] == sorted({query_id for query_id, _ in found})
+    listed = {}
+    for line in lines:
+        assert line["score"] == sorted(line["score"], reverse=True)
+        listed |= {
+            (line["query_id"], doc_id): score for doc_id, score in zip(line["corpus_id"], line["score"], strict=True)
+        }
+    assert listed == found
+    queries, passages = texts_of(all_inputs)
+    assert ["texts" in line for line in lines] == [True] * 5 + [False] * (QUERIES - 5)
+    for line in lines[:5]:
+        assert line["query"] == queries[line["query_id"]]
+        assert line["texts"] == [passages[doc_id] for doc_id in line["corpus_id"]]
+
+
+def test_bad_lists_and_teachers_are_refused(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    def refuse(match: str, config: ScoreConfig | None = None, **changed: Artifact) -> None:
+        with pytest.raises(UserError, match=match):
+            SCORE(config or ScoreConfig(), {**all_inputs, **changed}, Place(str(tmp_path / match[:12])))
+
+    for name, row in {"passage": ("q01", "nowhere"), "query": ("unheard", "d001")}.items():
+        write_negatives(Place(str(tmp_path / name)), [(*row, 1, 1.0, "made"), ("q01", "d001", 2, 1.0, "made")])
+        strange = Artifact(Place(str(tmp_path / name)), {})
+        refuse(f"1 candidates name a {name} that .* lacks, among them '(nowhere|unheard)'", negatives=strange)
+    write_negatives(Place(str(tmp_path / "broken")), [("q01", "d001", 1, 1.0, "made")])
+    lists = Artifact(Place(str(tmp_path / "broken")), {})
+    refuse("no model can be read there", teacher=lists)
+    refuse("query_length = 32, but pairs have at most 24", ScoreConfig(max_length=24))
+    refuse("max_length = 900, but it takes at most 40", ScoreConfig(max_length=900))
+    shutil.copytree(f"{all_inputs['teacher'].place}/model", tmp_path / "nan" / "model")
+    spoil(tmp_path / "nan" / "model" / "model.safetensors")
+    refuse(
+        "not finite for 2 pairs, among them q01 x d001, q01 x d003",
+        negatives=lists,
+        teacher=Artifact(Place(str(tmp_path / "nan")), {}),
+    )
+
+
+def spoil(weights: Path) -> None:
+    """Makes the classifier's bias NaN."""
+    import safetensors.numpy
+
+    tensors = safetensors.numpy.load_file(weights)
+    tensors["classifier.bias"][:] = np.nan
+    safetensors.numpy.save_file(tensors, weights, {"format": "pt"})
+
+
+def test_a_teacher_s_config_says_how_its_scores_are_made() -> None:
+    config = TeacherConfig(folder="/somewhere", titles=True, jsonl=True)
+    found = config.scoring("train", titles=False, query_length=9, passage_length=50)
+    assert found == ScoreConfig(split="train", titles=True, query_length=9, jsonl=True)

@@ -1,0 +1,133 @@
+"""A teacher's training: it learns to rank, it does not depend on how it is cut or interrupted, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from pydantic import ValidationError
+from sentence_transformers import CrossEncoder as PublicCrossEncoder
+from transformers import AutoConfig
+
+from midmask.artifact import Artifact, Place
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.objectives.cross_encoder import ListwiseRanking
+from midmask.teacher.teach import TeachConfig, TeacherConfig, teach
+from midmask.train.optimiser import TrainConfig
+from midmask.train.table import read_table
+from midmask.vocabulary import Vocabulary
+from tests.teacher.lists import teaching, trace_of
+from tests.train.runs import assert_same_run
+
+
+def texts_of(inputs: dict[str, Artifact]) -> tuple[dict[str, str], dict[str, str]]:
+    """Query id -> text, passage id -> text."""
+    corpus = inputs["corpus"].place
+    queries = read_table(corpus / "queries.parquet")
+    docs = [read_table(corpus / "docs" / name) for name in (corpus / "docs").names()]
+    passages = {row["doc_id"]: row["text"] for table in docs for row in table.to_pylist()}
+    return dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True)), passages
+
+
+def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at: int | None = None) -> dict:
+    """The step; raises KeyboardInterrupt when `stop_at` steps are done."""
+
+    def log(done: int, values: dict[str, float]) -> None:
+        if done == stop_at:
+            raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    try:
+        return teach(config, inputs, Place(str(out)), log=log)
+    finally:
+        torch.set_num_threads(before)
+
+
+def weights(out: Path) -> dict[str, np.ndarray]:
+    return safetensors.numpy.load_file(out / "model" / "model.safetensors")
+
+
+def test_it_ranks_unseen_positives_above_negatives(inputs: dict[str, Artifact], teacher: Artifact) -> None:
+    """Also for dev queries, which it has not seen; read by another library, from the folder alone."""
+    queries, passages = texts_of(inputs)
+    model = PublicCrossEncoder(f"{teacher.place}/model", device="cpu")
+    negatives = read_table(inputs["negatives"].place / "negatives.parquet").to_pylist()
+    for split, least in (("train", 0.95), ("dev", 0.8)):
+        ranks = []
+        for row in read_table(inputs["corpus"].place / "qrels.parquet").to_pylist():
+            if row["split"] == split:
+                listed = [other["doc_id"] for other in negatives if other["query_id"] == row["query_id"]]
+                pairs = [(queries[row["query_id"]], passages[doc_id]) for doc_id in [row["doc_id"], *listed]]
+                scores = model.predict(pairs)
+                ranks.append(int((scores[1:] >= scores[0]).sum()))
+        assert np.mean([rank == 0 for rank in ranks]) >= least, (split, ranks)
+    assert teacher.result["loss"] < 0.3, "the mean of the last 20 steps; an untrained one is at log 4 = 1.39"
+
+
+def test_the_saved_folder_says_what_it_is(teacher: Artifact) -> None:
+    config = AutoConfig.from_pretrained(f"{teacher.place}/model")
+    assert config.architectures == ["BertForSequenceClassification"] and config.num_labels == 1
+    assert set((teacher.place / "model").names()) == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+
+
+@pytest.mark.parametrize("micro_batch", [3, 1])
+def test_micro_batches_keep_lists_whole(inputs: dict[str, Artifact], tmp_path: Path, micro_batch: int) -> None:
+    whole = run(teaching(dropout=0.0), inputs, tmp_path / "whole")
+    cut = run(teaching(dropout=0.0, micro_batch=micro_batch), inputs, tmp_path / "cut")
+    assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "cut"), within=1e-4)
+    assert cut["loss"] == pytest.approx(whole["loss"], abs=1e-4) and set(whole["parts"]) == {"listwise"}
+
+
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    config = teaching(r_drop=0.5, log_every=1)
+    whole = run(config, inputs, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(config, inputs, tmp_path / "again", stop_at=8)
+    assert not (tmp_path / "again" / "model").exists()
+    again = run(config, inputs, tmp_path / "again")
+    assert again["loss"] == whole["loss"] and whole["parts"]["r_drop"] > 0
+    assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "again"), within=0.0)
+    for name, value in weights(tmp_path / "whole").items():
+        np.testing.assert_array_equal(weights(tmp_path / "again")[name], value)
+
+
+def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    """At a rate too small to change a weight, what comes out is what went in."""
+    tokenizer = (inputs["tokens"].place / "tokenizer").local()
+    backbone = build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=9)
+    backbone.save(tmp_path / "start" / "model", tokenizer)
+    start = {**inputs, "start": Artifact(Place(str(tmp_path / "start")), {"fingerprint": "start"})}
+    config = teaching(steps=1, learning_rate=1e-30, weight_decay=0.0)
+    run(config, start, tmp_path / "out")
+    found = weights(tmp_path / "out")
+    for name, value in backbone.encoder.named_parameters():
+        np.testing.assert_allclose(found[f"bert.{name}"], value.detach().numpy(), atol=1e-20, err_msg=name)
+    run(config, inputs, tmp_path / "fresh")
+    assert not np.array_equal(
+        weights(tmp_path / "fresh")["bert.encoder.layer.0.output.dense.weight"],
+        found["bert.encoder.layer.0.output.dense.weight"],
+    )
+
+
+def test_what_makes_no_teacher_is_refused() -> None:
+    train = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)
+    with pytest.raises(ValidationError, match="neither is given"):
+        TeacherConfig()
+    with pytest.raises(ValidationError, match="both is given"):
+        TeacherConfig(folder="/somewhere", train=train)
+    with pytest.raises(ValidationError, match="at least 8 tokens more than its query"):
+        TeachConfig(
+            backbone=BackboneConfig(),
+            loss=ListwiseRanking.Config(max_length=36),
+            train=train,
+            per_query=1,
+            query_length=32,
+        )
+    with pytest.raises(ValueError, match="a teacher from a folder is not trained"):
+        TeacherConfig(folder="/somewhere").teaching(BackboneConfig(), query_length=8)
