@@ -1,9 +1,9 @@
 """Queries that are passages of their own corpus (ArguAna, Quora): which passage is the query itself.
 
 Ids alone do not tell: MS MARCO numbers queries and passages apart, and query 7 is not passage 7. So by the rule "auto"
-a query is the passage of its id where at least half of the queries have such a passage and at least half of these have
-its very text; else it is every passage of its very text, where at least half of the queries have one; else none is.
-A passage that is judged relevant for a query is never taken for the query itself.
+a query is the passage of its id if at least half of the queries that have such a passage have its very text; else it is
+every passage of its very text, if at least half of all queries have one; else none is. A passage that is judged
+relevant for a query is never taken for the query itself.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
+from midmask.corpora.ids import IdTable
 from midmask.corpora.writer import SELF_MATCHES
 
 
@@ -26,9 +27,7 @@ def self_matches(docs: Place, queries: pa.Table, qrels: pa.Table, rule: str) -> 
         queries: query_id, text. rule: id, text, none or auto.
     """
     asked = pa.table({"query_id": queries["query_id"], "text": pc.utf8_trim_whitespace(queries["text"])})
-    asked = asked.combine_chunks()
-    found = [part for batch in _passages(docs) for part in _of_batch(batch, asked)]
-    pairs = pa.concat_tables([FOUND.empty_table(), *found])
+    pairs = _found(docs, asked) if len(asked) else FOUND.empty_table()
     same_id = pairs.filter(pc.equal(pairs["query_id"], pairs["doc_id"]))
     same_text = pairs.filter(pairs["same_text"])
     both = same_id.filter(same_id["same_text"])
@@ -48,9 +47,38 @@ FOUND = pa.schema([*SELF_MATCHES, ("same_text", pa.bool_())])
 
 
 def _auto(queries: int, counts: dict[str, int]) -> str:
-    if counts["same_id"] and 2 * counts["same_id"] >= queries and 2 * counts["same_id_and_text"] >= counts["same_id"]:
+    if counts["same_id"] and 2 * counts["same_id_and_text"] >= counts["same_id"]:
         return "id"
     return "text" if counts["same_text"] and 2 * counts["same_text"] >= queries else "none"
+
+
+def _found(docs: Place, asked: pa.Table) -> pa.Table:
+    """Pairs of a query and a passage that have the same id or the same text (title and text together count, too)."""
+    ids, texts = IdTable(), IdTable()
+    ids.add(asked["query_id"].to_pylist())
+    texts.add(asked["text"].to_pylist())
+    longest = pc.max(pc.binary_length(asked["text"])).as_py()
+    found = [FOUND.empty_table()]
+    for table in _passages(docs):
+        names = table["doc_id"]
+        same = names.filter(pa.array(ids.rows(names.to_pylist()) >= 0))
+        found.append(pa.table([same, same, pa.repeat(False, len(same))], schema=FOUND))
+        for rows in _wordings(table):
+            rows = rows.filter(pc.less_equal(pc.binary_length(rows["text"]), longest))
+            rows = rows.filter(pa.array(texts.rows(rows["text"].to_pylist()) >= 0))
+            if len(rows):
+                joined = rows.join(asked, keys="text", join_type="inner")
+                found.append(joined.append_column("same_text", pa.repeat(True, len(joined))).select(FOUND.names))
+    return pa.concat_tables(found)
+
+
+def _wordings(table: pa.Table) -> Iterator[pa.Table]:
+    """(doc_id, text) of the passages as their text alone, and of those with a title as both together."""
+    text = pc.utf8_trim_whitespace(table["text"])
+    yield pa.table({"doc_id": table["doc_id"], "text": text})
+    titled = table.filter(pc.not_equal(table["title"], ""))
+    whole = pc.utf8_trim_whitespace(pc.binary_join_element_wise(titled["title"], titled["text"], " "))
+    yield pa.table({"doc_id": titled["doc_id"], "text": whole})
 
 
 def _passages(docs: Place) -> Iterator[pa.Table]:
@@ -59,20 +87,6 @@ def _passages(docs: Place) -> Iterator[pa.Table]:
             file = pq.ParquetFile(stream)
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
-
-
-def _of_batch(batch: pa.Table, asked: pa.Table) -> Iterator[pa.Table]:
-    """Pairs of a query and a passage that have the same id or the same text (title and text together count, too)."""
-    text = pc.utf8_trim_whitespace(batch["text"])
-    whole = pc.utf8_trim_whitespace(pc.binary_join_element_wise(batch["title"], batch["text"], " "))
-    for own in (text, whole):
-        rows = pa.table({"doc_id": batch["doc_id"], "text": own})
-        rows = rows.filter(pc.is_in(own, value_set=asked["text"]))
-        joined = rows.join(asked, keys="text", join_type="inner") if len(rows) else None
-        if joined is not None:
-            yield joined.append_column("same_text", pa.repeat(True, len(joined))).select(FOUND.names)
-    ids = batch["doc_id"].filter(pc.is_in(batch["doc_id"], value_set=asked["query_id"]))
-    yield pa.table({"query_id": ids, "doc_id": ids, "same_text": pa.repeat(False, len(ids))})
 
 
 def _queries_of(pairs: pa.Table) -> int:
