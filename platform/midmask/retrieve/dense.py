@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from midmask.errors import UserError
 from midmask.retrieve.best import places_of
-from midmask.retrieve.pairs import GATHERED, Embeddings, error_of_guess, longest_of
+from midmask.retrieve.pairs import GATHERED, Embeddings, check_finite, error_of_guess, longest_of
 
 MARGIN = 32
 """Candidates asked for beyond k at first."""
@@ -72,7 +72,7 @@ class DenseShard:
         threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS.
 
     Raises:
-        UserError: if faiss is missing or does not know the factory string.
+        UserError: if faiss is missing or does not know the factory string, or a vector holds NaN.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class DenseShard:
         scores -inf at the end.
         """
         k = min(k, self.rows)
+        check_finite(queries_QD)
         scores_QK = np.full((len(queries_QD), k), -np.inf, dtype=np.float32)
         rows_QK = np.full((len(queries_QD), k), -1, dtype=np.int64)
         self._faiss.omp_set_num_threads(self._threads)

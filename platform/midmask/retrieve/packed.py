@@ -32,7 +32,7 @@ PACKED_AT_ONCE = 1 << 16
 def write_rows(stream: BinaryIO, rows: SparseRows) -> None:
     """Equal rows give equal bytes."""
     lengths = np.diff(rows.offsets)
-    shortest = int(lengths.min(initial=0) if not len(lengths) else lengths.min())
+    shortest = int(lengths.min()) if len(lengths) else 0
     length_bits = int(lengths.max(initial=shortest) - shortest).bit_length()
     body = (
         rows.weights.astype("<f4").tobytes()

@@ -71,8 +71,8 @@ def check_finite(vectors_ND: Floats, first: int = 0) -> None:
     finite_N = np.isfinite(vectors_ND).all(axis=1)
     if not finite_N.all():
         raise UserError(
-            f"dense vectors, row {first + int(finite_N.argmin())}: it holds NaN or an infinite number; the encoder that "
-            "made it is broken, look at the losses of its training"
+            f"dense vectors, row {first + int(finite_N.argmin())}: it holds NaN or an infinite number; the encoder "
+            "that made it is broken, look at the losses of its training"
         )
 
 

@@ -1,0 +1,96 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.errors import UserError
+from midmask.retrieve.packed import HEADER, MAGIC, read_rows, write_rows
+from midmask.retrieve.sparse import SparseRows
+
+
+def written(rows: SparseRows) -> bytes:
+    stream = io.BytesIO()
+    write_rows(stream, rows)
+    return stream.getvalue()
+
+
+def same(left: SparseRows, right: SparseRows) -> bool:
+    arrays = [(left.offsets, right.offsets), (left.terms, right.terms), (left.weights, right.weights)]
+    return left.width == right.width and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in arrays)
+
+
+@st.composite
+def tables(draw):
+    """Dense tables with a share of zeros; widths on both sides of a power of two, rows of one length among them."""
+    seed, count = draw(st.integers(0, 10_000)), draw(st.integers(0, 40))
+    width = draw(st.sampled_from([1, 2, 3, 31, 32, 33, 255, 256, 257, 3000]))
+    generator = np.random.default_rng(seed)
+    filled = generator.random((count, width)) < draw(st.sampled_from([0.0, 0.1, 0.9, 1.0]))
+    return np.where(filled, generator.standard_normal((count, width)), 0).astype(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_rows_come_back_as_they_were(table):
+    rows = SparseRows.top(table, None)
+    packed = written(rows)
+    assert same(read_rows(io.BytesIO(packed)), rows)
+    assert packed == written(rows)
+    bits, lengths = max(1, int(np.ceil(np.log2(table.shape[1])))), np.diff(rows.offsets)
+    spread = int(lengths.max(initial=0) - lengths.min(initial=10**9)) if len(lengths) else 0
+    sizes = [32 * len(rows.terms), bits * len(rows.terms), spread.bit_length() * len(rows)]
+    assert len(packed) == HEADER.size + sum(-(-size // 8) for size in sizes)
+
+
+def test_more_numbers_than_are_packed_at_once_come_back():
+    generator = np.random.default_rng(0)
+    rows = SparseRows.top(generator.standard_normal((700, 30_522)).astype(np.float32), 260)
+    assert len(rows.terms) > 2 * (1 << 16)
+    assert same(read_rows(io.BytesIO(written(rows))), rows)
+
+
+def test_the_bytes_of_a_small_file_are_as_documented():
+    rows = SparseRows(np.array([0, 2, 3]), np.array([1, 5, 2], np.int32), np.array([1, -2, 0.5], np.float32), 8)
+    packed = written(rows)
+    assert packed[:16] == MAGIC and HEADER.size == 64
+    assert [int.from_bytes(packed[at : at + 8], "little") for at in range(20, 60, 8)] == [2, 3, 8, 1, 1]
+    assert packed[64:76] == np.array([1, -2, 0.5], "<f4").tobytes()
+    assert packed[76:] == bytes([0b10_101_001, 0b0, 0b01])  # terms 1, 5, 2 of three bits; lengths 1 + 1, 1 + 0
+
+
+def test_384_and_260_take_no_more_than_768_floats_a_passage(tmp_path: Path):
+    """DupMAE's count, measured: a block of 2,048 passages, the dense file and the lexical one, headers included."""
+    generator = np.random.default_rng(1)
+    dense_ND = generator.standard_normal((2048, 384)).astype(np.float32)
+    np.save(tmp_path / "dense.npy", dense_ND)
+    logits_NV = generator.standard_normal((2048, 30_522), dtype=np.float32)
+    with (tmp_path / "lexical.rows").open("wb") as stream:
+        write_rows(stream, SparseRows.top(logits_NV, 260))
+    sizes = [(tmp_path / name).stat().st_size / 2048 for name in ("dense.npy", "lexical.rows")]
+    assert 0 < sizes[1] - 260 * 47 / 8 < 0.1
+    assert 3060 < sum(sizes) <= 768 * 4
+
+
+def bad_files() -> dict[str, tuple[bytes, str]]:
+    good = written(SparseRows.top(np.random.default_rng(2).standard_normal((5, 40)).astype(np.float32), 7))
+    flipped = bytearray(good)
+    flipped[-3] ^= 1
+    return {
+        "empty": (b"", "no file of lexical views"),
+        "foreign": (b"\x93NUMPY" + good[6:], "no file of lexical views"),
+        "header cut": (good[:50], "no file of lexical views"),
+        "cut": (good[:-1], "cut short or joined"),
+        "joined": (good + good, "cut short or joined"),
+        "changed": (bytes(flipped), "checksum is wrong"),
+        "newer": (good[:16] + b"\x02" + good[17:], "version 2; this midmask reads version 1"),
+    }
+
+
+@pytest.mark.parametrize("name", bad_files())
+def test_a_file_that_is_not_whole_is_refused(name: str):
+    content, message = bad_files()[name]
+    with pytest.raises(UserError, match=message):
+        read_rows(io.BytesIO(content))
