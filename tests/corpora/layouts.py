@@ -2,6 +2,7 @@
 measures. Passage n holds the word `word<n>`, which no other passage holds.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,26 @@ def write_nq(folder: Path, *, form: str = "csv") -> None:
     suffix = ".csv" if form == "csv" else ".qa.csv"
     write(folder / f"nq-test{suffix}", lines([(question, _quoted(answers)) for question, answers in test]))
     write(folder / "nq-dev.csv", lines([("which passage", "['word7']")]))
+
+
+def write_dpr_training(folder: Path) -> None:
+    """Beside NQ's files, as DPR's archive has it: indented, with more positives and negatives than are judged."""
+    items = [
+        {
+            "dataset": "nq_train_psgs_w100",
+            "question": f"which is word{n}",
+            "answers": [f"word{n}"],
+            "positive_ctxs": [
+                {"title": "t", "text": passage(n), "score": 1000, "passage_id": str(n + 1)},
+                {"psg_id": "9"},
+            ],
+            "negative_ctxs": [],
+            "hard_negative_ctxs": [{"title": "t", "text": "[{,]}" * 9, "passage_id": "7"}],
+        }
+        for n in range(10, 16)
+    ]
+    write(folder / "biencoder-nq-train.json", json.dumps(items, indent=4).encode())
+    write(folder / "nq-train.csv", lines([("not read", "['no']")]))
 
 
 def _quoted(cell: str) -> str:

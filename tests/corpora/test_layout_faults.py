@@ -1,6 +1,8 @@
 """What is missing or wrong in a collection's files: refused by name with the layout, or quarantined and counted."""
 
 import gzip
+import io
+import json
 import logging
 import pickle
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from midmask.corpora import CorpusConfig, open_corpus
+from midmask.corpora import CorpusConfig, dpr_json, open_corpus
 from midmask.corpora.nq import parse_answers
 from midmask.errors import UserError
 from tests.corpora import layouts
@@ -173,3 +175,37 @@ def test_unknown_ids_in_judgements_are_counted_in_every_layout(tmp_path: Path) -
     result = prepared(f"tripclick:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
     assert result["rows_quarantined"] == {"unknown id": 2}
     assert result["splits"]["test"] == {"queries": 4, "judgements": 12}
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 22])
+def test_dprs_array_is_cut_alike_however_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(dpr_json, "CHUNK", chunk)
+    items = [{"question": "é ] } , [", "positive_ctxs": [{"psg_id": 3}]}, {"question": "b"}, 5, {"x": [[{}]]}]
+    data = json.dumps(items, ensure_ascii=False, indent=1).encode()
+    found = [record.data for record in dpr_json.Items("dev")(io.BytesIO(data), None, 1 << 16)]
+    assert [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
+    assert [json.loads(data.decode().split("\t", 1)[1]) for data in found] == items
+    assert list(dpr_json.Items("dev")(io.BytesIO(b" [ ] "), None, 99)) == []
+    with pytest.raises(UserError, match="dev: object 3 of the JSON array is broken or cut off"):
+        list(dpr_json.Items("dev")(io.BytesIO(data[:-8]), None, 1 << 16))
+
+
+def test_bad_objects_of_dprs_array_are_quarantined(tmp_path: Path) -> None:
+    layouts.write_nq(tmp_path)
+    good = {"question": "good", "answers": ["a"], "positive_ctxs": [{"passage_id": "3"}]}
+    bad = [
+        {"question": 3},
+        {**good, "positive_ctxs": []},
+        {**good, "answers": [1]},
+        {**good, "positive_ctxs": [{}]},
+        [],
+    ]
+    write(tmp_path / "nq-train.json", json.dumps([good, *bad]).encode())
+    result = prepared(f"nq:{tmp_path}", tmp_path / "out", bad_rows_threshold=1.0)
+    assert result["rows_quarantined"] == {"malformed line": 2 * len(bad)}
+    assert result["splits"]["train"] == {"queries": 1, "judgements": 1, "answered": 1}
+    write(tmp_path / "qrels.train.tsv", b"train-0\t3\n")
+    with pytest.raises(UserError, match=r"nq-train\.json and qrels\.train\.tsv both judge train"):
+        open_corpus(CorpusConfig(name=f"nq:{tmp_path}"))

@@ -117,6 +117,18 @@ def test_nq_is_judged_by_answer_strings(tmp_path: Path, form: str) -> None:
     assert (found["queries"], found["without_results"]) == (4, 1)
 
 
+def test_nq_is_trained_on_dprs_first_positives(tmp_path: Path) -> None:
+    layouts.write_nq(tmp_path / "in")
+    layouts.write_dpr_training(tmp_path / "in")
+    result = read(f"nq:{tmp_path}/in", tmp_path / "out", splits="complete").result
+    assert result["splits"]["train"] == {"queries": 6, "judgements": 6, "answered": 6}
+    assert set(result["splits"]) == {"train", "dev", "test"} and not result["split_made_here"]
+    judged = [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")]
+    assert judged == [(f"train-{n}", str(n + 11)) for n in range(6)]
+    queries = {row["query_id"]: row["text"] for row in rows(tmp_path / "out/queries.parquet")}
+    assert queries["train-5"] == "which is word15" and "not read" not in queries.values()
+
+
 def test_tripclick_by_slice_and_by_both_kinds_of_judgements(tmp_path: Path) -> None:
     layouts.write_tripclick(tmp_path / "in")
     corpus = read(f"tripclick:{tmp_path}/in", tmp_path / "out")

@@ -3,7 +3,9 @@
 - `psgs_w100.tsv`: id, text, title, with that header, in CSV's quotes;
 - `nq-SPLIT.csv` or `nq-SPLIT.qa.csv`: question and a list of answer strings, as Python or JSON writes it, divided by a
   tab. They have no ids: a query's is SPLIT-N, N being its row, from 0, as Pyserini numbers them;
-- `qrels.SPLIT.tsv`, if you have judgements by such ids: fine-tuning needs them.
+- `biencoder-nq-SPLIT.json` or `nq-SPLIT.json`, what DPR trains with: questions, answers and positives. Where it is
+  there, the questions of the split are its own, numbered by their place in it, and the split's .csv is not read;
+- or `qrels.SPLIT.tsv`, judgements by the ids of the .csv. Fine-tuning needs the one or the other.
 
 DPR judges a passage by whether it holds an answer (`evaluate.answers`); the answers are kept as data.
 """
@@ -12,23 +14,29 @@ import ast
 import codecs
 import csv
 import json
+import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
 from midmask.artifact import Place
+from midmask.corpora import dpr_json
 from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
+from midmask.corpora.dpr_json import Items
 from midmask.corpora.pieces import Fault, Lines, Record, TextPiece, opened
 from midmask.corpora.qrels import qrel_pieces
 from midmask.errors import UserError
 
+log = logging.getLogger(__name__)
+
 LAYOUT = (
     "psgs_w100.tsv[.gz] (id, text, title), NAME-SPLIT.csv or NAME-SPLIT.qa.csv (question, list of answers) with SPLIT "
-    "train, dev or test, such as nq-test.csv; qrels.SPLIT.tsv[.gz] if there are judgements"
+    "train, dev or test, such as nq-test.csv; for fine-tuning biencoder-nq-train.json, or qrels.train.tsv"
 )
 QUESTIONS = re.compile(r".+-(train|dev|test)(\.qa)?\.csv(\.gz)?")
+TRAINING = re.compile(r".+-(train|dev|test)\.json(\.gz)?")
 NO_ANSWER = "no answer"
 LONGEST = 100_000
 """Characters of a list of answers; a longer one is malformed."""
@@ -111,33 +119,52 @@ def open_nq(folder: Place, name: str, max_characters: int) -> Corpus:
     limits = {"max_characters": max_characters}
     passages = found(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
     names = folder.names()
-    questions = _question_files(folder, names)
-    queries: list[TextPiece] = []
-    for split, file in sorted(questions.items()):
-        about = {**limits, "split": split}
-        cut = partial(Numbered, split)
-        queries += text_pieces("queries", folder, [file], parse_question, about, cut=cut, first_number=len(queries))
-    qrels = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
+    trained = _by_split(folder, names, TRAINING)
+    asked = _by_split(folder, names, QUESTIONS)
+    if not asked and not trained:
+        raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
+    for split in trained.keys() & asked.keys():
+        log.info("%s is not read: the questions of %s are those of %s", asked.pop(split), split, trained[split])
+    judged = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
+    if twice := sorted(trained.keys() & judged.keys()):
+        raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")
+    queries = _pieces("queries", folder, asked, Numbered, parse_question, limits)
+    queries += _pieces("queries", folder, trained, Items, dpr_json.parse_question, limits, first=len(queries))
+    qrels = qrel_pieces(folder, judged, limits)
+    qrels += _pieces("qrels", folder, trained, Items, dpr_json.parse_positive, limits, first=len(qrels))
     header = {**limits, "skip": 1 if _has_header(folder, passages) else 0}
-    return Corpus(
-        name,
-        text_pieces("docs", folder, [passages], parse_passage, header),
-        tuple(queries),
-        qrel_pieces(folder, qrels, limits),
-    )
+    return Corpus(name, text_pieces("docs", folder, [passages], parse_passage, header), queries, qrels)
 
 
-def _question_files(folder: Place, names: list[str]) -> dict[str, str]:
+def _pieces(
+    rows: str,
+    folder: Place,
+    files: dict[str, str],
+    cut: Callable[[str], Any],
+    parse: Callable[[str], tuple[Any, ...]],
+    limits: dict[str, Any],
+    *,
+    first: int = 0,
+) -> tuple[TextPiece, ...]:
+    """One piece a file (split -> file), numbered from `first`; `cut` numbers its records by their split."""
+    pieces: list[TextPiece] = []
+    for split, file in sorted(files.items()):
+        about = {**limits, "split": split}
+        number = first + len(pieces)
+        pieces += text_pieces(rows, folder, [file], parse, about, cut=partial(cut, split), first_number=number)
+    return tuple(pieces)
+
+
+def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
+    """split -> file, for the names of this pattern."""
     files: dict[str, str] = {}
     for file in names:
-        if match := QUESTIONS.fullmatch(file):
+        if match := pattern.fullmatch(file):
             if match[1] in files:
                 raise UserError(
                     f"{folder}: {files[match[1]]} and {file} both are questions of {match[1]}; keep one of them"
                 )
             files[match[1]] = file
-    if not files:
-        raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
     return files
 
 
