@@ -3,68 +3,17 @@
 import math
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.retrieve.filters import VERDICTS, FilterConfig, verdicts
-from midmask.retrieve.known import Known
-from midmask.retrieve.negatives import CANDIDATES, Choice, Source, draw, examine, refuse_unscored, told
+from midmask.retrieve.negatives import CANDIDATES, Choice, draw, examine, refuse_unscored, told
+from tests.retrieve.candidates import SOURCES, Lists, candidates, known, scored
 
 DOCS = [f"d{row:02d}" for row in range(20)]
 QUERIES = [f"q{row}" for row in range(4)]
-SOURCES = [Source("a", "fa", "Flat"), Source("b", "fb")]
-
-Lists = dict[str, dict[str, list[tuple[str, float | None]]]]
-"""source -> query -> (passage, score), best first."""
-
-
-def candidates(lists: Lists) -> pa.Table:
-    rows = [
-        (query, doc, rank, score, source)
-        for source, queries in sorted(lists.items())
-        for query, found in sorted(queries.items())
-        for rank, (doc, score) in enumerate(found, start=1)
-    ]
-    columns = list(zip(*rows, strict=True)) or [[]] * 5
-    return pa.table(
-        [pa.array(list(column), field.type) for column, field in zip(columns, CANDIDATES, strict=True)],
-        schema=CANDIDATES,
-    )
-
-
-def known(positives: dict[str, set[str]], near: dict[str, set[str]] | None = None) -> Known:
-    """near: positive -> the passages like it; every positive is a group of its own."""
-    pairs = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
-    relevant = sorted({doc for _, doc in pairs})
-    like = [(doc, group) for group, name in enumerate(relevant) for doc in sorted((near or {}).get(name, set()))]
-    return Known(
-        pa.table(
-            {
-                "query_id": pa.array([q for q, _ in pairs], pa.string()),
-                "doc_id": pa.array([d for _, d in pairs], pa.string()),
-            }
-        ),
-        pa.table({"doc_id": pa.array(relevant, pa.string()), "group": pa.array(range(len(relevant)), pa.int32())}),
-        pa.table(
-            {"doc_id": pa.array([d for d, _ in like], pa.string()), "group": pa.array([g for _, g in like], pa.int32())}
-        ),
-    )
-
-
-def scored(scores: dict[tuple[str, str], float]) -> pa.Table:
-    rows = sorted(scores.items())
-    return pa.table(
-        {
-            "query_id": pa.array([query for (query, _), _ in rows], pa.string()),
-            "doc_id": pa.array([doc for (_, doc), _ in rows], pa.string()),
-            "score": pa.array([score for _, score in rows], pa.float32()),
-        }
-    )
-
-
 ranked_lists = st.dictionaries(
     st.sampled_from(QUERIES),
     st.lists(st.tuples(st.sampled_from(DOCS), st.integers(-8, 8)), unique_by=lambda pair: pair[0], max_size=20).map(

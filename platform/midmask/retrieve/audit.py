@@ -99,7 +99,8 @@ class Audit:
         """Of the allowed candidates, those that each margin would refuse, and the queries that would come up short."""
         facts = stretch.facts
         allowed = verdict == ALLOWED
-        scored = {"relative_margin": ~np.isnan(facts.score), "teacher_margin": ~np.isnan(facts.teacher)}
+        unscored = np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)
+        scored = {"relative_margin": ~np.isnan(facts.score), "teacher_margin": ~unscored}
         for kind, margins in MARGINS.items():
             own = allowed & scored[kind]
             self._prices[kind, 0.0, "allowed"] += int(own.sum())

@@ -43,8 +43,11 @@ def listed_in(lists: Sequence[Artifact]) -> list[Listed]:
     """The lists that negatives are taken from; sources of one name are told apart by their artifacts' fingerprints.
 
     Raises:
-        UserError: if there are none.
+        UserError: if there are none, or one of them twice.
     """
+    twice = [name for name, count in Counter(artifact.fingerprint for artifact in lists).items() if count > 1]
+    if twice:
+        raise UserError(f"mine: the list {twice[0]} is given twice; name each list once")
     if not lists:
         raise UserError("mine: there is no list to take negatives from; give it an input `ranked`")
     own = [

@@ -133,7 +133,8 @@ def examine(table: pa.Table, sources: Sequence[Source], known: Known, scores: pa
 def _lowest(listed: Ints, score: Floats, is_positive: NDArray[np.bool_], wanted: Ints) -> Floats:
     """For each row, the lowest score of a positive in its list; -inf if the list lacks one of the `wanted`."""
     lowest = np.full(len(wanted), np.inf)
-    np.minimum.at(lowest, listed[is_positive], score[is_positive])
+    with np.errstate(invalid="ignore"):  # NaN, in lists without scores
+        np.minimum.at(lowest, listed[is_positive], score[is_positive])
     lacking = np.bincount(listed[is_positive], minlength=len(wanted)) < wanted
     return np.asarray(np.where(lacking, -np.inf, lowest)[listed])
 

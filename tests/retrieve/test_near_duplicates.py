@@ -1,0 +1,134 @@
+"""Passages like a relevant one, held against the Jaccard similarity of their shingles, counted."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.corpora.docstrings import plain_words
+from midmask.corpora.duplicates import SHINGLE, signatures
+from midmask.retrieve.known import Known
+from midmask.retrieve.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig, read, spread
+from tests.retrieve.collection import write_parts
+
+WORDS = [f"w{number}" for number in range(3000)]
+
+
+def jaccard(one: str, other: str) -> float:
+    shingles = []
+    for text in (one, other):
+        words = plain_words(text)
+        shingles.append({tuple(words[at : at + SHINGLE]) for at in range(max(1, len(words) - SHINGLE + 1))})
+    return len(shingles[0] & shingles[1]) / len(shingles[0] | shingles[1])
+
+
+def varied(text: str, changes: int, draw: random.Random) -> str:
+    words = text.split()
+    for place in draw.sample(range(len(words)), changes):
+        words[place] = draw.choice(WORDS)
+    return " ".join(words)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, dict[str, str]]:
+    """40 texts of 80 words, each with five variants; text 0 of each is relevant to a query, in some split."""
+    draw = random.Random(5)
+    docs = {}
+    for number in range(40):
+        text = " ".join(draw.choices(WORDS, k=80))
+        docs[f"d{number}_0"] = text
+        docs |= {f"d{number}_{changes}": varied(text, changes, draw) for changes in (1, 2, 4, 8)}
+        docs[f"d{number}_x"] = f"  {text.upper()}.\n"
+    ids = draw.sample(sorted(docs), len(docs))
+    place = Place(str(tmp_path_factory.mktemp("corpus")))
+    artifact = write_parts(
+        place,
+        docs=[(doc_id, "", docs[doc_id]) for doc_id in ids],
+        queries=[(f"q{number}", "x") for number in range(41)],
+        qrels=[
+            *(
+                ("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2)
+                for number in range(40)
+            ),
+            ("train", "q0", "d39_0", 0),
+            ("dev", "q40", "d1_0", 1),
+            ("dev", "q40", "d2_0", 1),
+        ],
+    )
+    return artifact, docs
+
+
+def test_what_is_clearly_alike_is_found_and_what_is_not_is_left(corpus, tmp_path: Path) -> None:
+    """The estimate of 96 hashes deviates by 0.05: four times that on either side leaves no doubt."""
+    artifact, docs = corpus
+    out = Place(str(tmp_path))
+    result = NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
+    assert result["positives"] == 40
+    known = Known.of(artifact, out, 0.8)
+    names = [f"q{number}" for number in range(40)]
+    query, doc_ids = known.like(known.positives(pa.array(names)))
+    found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
+    alike = 0
+    for number in range(40):
+        for doc_id, text in docs.items():
+            similarity = jaccard(docs[f"d{number}_0"], text)
+            if similarity > 0.97 or similarity < 0.6:
+                assert ((number, doc_id) in found) == (similarity > 0.97), (number, doc_id, similarity)
+                alike += similarity > 0.97
+    assert alike >= 80, "every text and its copy"
+
+
+def test_judgements_of_all_splits_count_and_grade_0_does_not(corpus, tmp_path: Path) -> None:
+    artifact, _ = corpus
+    out = Place(str(tmp_path))
+    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
+    known = Known.of(artifact, out, 1.0)
+    own = known.positives(pa.array(["q0", "q1", "q40", "unknown"]))
+    assert sorted(zip(own["query"].to_pylist(), own["doc_id"].to_pylist(), strict=True)) == [
+        (0, "d0_0"), (1, "d1_0"), (2, "d1_0"), (2, "d2_0"),
+    ]  # fmt: skip
+    query, doc_ids = known.like(own)
+    assert sorted(zip(query.tolist(), doc_ids.to_pylist(), strict=True)) == [
+        (0, "d0_0"), (0, "d0_x"), (1, "d1_0"), (1, "d1_x"), (2, "d1_0"), (2, "d1_x"), (2, "d2_0"), (2, "d2_x"),
+    ]  # fmt: skip
+
+
+def test_a_killed_search_for_copies_goes_on_and_finds_the_same(corpus, tmp_path: Path) -> None:
+    artifact, _ = corpus
+    whole, killed = Place(str(tmp_path / "whole")), Place(str(tmp_path / "killed"))
+    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, whole)
+    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, killed)
+    name = (killed / "near").names()[0]
+    (killed / "near" / name).delete()
+    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, killed)
+    for one, other in zip(read(whole, 0.5), read(killed, 0.5), strict=True):
+        assert one.equals(other)
+
+
+def test_pairs_are_those_that_agree_in_half_of_all_hashes() -> None:
+    """Against every pair, compared: all that agree in three quarters are found, and nothing below half."""
+    draw = random.Random(0)
+    base = [" ".join(draw.choices(WORDS, k=40)) for _ in range(30)]
+    others = [varied(draw.choice(base), changes, draw) for changes in (0, 1, 2, 3, 6) for _ in range(40)]
+    left, right = signatures(base), signatures(others)
+    agreement = (right[:, None, :] == left[None, :, :]).mean(axis=2)
+    row, group, similarity = Groups(left).like(right)
+    np.testing.assert_allclose(similarity, agreement[row, group], atol=1e-6)
+    found = set(zip(row.tolist(), group.tolist(), strict=True))
+    assert {tuple(pair) for pair in np.argwhere(agreement >= 0.75).tolist()} <= found
+    assert found <= {tuple(pair) for pair in np.argwhere(agreement >= 0.5).tolist()}
+
+
+def test_a_corpus_without_judgements_has_nothing_alike(tmp_path: Path) -> None:
+    artifact = write_parts(
+        Place(str(tmp_path / "corpus")), docs=[("a", "", "one")], queries=[("q", "x")], qrels=[("train", "q", "a", 0)]
+    )
+    result = NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, Place(str(tmp_path / "out")))
+    assert result == {"positives": 0, "pairs": 0, "passages": 0}
+
+
+def test_ranges_are_spread_out() -> None:
+    assert spread(np.array([3, 7, 7]), np.array([5, 7, 9])).tolist() == [3, 4, 7, 8]
