@@ -16,7 +16,6 @@ from midmask.evaluate.measures import by_query, of_queries
 from midmask.evaluate.significance import Comparison, PerQuery, better_than, compare, tables_of
 from midmask.evaluate.ties import letters, tie_groups
 
-
 Average = Callable[[Mapping[str, float]], float]
 
 
