@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.card import Card
 from midmask.encoders.experts import Split
-from midmask.encoders.facts import FILE, Facts, read_facts, read_projection, read_representation
+from midmask.encoders.facts import FILE, Facts, read_facts, read_projection, read_representation, view_widths
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
@@ -102,6 +102,7 @@ def test_sentence_transformer_gives_the_dense_view(
     assert sentences.similarity_fn_name == "dot" and sentences.max_seq_length == 12
     same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
     assert read_facts(folder) == Facts(representation=DENSE[kind], query_length=12, passage_length=12)
+    assert expected.dense_BD is not None and view_widths(folder) == {"dense": expected.dense_BD.shape[1]}
 
 
 @pytest.mark.parametrize("kind", LEXICAL)
@@ -153,6 +154,7 @@ def test_of_a_hybrid_sentence_transformer_gives_the_dense_view(
     again = load_bi_encoder(folder, dropout=0.0).eval()
     for side in ("query", "passage"):
         same_views(views(again, tokenizer_folder, side), views(backbone, tokenizer_folder, side))
+    assert view_widths(folder) == {"dense": 8, "lexical": 40}
     assert "the dense view alone" in (folder / "README.md").read_text()
 
 

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from midmask.encoders import foreign
+from midmask.encoders.reading import read_settings
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config, as_user_error
@@ -60,6 +61,17 @@ def read_representation(folder: Path) -> Representation:
         UserError: as `read_facts`.
     """
     return read_facts(folder).representation
+
+
+def view_widths(folder: Path) -> dict[str, int]:
+    """Dimensions of each view that a folder's model gives: `dense`, `lexical`.
+
+    Raises:
+        UserError: as `read_facts`; or if there is no config of a supported family.
+    """
+    representation, settings = read_representation(folder), read_settings(str(folder), 0.0)
+    dense = {"dense": representation.width or int(settings.hidden_size)} if representation.dense else {}
+    return dense | ({"lexical": int(settings.vocab_size)} if representation.lexical else {})
 
 
 def read_projection(folder: Path) -> Tensor | None:

@@ -6,6 +6,7 @@
     sender    the thread that carries them
     runs      Tracker and TrackedRun: what a job's driver writes
     reading   rows for the leaderboard
+    models    finished models in the registry; imported where it is used, since MLflow's own models take long to import
 
 Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
 pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).

@@ -1,0 +1,185 @@
+"""Finished models in MLflow's registry: the folder as it is, its signature, and what it was made of.
+
+A version is a LoggedModel whose files are the model's own folder and `MLmodel`, so that what is fetched loads in
+midmask, transformers or sentence-transformers like any folder. It has no flavour of Python code: nothing is pickled,
+nothing is unpickled, and MLflow itself never loads it.
+"""
+
+import logging
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+from mlflow.entities import LoggedModelStatus
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.types import ColSpec, Schema, TensorSpec
+
+from midmask.errors import UserError
+from midmask.tracking.names import LONGEST_TAG, checked_key, redacted, shortened
+from midmask.tracking.store import FAILURES, Patience, connect, create_store, is_refusal, patiently, reason, sqlite_file
+
+log = logging.getLogger(__name__)
+
+FINGERPRINT = "midmask.fingerprint"
+LOGGED = "midmask.logged_model"
+"""Which LoggedModel a version is of: a SQL registry keeps no id."""
+
+FLAVOUR = "midmask"
+_ALIAS = re.compile(r"(?![vV]\d+$)(?!latest$)[\w-]{1,255}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is registered.
+
+    objective, backbone: of the model's last training; they make its name. fingerprint: of the artifact that holds it.
+    outputs: view -> its width, such as {"dense": 384, "lexical": 30522}. lineage: name -> value of what made it
+    (recipe, corpus, the steps' fingerprints). run_id: the tracked run that trained it, if there is one.
+    """
+
+    objective: str
+    backbone: str
+    fingerprint: str
+    outputs: Mapping[str, int]
+    lineage: Mapping[str, str] = field(default_factory=dict)
+    run_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`midmask.OBJECTIVE.BACKBONE`; MLflow takes no `/` and no `:` in it."""
+        backbone = re.sub(r"[^\w.-]+", "-", self.backbone).strip("-.")
+        return f"midmask.{self.objective}.{backbone}"
+
+    @property
+    def signature(self) -> ModelSignature:
+        """Texts in; for each text a float32 vector of every view out."""
+        outputs = [TensorSpec(np.dtype(np.float32), (-1, width), view) for view, width in self.outputs.items()]
+        return ModelSignature(Schema([ColSpec("string", "text")]), Schema(outputs))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        tags = {FINGERPRINT: self.fingerprint, **{f"midmask.{name}": value for name, value in self.lineage.items()}}
+        tags |= {"midmask.objective": self.objective, "midmask.backbone": self.backbone}
+        return {checked_key(name): shortened(redacted(value), LONGEST_TAG) for name, value in tags.items()}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A version in the registry. uri: what MLflow calls it."""
+
+    name: str
+    version: int
+    fresh: bool
+
+    @property
+    def uri(self) -> str:
+        return f"models:/{self.name}/{self.version}"
+
+
+def register_model(
+    uri: str,
+    home: Path,
+    folder: Path,
+    entry: Entry,
+    *,
+    alias: str = "candidate",
+    patience: Patience = Patience(),  # noqa: B008 (frozen)
+) -> Registered:
+    """Registers a model's folder and gives the version an alias, such as `candidate` or `best-dev`.
+
+    A fingerprint that the name has already is not registered a second time; its version gets the alias.
+
+    Args:
+        uri: the store, as `resolve_tracking_uri` gives it. home: the folder of `mlartifacts/`.
+
+    Raises:
+        UserError: if there is no model in the folder, the alias or a tag is none that MLflow takes, or the store stays
+            away or refuses.
+    """
+    if not _ALIAS.fullmatch(alias):
+        raise UserError(f"alias {alias!r}: use letters, digits, - and _, but not `latest` or v1; such as candidate")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} holds no model to register: config.json is missing")
+    tags = entry.tags
+
+    client, experiment = patiently(lambda: create_store(uri, home), uri, patience)
+    try:
+        _create_name(client, entry.name)
+        known = client.search_model_versions(f"name='{entry.name}' and tags.`{FINGERPRINT}`='{entry.fingerprint}'")
+        version = known[0] if known else _create_version(client, experiment, folder, entry, tags)
+        client.set_registered_model_alias(entry.name, alias, version.version)
+    except FAILURES as error:
+        raise UserError(f"{entry.name} cannot be registered in {redacted(uri)}: {reason(error)}") from None
+    done = Registered(entry.name, int(version.version), fresh=not known)
+    log.info("%s is %s@%s", done.uri, done.name, alias)
+    return done
+
+
+def fetch_model(uri: str, name: str, alias: str, folder: Path) -> Path:
+    """Copies a registered model's folder to this machine; returns where it is, below `folder`.
+
+    Raises:
+        UserError: if there is no such model or alias, or the store does not answer.
+    """
+    path = sqlite_file(uri)
+    if path is not None and not path.exists():
+        raise UserError(f"no model {name}@{alias} can be fetched: {path} is not there")
+    try:
+        client = connect(uri)
+        version = client.get_model_version_by_alias(name, alias)
+        place = client.get_model_version_download_uri(name, version.version)
+        return Path(download_artifacts(artifact_uri=place, dst_path=str(folder), tracking_uri=uri))
+    except FAILURES as error:
+        known = "" if not is_refusal(error) else f" {_known(uri)}"
+        raise UserError(
+            f"no model {name}@{alias} can be fetched from {redacted(uri)}: {reason(error).rstrip('.')}.{known}"
+        ) from None
+
+
+def _known(uri: str) -> str:
+    found = sorted(
+        f"{model.name}@{alias}"
+        for model in connect(uri).search_registered_models("name LIKE 'midmask.%'")
+        for alias in model.aliases
+    )
+    return f"Known: {', '.join(found)}." if found else "Nothing is registered there."
+
+
+def _create_name(client: MlflowClient, name: str) -> None:
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _create_version(
+    client: MlflowClient, experiment: str, folder: Path, entry: Entry, tags: Mapping[str, str]
+) -> ModelVersion:
+    """Uploads the folder as a LoggedModel and makes a version of it; what fails half-way is marked so."""
+    short = re.sub(r"[^\w-]+", "-", f"{entry.objective}-{entry.backbone}").strip("-")
+    logged = client.create_logged_model(
+        experiment, name=short, source_run_id=entry.run_id, tags=dict(tags), model_type="retriever"
+    )
+    try:
+        about = Model(
+            run_id=entry.run_id, signature=entry.signature, model_id=logged.model_id, flavors={FLAVOUR: {"data": "."}}
+        )
+        with tempfile.TemporaryDirectory() as place:
+            about.save(str(Path(place) / "MLmodel"))
+            client.log_model_artifacts(logged.model_id, place)
+        client.log_model_artifacts(logged.model_id, str(folder))
+        client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
+    except BaseException:
+        client.finalize_logged_model(logged.model_id, LoggedModelStatus.FAILED)
+        raise
+    # Not `models:/ID` as the source: MLflow would look the id up in the store of its global settings.
+    tags = {**tags, LOGGED: logged.model_id}
+    return client.create_model_version(entry.name, logged.artifact_location, run_id=entry.run_id, tags=tags)

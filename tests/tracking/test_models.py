@@ -1,0 +1,132 @@
+"""A finished model's folder goes to a real registry and comes back as it was, with its signature and lineage."""
+
+import json
+import os
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow import MlflowClient
+
+from midmask.errors import UserError
+from midmask.tracking import Tracker
+from midmask.tracking.models import Entry, Registered, fetch_model, register_model
+from midmask.tracking.store import create_store
+from tests.tracking.stores import QUICK
+
+ENTRY = Entry("contrastive", "tiny", "f00d", {"dense": 3, "lexical": 40}, {"recipe": "dupmae", "corpus": "squad"})
+NAME = "midmask.contrastive.tiny"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files like a model's; the registry does not look into them."""
+    place = tmp_path / "model"
+    (place / "1_Pooling").mkdir(parents=True)
+    (place / "config.json").write_text(json.dumps({"hidden_size": 3}))
+    (place / "1_Pooling" / "config.json").write_text("{}")
+    (place / "model.safetensors").write_bytes(os.urandom(1000))
+    return place
+
+
+def register(uri: str, home: Path, folder: Path, entry: Entry = ENTRY, alias: str = "candidate") -> Registered:
+    return register_model(uri, home, folder, entry, alias=alias, patience=QUICK)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_comes_back_as_it_was(uri: str, tmp_path: Path, folder: Path) -> None:
+    assert register(uri, tmp_path, folder) == Registered(NAME, 1, fresh=True)
+    found = files(fetch_model(uri, NAME, "candidate", tmp_path / "elsewhere"))
+    about = found.pop("MLmodel").decode()
+    assert found == files(folder)
+    assert "python_function" not in about and not [name for name in found if name.endswith((".pkl", ".pickle"))]
+
+
+def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, folder: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        run = tracker.run("finetune", tags={"midmask.step": "finetune"}, params={})
+        run.finish("finished")
+    entry = Entry(**{**vars(ENTRY), "run_id": run.id, "lineage": {**ENTRY.lineage, "step.pretrain": "beef"}})
+    made = register(uri, tmp_path, folder, entry, "best-dev")
+    version = MlflowClient(uri).get_model_version_by_alias(NAME, "best-dev")
+    assert (version.run_id, int(version.version), made.uri) == (run.id, 1, f"models:/{NAME}/1")
+    tags = {"fingerprint": "f00d", "recipe": "dupmae", "corpus": "squad", "step.pretrain": "beef"}
+    tags |= {"objective": "contrastive", "backbone": "tiny"}
+    logged = MlflowClient(uri).get_logged_model(version.tags.pop("midmask.logged_model"))
+    assert version.tags == {f"midmask.{name}": value for name, value in tags.items()}
+    assert logged.source_run_id == run.id and logged.status == "READY" and logged.tags.items() >= version.tags.items()
+    before = mlflow.get_tracking_uri()
+    try:
+        mlflow.set_tracking_uri(uri)
+        signature = mlflow.models.get_model_info(f"models:/{NAME}@best-dev").signature
+    finally:
+        mlflow.set_tracking_uri(before)
+    assert signature.inputs.to_dict() == [{"type": "string", "name": "text", "required": True}]
+    shapes = {output.name: (output.type.name, output.shape) for output in signature.outputs}
+    assert shapes == {"dense": ("float32", (-1, 3)), "lexical": ("float32", (-1, 40))}
+
+
+def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(
+    uri: str, tmp_path: Path, folder: Path
+) -> None:
+    register(uri, tmp_path, folder)
+    assert register(uri, tmp_path, folder, alias="best-dev") == Registered(NAME, 1, fresh=False)
+    other = Entry(**{**vars(ENTRY), "fingerprint": "beef"})
+    assert register(uri, tmp_path, folder, other, "best-dev") == Registered(NAME, 2, fresh=True)
+    client = MlflowClient(uri)
+    versions = {alias: client.get_model_version_by_alias(NAME, alias).version for alias in ("candidate", "best-dev")}
+    assert {alias: int(version) for alias, version in versions.items()} == {"candidate": 1, "best-dev": 2}
+    assert len(client.search_logged_models([create_store(uri, tmp_path)[1]])) == 2
+
+
+@pytest.mark.parametrize(
+    ("backbone", "name"),
+    [
+        ("google-bert/bert-base-uncased", "google-bert-bert-base-uncased"),
+        ("/models/x: y", "models-x-y"),
+        ("it's", "it-s"),
+    ],
+)
+def test_names_are_those_mlflow_takes(backbone: str, name: str, uri: str, tmp_path: Path, folder: Path) -> None:
+    made = register(uri, tmp_path, folder, Entry("dupmae", backbone, "f00d", {"dense": 3}))
+    assert made.name == f"midmask.dupmae.{name}"
+    assert register(uri, tmp_path, folder, Entry("dupmae", backbone, "f00d", {"dense": 3})).fresh is False
+
+
+@pytest.mark.parametrize("alias", ["latest", "v3", "best dev", "", "a@b"])
+def test_an_alias_that_mlflow_takes_for_something_else_is_refused(
+    alias: str, uri: str, tmp_path: Path, folder: Path
+) -> None:
+    with pytest.raises(UserError, match="such as candidate"):
+        register(uri, tmp_path, folder, alias=alias)
+
+
+def test_what_is_not_there_is_said(uri: str, tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(UserError, match="holds no model to register"):
+        register(uri, tmp_path, tmp_path)
+    with pytest.raises(UserError, match="Nothing is registered there"):
+        fetch_model(uri, NAME, "candidate", tmp_path / "x")
+    register(uri, tmp_path, folder)
+    for name, alias in ((NAME, "best-dev"), ("midmask.other.tiny", "candidate")):
+        with pytest.raises(UserError, match=rf"no model {name}@{alias} .*\. Known: {NAME}@candidate\."):
+            fetch_model(uri, name, alias, tmp_path / "x")
+    with pytest.raises(UserError, match=r"nothing\.db is not there"):
+        fetch_model(f"sqlite:///{tmp_path}/nothing.db", NAME, "candidate", tmp_path / "x")
+    assert not (tmp_path / "nothing.db").exists()
+
+
+def test_an_upload_that_fails_is_marked_and_makes_no_version(uri: str, tmp_path: Path, folder: Path) -> None:
+    _, experiment = create_store(uri, tmp_path)
+    place = tmp_path / "mlartifacts"
+    place.mkdir(exist_ok=True)
+    (place / "models").write_text("a file where MLflow wants a folder")
+    with pytest.raises(UserError, match=f"{NAME} cannot be registered in sqlite"):
+        register(uri, tmp_path, folder)
+    client = MlflowClient(uri)
+    assert not client.search_model_versions(f"name='{NAME}'")
+    assert [model.status for model in client.search_logged_models([experiment])] == ["FAILED"]
+    (place / "models").unlink()
+    assert register(uri, tmp_path, folder) == Registered(NAME, 1, fresh=True)
