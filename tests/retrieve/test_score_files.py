@@ -73,7 +73,7 @@ def test_nothing_in_a_pickle_is_executed(tmp_path: Path, protocol: int) -> None:
     made = tmp_path / "made"
     for value in (Harmful(made), {"q": {"d": Harmful(made)}}, {"q": {Harmful(made): 1.0}}):
         (tmp_path / "x.pkl").write_bytes(pickle.dumps(value, protocol))
-        with pytest.raises(UserError, match=r"asks for (posix|nt|os)\.mkdir, and nothing of a pickle is executed"):
+        with pytest.raises(UserError, match="not a pickle of plain numbers and texts"):
             list(read_pickled_scores(Place(str(tmp_path / "x.pkl"))))
     assert not made.exists()
     pickle.loads((tmp_path / "x.pkl").read_bytes())
@@ -83,7 +83,7 @@ def test_nothing_in_a_pickle_is_executed(tmp_path: Path, protocol: int) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [([1], "a pickled list"), ({"q": [1.0]}, "query 'q' has a list"), ({"q": {"d": "1"}}, "'1' is not a finite score"),
-     ({"q": {"d": float("nan")}}, "nan is not a finite score"), ({"q": {"d": Building()}}, "numbers of type 'O'")],
+     ({"q": {"d": float("nan")}}, "nan is not a finite score"), ({"q": {"d": Building()}}, "elements of type 'O'")],
 )  # fmt: skip
 def test_other_contents_are_named(tmp_path: Path, value: object, said: str) -> None:
     (tmp_path / "x.pkl").write_bytes(pickle.dumps(value))
@@ -93,7 +93,7 @@ def test_other_contents_are_named(tmp_path: Path, value: object, said: str) -> N
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.pkl").write_bytes(pickle.dumps({"q": {"d": 1.0}})[:-5])
-    with pytest.raises(UserError, match=r"x\.pkl: .*wanted is a pickle of plain scores"):
+    with pytest.raises(UserError, match=r"x\.pkl: not a pickle of plain numbers"):
         list(read_pickled_scores(Place(str(tmp_path / "x.pkl"))))
     pq.write_table(pa.table({"query_id": ["q"], "corpus_id": [["a", "b"]], "score": [[1.0]]}), tmp_path / "x.parquet")
     with pytest.raises(UserError, match="query 'q' has not one score for each"):

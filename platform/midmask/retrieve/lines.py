@@ -37,12 +37,17 @@ def text_lines(place: Place) -> Iterator[tuple[int, str]]:
     if not place.exists():
         raise UserError(f"{place}: there is no such file")
     with place.reading() as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-        stream.seek(0)
-        source = gzip.GzipFile(fileobj=stream) if zipped else stream
-        for number, line in enumerate(io.TextIOWrapper(source, encoding="utf-8"), start=1):
+        for number, line in enumerate(io.TextIOWrapper(unpacked(stream), encoding="utf-8"), start=1):
             if line.strip():
                 yield number, line.rstrip("\r\n")
+
+
+def unpacked(stream: BinaryIO) -> io.BufferedReader:
+    """A seekable stream's bytes from its start, unzipped if they are gzip's."""
+    zipped = stream.read(2) == b"\x1f\x8b"
+    stream.seek(0)
+    raw = gzip.GzipFile(fileobj=stream) if zipped else stream
+    return io.BufferedReader(cast(io.RawIOBase, raw))
 
 
 @contextlib.contextmanager

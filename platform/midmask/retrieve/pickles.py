@@ -5,24 +5,24 @@ bytes, and any other name ends the reading. Not even numpy's own functions for p
 made of numbers, texts, lists, tuples, dictionaries and arrays of numbers or texts.
 """
 
-import io
 import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.retrieve.lines import unpacked
 
 _TYPES = re.compile(r"[fiu][1248]|U\d{1,4}")
 
 
 def read_pickle(place: Place) -> Any:
-    """What a pickle holds; an array is a `PickledArray`.
+    """What a pickle holds, gzip'd or not; an array is a `PickledArray`.
 
     Raises:
         UserError: if it holds anything but plain data, or is none.
@@ -31,7 +31,7 @@ def read_pickle(place: Place) -> Any:
         raise UserError(f"{place}: there is no such file")
     with place.reading() as stream:
         try:
-            return _Reader(io.BufferedReader(cast(io.RawIOBase, stream))).load()  # it also reads lines
+            return _Reader(unpacked(stream)).load()
         except Exception as error:  # a broken pickle can raise anything at all, and runs nothing of ours or others'
             raise UserError(
                 f"{place}: not a pickle of plain numbers and texts ({type(error).__name__}: "

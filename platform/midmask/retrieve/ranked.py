@@ -5,12 +5,9 @@ Order: query id, then score descending, then document id ascending (code points)
 scores.
 """
 
-import gzip
-import io
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +17,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.retrieve.lines import text_lines, written_lines
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
@@ -118,7 +116,7 @@ def write_trec(place: Place, ranked: pa.Table, tag: str) -> None:
     _check_ids(place, columns, "a TREC run file")
     scores = _strictly_falling(ranked["score"].to_numpy(), ranked["rank"].to_numpy())
     rows = zip(*columns, scores.tolist(), strict=True)
-    with place.writing() as stream, _compressed(stream, place) as out:
+    with written_lines(place) as out:
         while some := list(itertools.islice(rows, 65_536)):
             lines = (f"{query} Q0 {doc} {rank} {score:.9g} {tag}\n" for query, doc, rank, score in some)
             out.write("".join(lines).encode())
@@ -144,13 +142,6 @@ def _strictly_falling(score: NDArray[np.float32], rank: NDArray[np.int32]) -> ND
             row += 1
         done = row
     return score
-
-
-def _compressed(stream: BinaryIO, place: Place) -> AbstractContextManager[Any]:
-    """The stream, gzip'd (no name, no time: equal content gives equal bytes) if the name ends in .gz."""
-    if not place.uri.endswith(".gz"):
-        return nullcontext(stream)
-    return gzip.GzipFile(filename="", mode="wb", fileobj=stream, compresslevel=6, mtime=0)
 
 
 def read_trec(place: Place) -> pa.Table:
@@ -179,7 +170,7 @@ def write_msmarco(place: Place, ranked: pa.Table) -> None:
     """
     columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
     _check_ids(place, columns, "MS MARCO's columns")
-    with place.writing() as stream, _compressed(stream, place) as out:
+    with written_lines(place) as out:
         out.writelines(f"{query}\t{doc}\t{rank}\n".encode() for query, doc, rank in zip(*columns, strict=True))
 
 
@@ -194,10 +185,8 @@ def read_tevatron(place: Place) -> pa.Table:
 
 def _read_scored(place: Place, *, columns: int, document: int, score: int, sign: int) -> pa.Table:
     rows: dict[tuple[str, str], float] = {}
-    for number, line in enumerate(_lines(place), start=1):
+    for number, line in text_lines(place):
         parts = line.split()
-        if not parts:
-            continue
         try:
             if len(parts) != columns:
                 raise ValueError(f"{len(parts)} columns instead of {columns}")
@@ -218,11 +207,3 @@ def _read_scored(place: Place, *, columns: int, document: int, score: int, sign:
             }
         )
     )
-
-
-def _lines(place: Place) -> Iterator[str]:
-    with place.reading() as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-        stream.seek(0)
-        source = gzip.GzipFile(fileobj=stream) if zipped else stream
-        yield from io.TextIOWrapper(source, encoding="utf-8")

@@ -2,28 +2,21 @@
 
     list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [numbers] (Hugging Face; read and written)
     pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz; read only)
-
-Reading a pickle can run any program that its author put in. Here it cannot: no class or function that a pickle names is
-ever looked up. Those of NumPy's numbers have stand-ins that read a few bytes; any other name refuses the file. What
-remains are dictionaries, lists, numbers and texts.
 """
 
-import gzip
-import io
 import math
-import pickle
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve.hard_negatives_file import id_in
+from midmask.retrieve.pickles import read_pickle
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
 
@@ -60,19 +53,12 @@ def read_score_lists(place: Place) -> Iterator[Scored]:
 
 
 def read_pickled_scores(place: Place) -> Iterator[Scored]:
-    """Nothing in the file is executed; it may be gzip'd.
+    """Nothing in the file is executed (`retrieve.pickles`); it may be gzip'd.
 
     Raises:
         UserError: if it is no pickle of scores[query][passage] made of plain dictionaries and numbers.
     """
-    with place.reading() as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-        stream.seek(0)
-        try:
-            source = gzip.GzipFile(fileobj=stream) if zipped else io.BufferedReader(stream)  # type: ignore[type-var]
-            scores = _Plain(source).load()
-        except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, AttributeError, TypeError) as error:
-            raise UserError(f"{place}: {error}; wanted is a pickle of plain scores[query][passage]") from None
+    scores = read_pickle(place)
     if not isinstance(scores, dict):
         raise UserError(f"{place}: a pickled {type(scores).__name__}; wanted is scores[query][passage]")
     for query_id, own in scores.items():
@@ -80,47 +66,6 @@ def read_pickled_scores(place: Place) -> Iterator[Scored]:
             raise UserError(f"{place}: query {query_id!r} has a {type(own).__name__}; wanted is scores[query][passage]")
         for doc_id, score in own.items():
             yield id_in(query_id), id_in(doc_id), _score(place, query_id, doc_id, score)
-
-
-class _NumberType:
-    """Stands for numpy.dtype: real numbers of 2 to 8 bytes."""
-
-    def __init__(self, name: str, *flags: Any) -> None:
-        if name not in ("f2", "f4", "f8", "i4", "i8"):
-            raise pickle.UnpicklingError(f"numbers of type {name!r}, not f2, f4, f8, i4 or i8")
-        self.name = name
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.name = {">": ">"}.get(state[1], "<") + self.name
-
-
-def _number(kind: _NumberType, data: bytes) -> float:
-    """Stands for numpy's constructor of a scalar."""
-    return float(np.frombuffer(data, kind.name)[0])
-
-
-def _bytes(text: str, encoding: str) -> bytes:
-    """Stands for what old pickles make bytes with."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes of the encoding {encoding!r}, not latin1")
-    return text.encode("latin1")
-
-
-STAND_INS = {
-    ("_codecs", "encode"): _bytes,
-    ("numpy", "dtype"): _NumberType,
-    ("numpy.core.multiarray", "scalar"): _number,
-    ("numpy._core.multiarray", "scalar"): _number,
-}
-
-
-class _Plain(pickle.Unpickler):
-    """Loads what needs no class: dictionaries, lists, tuples, texts, numbers."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in STAND_INS:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, and nothing of a pickle is executed here")
-        return STAND_INS[module, name]
 
 
 def _score(place: Place, query_id: object, doc_id: object, score: Any) -> float:
