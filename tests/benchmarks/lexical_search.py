@@ -1,6 +1,6 @@
 """Exact lexical search against scipy's sparse product and bm25s-style scoring, over the passages of shared/data/wiki.
 
-    OMP_NUM_THREADS=1 python -m tests.benchmarks.lexical_search [--queries 400] [--k 1000 100] [--rounds 3] [--threads 1]
+    OMP_NUM_THREADS=1 python -m tests.benchmarks.lexical_search [--queries 400] [--k 1000 100] [--threads 1]
 
 No trained lexical encoder is at hand, so rows like SPLADE's are made from the texts: a vocabulary of the 30,522 most
 frequent stems; a text's own stems weigh log(1 + 2 tf / (tf + 1) max(idf - 0.6, 0) / 2), as SPLADE's are logarithmic and
