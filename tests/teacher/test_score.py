@@ -150,7 +150,7 @@ def test_bad_lists_and_teachers_are_refused(all_inputs: dict[str, Artifact], tmp
         refuse(f"1 candidates name a {name} that .* lacks, among them '(nowhere|unheard)'", negatives=strange)
     write_negatives(Place(str(tmp_path / "broken")), [("q01", "d001", 1, 1.0, "made")])
     lists = Artifact(Place(str(tmp_path / "broken")), {})
-    refuse("no model can be read there", teacher=lists)
+    refuse("holds no teacher: model/config.json is missing", teacher=lists)
     refuse("query_length = 32, but pairs have at most 24", ScoreConfig(max_length=24))
     refuse("max_length = 900, but it takes at most 40", ScoreConfig(max_length=900))
     shutil.copytree(f"{all_inputs['teacher'].place}/model", tmp_path / "nan" / "model")

@@ -4,7 +4,7 @@ loss      sum over queries of -log softmax(z)[positive], z the scores of the que
           negatives; + `r_drop` x the mean of KL(p1 || p2) and KL(p2 || p1) of two passes with different dropout, the
           first term then being the mean of both (R-Drop, Liang et al. 2021; SimLM and CoT-MAE train so)
 seen      "[CLS] query [SEP] passage [SEP]" as the tokenizer joins two texts, the passage cut to what is left
-thrown    nothing
+thrown    nothing; the loss sees differences of a query's scores alone, so what all scores have in common means nothing
 differs   from their code: a passage drawn as a negative is never a known positive; the head is each family's own
 """
 

@@ -4,6 +4,7 @@ Negatives alone would not do: a loss compares them with the positive, and publis
 has no score.
 """
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve import ranked
 from midmask.retrieve.blocks import blocks_in
-from midmask.retrieve.selection import read_qrels
+from midmask.retrieve.listed import listed_in, stretches
+from midmask.retrieve.selection import judged_queries, read_qrels
 from midmask.sharded import Inputs
 from midmask.train.table import TokenTable, read_table
 
@@ -31,7 +32,8 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     number in the corpus; by query, then document. Does nothing if it is done.
 
     Args:
-        inputs: corpus, and any number of lists whose names begin with "negatives" (negatives.parquet) or "ranked".
+        inputs: corpus, and any number of lists whose names begin with "negatives" (negatives.parquet) or "ranked" (of a
+            search, of BM25 or from a file).
         split: whose relevant passages, and whose ranked lists.
         depth: passages of each ranked list; none: all.
 
@@ -69,8 +71,9 @@ def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
         if name.startswith("negatives"):
             table = read_table(inputs[name].place / "negatives.parquet")
         else:
-            table = ranked.read(ranked.of_split(inputs[name].place, split))
-            table = table if depth is None else table.filter(pc.less_equal(table["rank"], depth))
+            query_ids = judged_queries(inputs["corpus"], split, judged="relevant")
+            pieces = stretches(listed_in([inputs[name]]), None, query_ids, split, depth or sys.maxsize)
+            table = pa.concat_tables([_EMPTY, *(piece.select(_EMPTY.column_names) for piece, _ in pieces)])
         yield table.select(_EMPTY.column_names)
 
 

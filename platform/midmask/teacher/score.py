@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.artifact import Place
+from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.sharded import Inputs, Sharded
 from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
@@ -51,6 +52,11 @@ class ScoreConfig(Config):
 
 
 def _begin(config: ScoreConfig, inputs: Inputs, out: Place) -> None:
+    if not (inputs["teacher"].place / "model" / "config.json").exists():
+        raise UserError(
+            f"{inputs['teacher'].place} holds no teacher: model/config.json is missing; name a sequence-classification "
+            "model folder, or train one with jobs/train_teacher.py"
+        )
     write_candidates(inputs, out, split=config.split, depth=config.depth, queries=config.shard_queries)
 
 
