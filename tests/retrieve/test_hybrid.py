@@ -83,15 +83,17 @@ def with_words(dense, seed: int, weight: float):
     return (queries_QD, queries), (vectors_ND, rows)
 
 
-@pytest.mark.parametrize(("dense", "weight"), [(collapsed, 2.0**-11), (cancelling, 1.0)])
+@pytest.mark.parametrize(("dense", "weight"), [(collapsed, 2.0**-20), (cancelling, 1.0)])
 def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(dense, weight):
     views = with_words(dense(np.random.default_rng(0)), 0, weight)
     (dense_QD, queries), (vectors_ND, rows) = views
     expected = brute_force(views, 20)
+    lost = []
     for at, found in enumerate(expected):
         words_N = [lexical_score(queries, at, rows, row) for row in range(len(rows))]
         guessed = np.argsort(vectors_ND @ dense_QD[at] + words_N)[-40:]
-        assert not set(guessed) >= {row for _, row in found}, "float32 finds every answer: this shows nothing"
+        lost += [row for _, row in found if row not in guessed]
+    assert lost, "float32 finds every answer, so this test shows nothing"
     assert cut_search(views, 20, 1) == expected
     assert cut_search(views, 20, 3, threads=2) == expected
 
