@@ -79,9 +79,10 @@ class CrossEncoder(nn.Module):
         begin_N = query_end_N + len(template.between)
         room_N = self.max_length - len(template.last) - begin_N
         end_N = begin_N + torch.minimum(passage.lengths_B - ends, room_N)
-        width = query.ids_BL.shape[1] + passage.ids_BL.shape[1] + len(template.between) - ends + len(template.last)
-        if not passage.lengths_B.is_cuda:  # on a GPU, the host would wait for the device to know it
-            width = int(end_N.max()) + len(template.last)
+        lengths_N = end_N + len(template.last)
+        width = min(self.max_length, query.ids_BL.shape[1] + passage.ids_BL.shape[1] + len(template.between) - ends)
+        if not lengths_N.is_cuda:  # on a GPU, the host would have to wait for the device to know it
+            width = min(width, int(lengths_N.max()))
         at_NL = torch.arange(width, device=device).expand(len(end_N), width)
         query_NL = query.ids_BL.repeat_interleave(group, 0).gather(1, at_NL.clamp(max=query.ids_BL.shape[1] - 1))
         there_NL = (at_NL - begin_N[:, None] + len(template.first)).clamp(0, passage.ids_BL.shape[1] - 1)
@@ -91,7 +92,7 @@ class CrossEncoder(nn.Module):
         for place_N, special in ((query_end_N, template.between), (end_N, template.last)):
             for offset, number in enumerate(special):
                 ids_NL.scatter_(1, (place_N + offset)[:, None], number)
-        return Pairs(ids_NL, end_N + len(template.last), self._types(at_NL, begin_N, end_N + len(template.last)))
+        return Pairs(ids_NL, lengths_N, self._types(at_NL, begin_N, lengths_N))
 
     def _types(self, at_NL: Tensor, begin_N: Tensor, lengths_N: Tensor) -> Tensor | None:
         """Padding has type 0, as tokenizers give it."""
