@@ -195,5 +195,7 @@ def _lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 tokenise = Sharded("passages", "corpus/docs", _save_tokenizer, _shard_writer, _finish)
-"""The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy). With a tokens
-artifact `like`, its tokenizer is used: so a model meets a collection that it was not trained on."""
+"""The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy).
+
+With a tokens artifact `like`, its tokenizer is used: so a model meets a collection that it was not trained on.
+"""

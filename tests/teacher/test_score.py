@@ -100,11 +100,13 @@ def test_ranked_lists_are_scored_to_their_depth(all_inputs: dict[str, Artifact],
     table = pa.table([list(column) for column in zip(*rows, strict=True)], names=["query_id", "doc_id", "score"])
     ranked.write(Place(str(tmp_path / "ranked" / "ranked" / "dev.parquet")), [ranked.order(table)])
     sources = {name: all_inputs[name] for name in ("corpus", "teacher")}
-    sources |= {"ranked": Artifact(Place(str(tmp_path / "ranked")), {})}
+    sources |= {"ranked": Artifact(Place(str(tmp_path / "ranked")), {"fingerprint": "ranked", "result": {}})}
     found, result = scored(ScoreConfig(split="dev", depth=4), sources, tmp_path / "out")
-    assert found.keys() == {(row[0], row[1]) for row in rows if row[1] < "d004"} | {("q05", "d015")}
-    assert result["positives_unlisted"] == 1, "q03 is a train query, so nothing is known to be relevant to it"
-    with pytest.raises(UserError, match="no ranking of split 'test'"):
+    assert found.keys() == {("q05", row[1]) for row in rows if row[1] < "d004"} | {("q05", "d015")}
+    assert result["positives_unlisted"] == 1 and result["queries"] == 1, (
+        "q03 is a train query, and its list not asked for"
+    )
+    with pytest.raises(UserError, match="split 'test': .* has no judged queries"):
         SCORE(ScoreConfig(split="test"), sources, Place(str(tmp_path / "none")))
 
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ class EvaluateConfig(Config):
     )
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
     index: str = Field("Flat", description="faiss factory string; Flat is exact")
+    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of a hybrid encoder's vectors")
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
     passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
     threads: int = runtime(1, "threads of the search", ge=1)

@@ -85,7 +85,9 @@ class Stages:
         return Step("finetune", config, inputs, content=self.backbone if start is None else {})
 
     def _learnt_from(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
-        """Negatives, scores and the subset of queries, as far as the stage has them."""
+        """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
+        queries alone, the others are not trained on: random passages would stand in for their negatives.
+        """
         found: dict[str, Step] = {}
         if stage.sources:
             lists = self._lists(stage, before)
@@ -96,6 +98,8 @@ class Stages:
                 found["negatives"] = mined(lists, self.corpus, stage.mine)
                 if stage.teacher is not None:
                     found["scores"] = self._score(stage.teacher, stage, {"negatives": found["negatives"]})
+            if stage.mine.max_queries is not None:
+                found["queries"] = found["negatives"]
         if stage.queries is not None:
             drawn = DrawQueriesConfig(split=stage.mine.split, count=stage.queries, seed=stage.mine.seed)
             found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
@@ -103,17 +107,14 @@ class Stages:
 
     def _lists(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
         """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
-        return {
-            f"ranked{number}": self._listed(source, stage, before)
-            for number, source in enumerate(stage.sources)
-        }
+        return {f"ranked{number}": self._listed(source, stage, before) for number, source in enumerate(stage.sources)}
 
     def _listed(self, source: Source, stage: StageConfig, before: list[Step]) -> Step:
         if source.kind == "file":
             asked = ReadNegativesConfig(file=source.file)
             return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
         if source.kind == "bm25":
-            return bm25_ranking(self.corpus, stage.mine.split, stage.mine.depth, titles=self.recipe.tokens.titles)
+            return bm25_ranking(self.corpus, stage.mine, titles=self.recipe.tokens.titles, judged="relevant")
         ranker = before[-1 if source.stage is None else source.stage]
         return ranking(self.tokens, ranker, stage.mine, judged="relevant")
 

@@ -128,8 +128,8 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None =
 def bm25_evaluation(recipe: Recipe, split: str) -> Step:
     """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems."""
     corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
-    ranked = bm25_ranking(corpus, split, recipe.evaluation.depth, titles=recipe.tokens.titles)
-    return evaluated(ranked, corpus, recipe.evaluation.model_copy(update={"split": split}))
+    config = recipe.evaluation.model_copy(update={"split": split})
+    return evaluated(bm25_ranking(corpus, config, titles=recipe.tokens.titles, judged="any"), corpus, config)
 
 
 def _weighing(recipe: Recipe) -> WeighConfig:

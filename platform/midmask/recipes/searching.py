@@ -37,7 +37,8 @@ def ranking(
         "passages": Step("encode", passages, encoder),
         "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
     }
-    config = SearchConfig(depth=wanted.depth, index=wanted.index, threads=wanted.threads)
+    views = wanted.views if isinstance(wanted, EvaluateConfig) else "all"
+    config = SearchConfig(depth=wanted.depth, index=wanted.index, views=views, threads=wanted.threads)
     return Step("search", config, {**encoded, "tokens": tokens})
 
 
@@ -57,9 +58,14 @@ def tokens_like(tokens: Step, config: TokensConfig, corpus: Step) -> Step:
     return Step("tokenise", config, {"corpus": corpus, "like": tokens})
 
 
-def bm25_ranking(corpus: Step, split: str, depth: int, *, titles: bool) -> Step:
-    """BM25's ranking of a split's queries."""
-    return Step("bm25", Bm25Config(splits=(split,), depth=depth, titles=titles), {"corpus": corpus})
+def bm25_ranking(
+    corpus: Step, wanted: EvaluateConfig | MineConfig, *, titles: bool, judged: Literal["any", "relevant"]
+) -> Step:
+    """BM25's ranking of the same queries, as deep."""
+    config = Bm25Config(
+        splits=(wanted.split,), depth=wanted.depth, titles=titles, judged=judged, max_queries=wanted.max_queries
+    )
+    return Step("bm25", config, {"corpus": corpus})
 
 
 def evaluated(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:

@@ -98,6 +98,8 @@ class StageConfig(Config):
             )
         if self.loss.needs_teacher and self.teacher is None:
             raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
+        if self.queries is not None and self.mine.max_queries is not None:
+            raise ValueError("queries and mine.max_queries are two samples; set one of them")
         if self.mine.filters.teacher_margin is not None and (self.teacher is None or self.teacher.folder is None):
             raise ValueError(
                 "mine.filters.teacher_margin asks for scores before negatives are chosen, so the teacher cannot be "

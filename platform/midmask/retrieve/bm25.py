@@ -9,7 +9,7 @@ import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,9 @@ class Bm25Config(Config):
     k1: float = Field(0.9, ge=0, le=10, description="how soon repeated words stop to count")
     b: float = Field(0.4, ge=0, le=1, description="how much long passages are held back")
     titles: bool = Field(True, description="whether a passage is 'title text' instead of the text alone")
+    judged: Literal["any", "relevant"] = Field(
+        "any", description="queries with any judgement, or with a relevant passage"
+    )
     max_queries: int | None = Field(
         None, ge=1, description="queries of a split, the first by a hash of their id; none: all"
     )
@@ -50,7 +53,9 @@ def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Plac
         UserError: for a split without judged queries, or a corpus without a single word.
     """
     corpus = inputs["corpus"]
-    wanted = {split: judged_queries(corpus, split, limit=config.max_queries) for split in config.splits}
+    wanted = {
+        split: judged_queries(corpus, split, judged=config.judged, limit=config.max_queries) for split in config.splits
+    }
     if not (out / "doc_ids.parquet").exists():
         build_index(config, corpus.place, out)
     index = Bm25Index(out)

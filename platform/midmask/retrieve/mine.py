@@ -2,6 +2,7 @@
 
 negatives.parquet     the chosen (`negatives.NEGATIVES`), by query, list and rank
 negatives.jsonl.gz    the same in the msmarco-hard-negatives layout
+queries.parquet       query_id: whom they were mined for, in vain or not
 refused.parquet       the first candidates that each rule refused, to be looked at
 audit.json, audit.md  `retrieve.audit`
 """
@@ -95,6 +96,8 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     lists = [inputs[name] for name in sorted(inputs) if name.startswith("ranked")]
     _refuse_missing_scores(config, inputs)
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
+    with (out / "queries.parquet").writing() as stream:
+        pq.write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), stream, compression="zstd")
     listed = listed_in(lists)
     sources = [source for own in listed for source in own.sources.values()]
     known = Known.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)

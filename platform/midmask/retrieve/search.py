@@ -8,12 +8,11 @@ so a killed search goes on. One process runs all units in a loop (`search`), or 
 The result has the layout of BM25's: both are ranked lists to mine from and to evaluate.
 """
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
+from midmask.retrieve.best import in_order, places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.hybrid import HybridShard
@@ -31,7 +31,8 @@ from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 
-log = logging.getLogger(__name__)
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
 
 
 class SearchConfig(Config):
@@ -39,6 +40,7 @@ class SearchConfig(Config):
 
     depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
     index: str = Field("Flat", description="faiss factory string; Flat is exact")
+    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of what was encoded")
     actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
@@ -78,8 +80,16 @@ class Search:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What is scored: "dense", "lexical", or both."""
-        return tuple(self.inputs["passages"].result["views"])
+        """What is scored: "dense", "lexical", or both.
+
+        Raises:
+            UserError: for a view that was not encoded.
+        """
+        encoded = tuple(self.inputs["passages"].result["views"])
+        wanted = encoded if self.config.views == "all" else (self.config.views,)
+        if not set(wanted) <= set(encoded):
+            raise UserError(f"views = {self.config.views}: the encoder gives {' and '.join(encoded)} vectors alone")
+        return wanted
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -95,7 +105,7 @@ class Search:
 
     def partial(self, shard: range, block: int) -> Place:
         """The result of (shard, query block); named by passage blocks, since a resumed run may cut other shards."""
-        return self.out / "partial" / f"{shard.start:05d}-{shard.stop:05d}.{block:05d}.parquet"
+        return self.out / "partial" / f"{shard.start:05d}-{shard.stop:05d}.{block:05d}.npz"
 
     def finish(self, shards: Sequence[range]) -> dict[str, Any]:
         """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts."""
@@ -112,13 +122,45 @@ class Search:
 
     def _merged(self, shards: Sequence[range]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
-        for block in range(len(self.query_blocks)):
-            yield merge([ranked.read(self.partial(shard, block)) for shard in shards], self.config.depth)
+        doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"].combine_chunks()
+        places_N = places_of(doc_ids)
+        for number, block in enumerate(self.query_blocks):
+            parts = [_read_partial(self.partial(shard, number)) for shard in shards]
+            scores_QK, rows_QK = merge(parts, places_N, self.config.depth)
+            yield _listed(block.read(["query_id"])["query_id"], doc_ids, scores_QK, rows_QK)
 
 
-def merge(partials: Sequence[pa.Table], depth: int) -> pa.Table:
-    """The best `depth` of each query over the shards' lists; their order does not matter."""
-    return ranked.order(pa.concat_tables(partials), depth)
+Found = tuple[Floats, Ints]
+"""Scores and corpus rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
+
+
+def merge(parts: Sequence[Found], places_N: Ints, depth: int) -> Found:
+    """The best `depth` of each query over the shards' lists; their order does not matter.
+
+    Args:
+        places_N: what equal scores are compared by, for every row of the corpus.
+    """
+    scores_QK, rows_QK = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
+    return in_order(scores_QK, rows_QK, places_N, depth)
+
+
+def _listed(query_ids: pa.ChunkedArray, doc_ids: pa.Array, scores_QK: Floats, rows_QK: Ints) -> pa.Table:
+    """The ranked list of a block of queries, in their order."""
+    found_QK = rows_QK >= 0
+    query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
+    return pa.table(
+        {
+            "query_id": query_ids.take(pa.array(query)),
+            "doc_id": doc_ids.take(pa.array(rows_QK[found_QK])),
+            "score": scores_QK[found_QK],
+            "rank": pa.array(np.cumsum(found_QK, axis=1)[found_QK].astype(np.int32)),
+        }
+    )
+
+
+def _read_partial(place: Place) -> Found:
+    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
+        return arrays["scores"], arrays["rows"]
 
 
 Shard = DenseShard | LexicalShard | HybridShard
@@ -148,8 +190,7 @@ class SearchWorker:
             return LexicalShard(rows, doc_ids, **where)
         return HybridShard(dense, rows, doc_ids, factory=work.config.index, **where)
 
-    def _found(self, queries: Views) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and corpus rows [Q, K]; -inf and -1 where an approximate index finds fewer than K."""
+    def _found(self, queries: Views) -> Found:
         depth = self._work.config.depth
         match self._index, queries.dense_ND, queries.lexical:
             case DenseShard() as index, np.ndarray() as dense_QD, None:
@@ -166,20 +207,10 @@ class SearchWorker:
         target = work.partial(self._shard, number)
         if target.exists():
             return 0
-        block = work.query_blocks[number]
-        scores_QK, rows_QK = self._found(read_views(work.inputs["queries"].place, block.name, work.views))
-        found_QK = rows_QK >= 0
-        query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
-        first = work.blocks[self._shard.start].start
-        table = pa.table(
-            {
-                "query_id": block.read(["query_id"])["query_id"].take(pa.array(query)),
-                "doc_id": self._index.doc_ids.take(pa.array(rows_QK[found_QK] - first)),
-                "score": scores_QK[found_QK],
-                "rank": pa.array((np.cumsum(found_QK, axis=1)[found_QK]).astype(np.int32)),
-            }
-        )
-        ranked.write(target, [table])
+        name = work.query_blocks[number].name
+        scores_QK, rows_QK = self._found(read_views(work.inputs["queries"].place, name, work.views))
+        with target.writing() as stream:
+            np.savez(stream, scores=scores_QK, rows=rows_QK)
         return 1
 
 

@@ -34,6 +34,10 @@ TEACHER = TeacherConfig(
 """RetroMAE's reranker, on the recipe's own encoder: lists of 1 + 64, batches of 8, 4 epochs (methods.md 13)."""
 
 
+DEMO_QUERIES = 4096
+"""Queries that negatives are mined for, at that size: about as many as a stage sees."""
+
+
 class Protocol(Config):
     """Fine-tuning as one paper does it, with its numbers."""
 
@@ -70,7 +74,11 @@ def demo_sized(stage: StageConfig) -> StageConfig:
         "train": DEMO.model_copy(update={"seed": stage.train.seed}),
         "per_query": min(stage.per_query, DEMO_NEGATIVES),
         "mine": stage.mine.model_copy(
-            update={"depth": min(stage.mine.depth, 100), "per_query": min(stage.mine.per_query, 30)}
+            update={
+                "depth": min(stage.mine.depth, 100),
+                "per_query": min(stage.mine.per_query, 15),
+                "max_queries": DEMO_QUERIES if stage.sources else None,
+            }
         ),
     }
     if stage.teacher is not None:
