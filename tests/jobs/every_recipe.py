@@ -6,8 +6,6 @@ Prints, as a Markdown table, each recipe's loss parts at the beginning and the e
 """
 
 import argparse
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 
 from midmask.recipes import RECIPES
+from tests.jobs.killing import kill_tree
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "pretrain.py"
 WINDOW = 20
@@ -58,10 +56,7 @@ def kill_at_checkpoint(process: subprocess.Popen[str], storage: Path, timeout_s:
     while process.poll() is None and time.monotonic() < deadline:
         found = sorted(storage.glob("pretrain/*/checkpoints/step-*/position.json"))
         if found:
-            for pid in [*(child.pid for child in psutil.Process(process.pid).children(recursive=True)), process.pid]:
-                if psutil.pid_exists(pid):
-                    os.kill(pid, signal.SIGKILL)
-            process.communicate()
+            kill_tree(process)
             return int(found[0].parent.name.removeprefix("step-"))
         time.sleep(0.05)
     return None
