@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
@@ -85,10 +87,9 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(
     (shard,) = work.shards(1)
     assert work.begin() == 3
     assert SearchWorker(work, shard).search(1) == 1 and SearchWorker(work, shard).search(1) == 0
-    (target,) = (out / "partial").names()
-    planted = ranked.read(out / "partial" / target)
-    planted = planted.set_column(2, "score", pa.array(planted["score"].to_numpy() + np.float32(1)))
-    ranked.write(out / "partial" / target, [planted])
+    (target,) = (out.local() / "partial").iterdir()
+    arrays = np.load(target)
+    np.savez(target, scores=arrays["scores"] + np.float32(1), rows=arrays["rows"])
     search(CONFIG, small, out)
     both = [ranked.read(place / "ranked" / "train.parquet") for place in (whole, out)]
     gained = both[1]["score"].to_numpy() - both[0]["score"].to_numpy()
@@ -96,22 +97,27 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(
     assert out.names() == ["ranked"], "partial results are not kept"
 
 
-def test_merging_does_not_depend_on_the_order_of_shards():
-    def part(*rows: tuple[str, str, float]) -> pa.Table:
-        return ranked.order(
-            pa.table([list(column) for column in zip(*rows, strict=True)], ["query_id", "doc_id", "score"])
-        )
-
-    one, two, three = (
-        part(("q", "b", 1.0), ("r", "x", 0.0)),
-        part(("q", "a", 1.0)),
-        part(("q", "c", 2.0), ("q", "d", 0.5)),
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
+def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
+    draw = np.random.default_rng(seed)
+    scores = draw.choice(
+        np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32), (2, shards, 6)
     )
-    merged = merge([one, two, three], 3)
-    assert merged.to_pylist() == merge([three, one, two], 3).to_pylist()
-    assert [(row["query_id"], row["doc_id"], row["rank"]) for row in merged.to_pylist()] == [
-        ("q", "c", 1), ("q", "a", 2), ("q", "b", 3), ("r", "x", 1)
-    ]  # fmt: skip
+    rows = np.stack([draw.permutation(shards * 6).reshape(shards, 6) for _ in range(2)])
+    rows[np.isneginf(scores)] = -1
+    places = draw.permutation(shards * 6)
+    parts = [(scores[:, shard], rows[:, shard]) for shard in range(shards)]
+    merged = merge(parts, places, depth)
+    for found in (merged, merge(parts[::-1], places, depth)):
+        for query in range(2):
+            pairs = zip(scores[query].ravel().tolist(), rows[query].ravel().tolist(), strict=True)
+            best = sorted((pair for pair in pairs if pair[1] >= 0), key=lambda pair: (-pair[0], places[pair[1]]))[
+                :depth
+            ]
+            missing = min(depth, shards * 6) - len(best)
+            assert found[0][query].tolist() == [score for score, _ in best] + [-np.inf] * missing
+            assert found[1][query].tolist() == [row for _, row in best] + [-1] * missing
 
 
 def test_encodings_that_do_not_belong_together_are_refused(inputs, vectors, out, tmp_path: Path):

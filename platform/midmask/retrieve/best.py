@@ -19,6 +19,24 @@ def places_of(doc_ids: pa.ChunkedArray) -> Ints:
     return places_N
 
 
+def in_order(scores_QN: Floats, rows_QN: Ints, places_N: Ints, k: int) -> tuple[Floats, Ints]:
+    """The best k of each query, in order: scores and rows [Q, k]; -inf and -1, last, where fewer are there.
+
+    Args:
+        scores_QN: finite, or -inf where there is no passage.
+        rows_QN: what was found, in any order; -1 where there is no passage.
+        places_N: for every row, what equal scores are compared by.
+    """
+    # One integer a pair, sorted several times faster than two keys: the bits of floats, but for the sign those of
+    # negative ones inverted, compare as the floats do. Adding 0 makes a 0.0 of -0.0.
+    bits_QN = (scores_QN + np.float32(0)).view(np.int32)
+    rising_QN = np.where(bits_QN < 0, bits_QN ^ 0x7FFFFFFF, bits_QN).astype(np.int64)
+    keys_QN = (-rising_QN << 32) | places_N[rows_QN]
+    at_QK = np.argsort(keys_QN, axis=1)[:, :k]
+    scores_QK: Floats = np.take_along_axis(scores_QN, at_QK, axis=1)
+    return scores_QK, np.where(np.isneginf(scores_QK), -1, np.take_along_axis(rows_QN, at_QK, axis=1))
+
+
 def floor(scores_N: Floats, k: int) -> np.float32:
     """A score that the k-th best is not below, and is close to; -inf for fewer than k scores.
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from midmask.errors import UserError
-from midmask.retrieve.best import places_of
+from midmask.retrieve.best import in_order, places_of
 from midmask.retrieve.pairs import GATHERED, Embeddings, check_finite, error_of_guess, longest_of
 
 MARGIN = 32
@@ -132,9 +132,7 @@ class DenseShard:
         """Search with so many proposals a query; the last value says for which queries the result is final."""
         guesses_QN, local_QN = self._index.search(np.ascontiguousarray(queries_QD), proposals)
         exact_QN = self._exact_scores(queries_QD, local_QN)
-        at_QN = np.lexsort((self._places_N[local_QN], -exact_QN), axis=-1)[:, :k]
-        scores_QK = np.take_along_axis(exact_QN, at_QN, axis=-1)
-        rows_QK = np.where(np.isneginf(scores_QK), -1, np.take_along_axis(local_QN, at_QN, axis=-1))
+        scores_QK, rows_QK = in_order(exact_QN, local_QN, self._places_N, k)
         if proposals >= self.rows or not self._exact:
             return scores_QK, rows_QK, np.ones(len(queries_QD), dtype=np.bool_)
         # What was not proposed scores at most the lowest guess, plus the mean's share, plus the error of a guess.
