@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
@@ -17,7 +19,7 @@ from midmask.nouns import Batch, TokenRows
 from midmask.objectives import ObjectiveConfig, build_objective
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.distillation import Distillation
-from midmask.objectives.ranking import Ranking
+from midmask.objectives.ranking import PIECE, Ranking, pieces_by_length
 from midmask.objectives.regularisers import Regularisers
 from midmask.train.loop import accumulate, distributed
 from midmask.train.optimiser import TrainConfig
@@ -133,6 +135,28 @@ def test_queries_go_through_their_expert() -> None:
     after = ranking.represent(drawn).vectors
     changed = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
     assert changed == [True, True, False, False]  # dense and lexical of queries, then of passages
+
+
+@given(st.lists(st.integers(2, 300), min_size=1, max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_pieces_hold_every_row_once_and_like_lengths_together(lengths: list[int]) -> None:
+    pieces = [piece.tolist() for piece in pieces_by_length(torch.tensor(lengths))]
+    assert sorted(row for piece in pieces for row in piece) == list(range(len(lengths)))
+    in_order = [lengths[row] for piece in pieces for row in piece]
+    assert in_order == sorted(lengths) and all(pieces)
+    room = max(PIECE, len(lengths) * max(lengths) / 8)
+    assert all(len(piece) == 1 or len(piece) * lengths[piece[-1]] <= room for piece in pieces)
+
+
+def test_pieces_change_neither_a_loss_nor_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 12 passages of 5 to 12 tokens, pieces of at most 18 tokens, against all at once."""
+    ranking = objective(*CASES["hybrid with flops"])
+    sums, _, expected = step(ranking, [batch(progress=0.3)], None)
+    monkeypatch.setattr("midmask.objectives.ranking.PIECE", 1)
+    assert len(pieces_by_length(batch().texts["passage"].lengths_B)) > 5
+    piece_sums, _, found = step(ranking, [batch(progress=0.3)], None)
+    torch.testing.assert_close(piece_sums, sums, rtol=1e-9, atol=1e-9)
+    assert_same(found, expected)
 
 
 def test_a_step_in_bf16_scores_in_float32() -> None:
