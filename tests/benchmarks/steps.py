@@ -15,10 +15,10 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import OBJECTIVES, Objective, ObjectiveConfig, build_objective
+from midmask.objectives.ranking import Ranking
 from midmask.vocabulary import Vocabulary
 
-FINE_TUNING = ("contrastive",)
-PRE_TRAINING = tuple(name for name in OBJECTIVES if name not in FINE_TUNING)
+PRE_TRAINING = tuple(name for name, entry in OBJECTIVES.items() if not issubclass(entry, Ranking))
 CONTINUATIONS = 0.2
 """Share of tokens that continue a word, about that of English text under BERT's vocabulary."""
 QUERY_LENGTH = 32
