@@ -91,8 +91,9 @@ def test_pairs_are_those_of_the_tokenizer(template: str, tmp_path: Path) -> None
 def test_a_list_is_joined_to_its_query_and_padded(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(tmp_path, "bert"))
     model = CrossEncoder(torch.nn.Identity(), template_of(tokenizer, typed=True), LONGEST)
-    queries, passages = [list(texts) for texts in zip(*some_pairs(6), strict=True)]
-    found = model.join(rows(queries[:2], tmp_path), rows(passages, tmp_path), group=3)
+    queries = [" ".join(WORDS[:6]), WORDS[7]]  # the longest passage is not in the longest pair
+    passages = [" ".join(WORDS[:words]) for words in (2, 3, 5, 1, 4, 6)]
+    found = model.join(rows(queries, tmp_path), rows(passages, tmp_path), group=3)
     pairs = [(queries[row // 3], passages[row]) for row in range(6)]
     wanted = tokenizer(
         pairs,

@@ -88,3 +88,9 @@ def test_a_mistyped_source_of_queries_names_the_choices(tmp_path: Path, collecti
     done = job("prepare_corpus", "--corpus", collection, "--pseudo-queries", "title", home=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1 and "choose sentences, titles, train, file:PATH" in done.stderr
+
+
+def test_a_stage_without_a_teacher_is_named(tmp_path: Path, collection: str) -> None:
+    for recipe, arguments, known in (("dupmae", ["--stage", "0"], "With one: 2."), ("retromae", [], "With one: none")):
+        done = job("train_teacher", "--corpus", collection, "--recipe", recipe, *arguments, home=tmp_path)
+        assert done.returncode == 2 and known in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -16,6 +16,7 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.teacher.teach import TeachConfig
 from midmask.tracking import Tracker
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
 
 def _work(step: Step) -> str:
     """What a training step costs, in rows."""
-    if not isinstance(step.config, PretrainConfig | FinetuneConfig):
+    if not isinstance(step.config, PretrainConfig | FinetuneConfig | TeachConfig):
         return ""
     count, rows = step.optimiser_steps, step.config.train.batch_size
     return f"{count} steps x {rows} rows = {count * rows:,} rows"

@@ -8,6 +8,7 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.identity import Config, fingerprint, identity_of, library_versions
 from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.teacher.teach import TeachConfig
 
 NAMED_BY_CONTENT = ("prepare", "adopt")
 """Steps whose config names a place: what lies there is their identity, not the name."""
@@ -50,7 +51,7 @@ class Step:
         """How many steps a training takes; 0 for every other step."""
         if isinstance(self.config, PretrainConfig):
             return self.config.stop_after or self.config.train.steps
-        return self.config.train.steps if isinstance(self.config, FinetuneConfig) else 0
+        return self.config.train.steps if isinstance(self.config, FinetuneConfig | TeachConfig) else 0
 
     def place(self, storage: Place) -> Place:
         return storage / self.name / self.fingerprint
