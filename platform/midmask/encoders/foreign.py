@@ -91,7 +91,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 def _read_transformer(folder: Path, place: Path) -> int | None:
     """Checks how texts become tokens; tokens of the longest text."""
-    path = next((path for path in sorted(place.glob("sentence_*_config.json"))), None)
+    path = next(iter(sorted(place.glob("sentence_*_config.json"))), None)
     settings = {} if path is None else _read(path, dict)
     if settings.get("do_lower_case"):
         normaliser = load_tokenizer(folder).backend_tokenizer.normalizer
@@ -99,10 +99,9 @@ def _read_transformer(folder: Path, place: Path) -> int | None:
             raise UserError(
                 f"{path}: do_lower_case = true, but the tokenizer beside it keeps case. Lower the texts first."
             )
-    tokenizer = place / "tokenizer_config.json"
-    length = settings.get("max_seq_length") or (_read(tokenizer, dict) if tokenizer.is_file() else {}).get(
-        "model_max_length"
-    )
+    # Since version 5.4 the length is the tokenizer's.
+    tokenizer = _read_if_there(place / "tokenizer_config.json")
+    length = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     return int(length) if length and length < NO_LIMIT else None
 
 
@@ -173,7 +172,10 @@ def _splade(folder: Path, place: Path) -> Representation:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / SETTINGS
+    return _read_if_there(folder / SETTINGS)
+
+
+def _read_if_there(path: Path) -> dict[str, Any]:
     return _read(path, dict) if path.is_file() else {}
 
 
