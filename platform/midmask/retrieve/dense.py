@@ -9,7 +9,6 @@ bound small where it matters, since the vectors of a young encoder are nearly on
 """
 
 import importlib.metadata
-import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,13 +19,16 @@ from numpy.typing import NDArray
 
 from midmask.errors import UserError
 from midmask.retrieve.best import in_order, places_of
-from midmask.retrieve.pairs import GATHERED, Embeddings, check_finite, error_of_guess, longest_of
+from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
 
 MARGIN = 32
 """Candidates asked for beyond k at first."""
 
 PAIRS = 1 << 22
 """Proposed pairs held at once: bounds the memory of a search whose scores lie so close that many must be proposed."""
+
+SCORED = 1 << 16
+"""Pairs scored exactly in one go, by one thread."""
 
 TRAINING_ROWS = 262_144
 """Passages of a shard that a trained index (IVF, PQ) learns from, from the first."""
@@ -145,22 +147,15 @@ class DenseShard:
         """Inner products in float64, rounded to float32; -inf where a row is -1."""
         scores_QN = np.empty(local_QN.shape, dtype=np.float32)
         wide_QD = queries_QD.astype(np.float64)
-        few, some = max(1, GATHERED // local_QN.shape[1]), min(GATHERED, local_QN.shape[1])
+        few = max(1, SCORED // local_QN.shape[1])
 
-        def score(corner: tuple[int, int]) -> None:
-            part = np.s_[corner[0] : corner[0] + few, corner[1] : corner[1] + some]
-            rows_QN = local_QN[part]
-            # vecdot is one dot product of length D a pair, so a pair's value knows nothing of its neighbours.
-            pairs_QN = np.vecdot(self._embeddings.take(np.maximum(rows_QN, 0)), wide_QD[part[0], None])
-            scores_QN[part] = np.where(rows_QN < 0, -np.inf, pairs_QN)
+        def score(at: int) -> None:
+            part = slice(at, at + few)
+            pairs_QN = self._embeddings.inner(wide_QD[part], np.maximum(local_QN[part], 0))
+            scores_QN[part] = np.where(local_QN[part] < 0, -np.inf, pairs_QN)
 
-        corners = itertools.product(range(0, local_QN.shape[0], few), range(0, local_QN.shape[1], some))
-        if self._threads == 1:
-            for corner in corners:
-                score(corner)
-        else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(score, corners))
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(score, range(0, len(local_QN), few)))
         return scores_QN
 
 

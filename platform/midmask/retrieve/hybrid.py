@@ -92,7 +92,7 @@ class HybridShard:
                 for query, own, guessed in zip(queries, proposals.of(queries, block), scores, strict=True):
                     best = found[query - part.start]
                     near_N = proposals.near(query, own, guessed, best.least)
-                    dense_N = self._embeddings.inner(wide_QD[query], near_N + block.start)
+                    dense_N = self._embeddings.inner(wide_QD[query, None], (near_N + block.start)[None])[0]
                     best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
             return found
 

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
-GATHERED = 4096
+GATHERED = 1024
 """Vectors copied at once for exact scoring; few enough to stay in the cache."""
 
 
@@ -30,7 +30,7 @@ class Embeddings:
     """
 
     def __init__(self, blocks: Sequence[Floats]) -> None:
-        self._blocks = list(blocks)
+        self._blocks = [np.asarray(block) for block in blocks]  # a memory map's own class is slow to take rows of
         self._starts = np.cumsum([0, *map(len, blocks)])
         self.rows, self.width = int(self._starts[-1]), blocks[0].shape[1]
         for start, block in zip(self._starts.tolist(), self._blocks, strict=False):
@@ -45,25 +45,21 @@ class Embeddings:
         """Copies of the blocks, moved by a point."""
         return (np.ascontiguousarray(block - point_D) for block in self._blocks)
 
-    def inner(self, query_D: NDArray[np.float64], rows_N: Ints) -> Doubles:
-        """Inner products of a query with some rows, in float64: one dot product a pair, the same in any company."""
-        scores_N = np.empty(len(rows_N), dtype=np.float64)
-        for at in range(0, len(rows_N), GATHERED):
-            scores_N[at : at + GATHERED] = np.vecdot(self.take(rows_N[at : at + GATHERED]), query_D)
-        return scores_N
+    def inner(self, queries_QD: Doubles, rows_QN: Ints) -> Doubles:
+        """Inner products of each query with rows of its own, in float64, [Q, N].
 
-    def take(self, rows: Ints) -> Doubles:
-        """Some rows, of any shape [...]: [..., D]."""
-        if len(self._blocks) == 1:
-            return self._blocks[0].take(rows, axis=0).astype(np.float64)
-        vectors = np.empty((rows.size, self.width), dtype=np.float64)
-        by_row = rows.argsort(axis=None)
-        ends = np.searchsorted(rows.reshape(-1)[by_row], self._starts)
-        for block, mine in enumerate(map(slice, ends[:-1], ends[1:])):
-            if mine.start < mine.stop:
-                members = by_row[mine]
-                vectors[members] = self._blocks[block][rows.reshape(-1)[members] - self._starts[block]]
-        return vectors.reshape(*rows.shape, self.width)
+        Each is one dot product of length D, the same in any company. Pairs are met in the order of their rows, so that
+        a block is read from one end to the other, and a vector that many queries found but once.
+        """
+        rows, scores = rows_QN.reshape(-1), np.empty(rows_QN.size, dtype=np.float64)
+        by_row = rows.argsort()
+        edges = np.searchsorted(rows[by_row], self._starts).tolist()
+        for block, first, start, stop in zip(self._blocks, self._starts.tolist(), edges, edges[1:], strict=False):
+            for at in range(start, stop, GATHERED):
+                pairs = by_row[at : min(at + GATHERED, stop)]
+                vectors_PD = block[rows[pairs] - first].astype(np.float64)
+                scores[pairs] = np.vecdot(vectors_PD, queries_QD[pairs // rows_QN.shape[1]])
+        return scores.reshape(rows_QN.shape)
 
 
 def check_finite(vectors_ND: Floats, first: int = 0) -> None:
