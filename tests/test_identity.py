@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from midmask.errors import UserError
+from midmask.errors import UserError, unknown
 from midmask.identity import Config, canonical, fingerprint, flatten, identity_of, override, runtime
 
 
@@ -72,3 +72,17 @@ def test_a_wrong_override_is_one_line_with_field_value_and_choices(path, value, 
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+def test_a_whole_config_is_set_by_an_object_of_its_fields():
+    assert override(Outer(), {"inner": '{"ratio": 0.25}'}).inner == override(Outer(), {"inner.ratio": 0.25}).inner
+    with pytest.raises(UserError, match=r"inner.ration: no such field"):
+        override(Outer(), {"inner": {"ration": 0.25}})
+    with pytest.raises(UserError, match="unknown field 'inner'"):
+        override(Outer(), {"inner": "0.25"})
+
+
+def test_of_very_many_names_the_nearest_are_told():
+    message = str(unknown("field", "stage.17", [f"stage.{number}" for number in range(100)]))
+    assert "did you mean 'stage.17'" in message and "Of 100 the nearest: " in message and len(message) < 250
+    assert "None of 100 is like it" in str(unknown("field", "zzz", [f"stage.{number}" for number in range(100)]))

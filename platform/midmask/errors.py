@@ -14,10 +14,22 @@ class UserError(Exception):
         return (UserError, (str(self),))
 
 
+SHOWN = 40
+"""Names that a reader looks through; of more, the nearest are told."""
+
+
 def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "") -> UserError:
-    """The error for a name that is not in a closed list: the nearest name, then all of them."""
+    """The error for a name that is not in a closed list: the nearest name, then all of them, or, of very many, the
+    nearest ten."""
     names = sorted(choices)
-    nearest = get_close_matches(str(value), names, n=1, cutoff=0.5)
+    nearest = get_close_matches(str(value), names, n=10, cutoff=0.5)
     guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    known = f"Known: {', '.join(names)}."
+    if len(names) > SHOWN:
+        known = (
+            f"Of {len(names)} the nearest: {', '.join(sorted(nearest))}."
+            if nearest
+            else f"None of {len(names)} is like it."
+        )
     tail = f" {hint}" if hint else ""
-    return UserError(f"unknown {kind} {str(value)!r}{guess} Known: {', '.join(names)}.{tail}")
+    return UserError(f"unknown {kind} {str(value)!r}{guess} {known}{tail}")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from midmask.errors import UserError, unknown
+from midmask.errors import SHOWN, UserError, unknown
 
 C = TypeVar("C", bound="Config")
 
@@ -142,7 +142,8 @@ def override(config: C, changes: dict[str, Any]) -> C:
     """A copy of `config` with dotted paths replaced and everything validated again.
 
     Args:
-        changes: dotted path -> value, or its text as typed (`objective.encoder_mask_ratio=0.15`).
+        changes: dotted path -> value, or its text as typed (`objective.encoder_mask_ratio=0.15`). The path of a whole
+            config takes an object of its fields, or none (`stages.2.teacher={"folder": "/models/minilm"}`).
 
     Raises:
         UserError: for an unknown path, naming the nearest one, or an impossible value.
@@ -150,13 +151,15 @@ def override(config: C, changes: dict[str, Any]) -> C:
     data = config.model_dump()
     known = flatten(config)
     for path, value in changes.items():
-        if path not in known:
-            raise unknown("field", path, known)
+        parsed = _parsed(value) if isinstance(value, str) else value
+        whole = any(name.startswith(f"{path}.") for name in known) and (parsed is None or isinstance(parsed, dict))
+        if path not in known and not whole:
+            raise unknown("field", path, known, hint="--dry-run shows all fields." if len(known) > SHOWN else "")
         target: Any = data
         *parents, leaf = path.split(".")
         for name in parents:
             target = target[int(name) if isinstance(target, list | tuple) else name]
-        target[leaf] = _parsed(value) if isinstance(value, str) else value
+        target[leaf] = parsed
     try:
         return type(config).model_validate(data)
     except ValidationError as error:

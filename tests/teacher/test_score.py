@@ -106,7 +106,7 @@ def test_ranked_lists_are_scored_to_their_depth(all_inputs: dict[str, Artifact],
     assert result["positives_unlisted"] == 1 and result["queries"] == 1, (
         "q03 is a train query, and its list not asked for"
     )
-    with pytest.raises(UserError, match="split 'test': .* has no judged queries"):
+    with pytest.raises(UserError, match=r"split 'test': .* has no judged queries"):
         SCORE(ScoreConfig(split="test"), sources, Place(str(tmp_path / "none")))
 
 

@@ -117,10 +117,10 @@ def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_p
 
 def test_what_makes_no_teacher_is_refused() -> None:
     train = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)
-    with pytest.raises(ValidationError, match="neither is given"):
+    with pytest.raises(ValidationError, match="set folder, or train"):
         TeacherConfig()
-    with pytest.raises(ValidationError, match="both is given"):
-        TeacherConfig(folder="/somewhere", train=train)
+    with pytest.raises(ValueError, match="a teacher from a folder is not trained"):
+        TeacherConfig(folder="/somewhere").teaching(BackboneConfig(), query_length=8)
     with pytest.raises(ValidationError, match="at least 8 tokens more than its query"):
         TeachConfig(
             backbone=BackboneConfig(),

@@ -50,16 +50,15 @@ class TeacherConfig(Config):
     loss: ListwiseRanking.Config = Field(
         default_factory=ListwiseRanking.Config, description="the ranking loss, and how long a pair is"
     )
-    train: TrainConfig | None = Field(None, description="length, batch and optimiser; needed unless there is a folder")
+    train: TrainConfig | None = Field(None, description="length, batch and optimiser; not looked at with a folder")
     per_query: int = Field(15, ge=1, le=1000, description="negatives of a list in training")
     titles: bool | None = Field(None, description="whether it reads 'title text'; none: as the corpus is tokenised")
     jsonl: bool = Field(False, description="also write the scores as scores.jsonl.gz")
 
     @model_validator(mode="after")
     def _trained_or_given(self) -> Self:
-        if (self.folder is None) == (self.train is None):
-            given = "both" if self.train else "neither"
-            raise ValueError(f"a teacher is a folder or is trained (train), and {given} is given; give one of them")
+        if self.folder is None and self.train is None:
+            raise ValueError("a teacher is a folder or is trained; set folder, or train")
         return self
 
     def teaching(self, backbone: BackboneConfig, *, query_length: int) -> TeachConfig:

@@ -1,0 +1,134 @@
+"""Protocols: their published numbers, what they refuse, and each from texts to measures on a tiny collection."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.identity import flatten, override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import plan
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.run import Runner, Silent
+from midmask.recipes.schema import Recipe
+from midmask.steps import LOCAL
+
+WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
+
+SPLITS = {"train": range(24), "dev": range(24, 36), "test": range(36, 48)}
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """48 passages of eight words; a query is three of its passage's words."""
+    folder = tmp_path_factory.mktemp("protocols") / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    texts = {
+        n: [WORDS[(n * step + place) % 16] for place, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))] for n in range(48)
+    }
+    lines = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    queries = [{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in queries))
+    for split, numbers in SPLITS.items():
+        rows = "".join(f"q{n}\td{n}\t1\n" for n in numbers)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    return folder
+
+
+def small(recipe: Recipe, collection: Path) -> Recipe:
+    """The recipe on the collection, each training two steps long."""
+    changes: dict[str, object] = {"corpus.name": f"beir:{collection}", "tokens.vocabulary_size": 300, "objective": None}
+    for path in flatten(recipe):
+        if path.startswith("stages.") and path.endswith(".steps"):
+            changes[path] = 2
+        if path.startswith("stages.") and path.endswith(".batch_size"):
+            changes[path] = 4
+    return override(recipe, {path: value for path, value in changes.items() if path in flatten(recipe)})
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_protocol_runs_from_texts_to_measures(name: str, collection: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    recipe = small(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), collection)
+    recipe.check()
+    stages = plan(recipe)
+    storage = Place(str(collection.parent / "store"))
+    done = Runner(storage, LOCAL, Silent()).run(stages.evaluation(recipe.evaluation))
+    assert done.result["queries"] == 12 and set(done.result["measures"]) == {"nDCG@10", "RR@10", "R@100"}
+    assert done.result["measures"]["R@100"] == 1.0, "all 48 passages are ranked"
+    for step, stage in zip(stages.stages, recipe.stages, strict=True):
+        assert ("negatives" in step.inputs) == bool(stage.sources)
+        assert ("scores" in step.inputs) == (stage.teacher is not None)
+
+
+def test_names_are_those_of_the_table_and_scales_keep_the_structure() -> None:
+    for name in PROTOCOLS:
+        protocol = PROTOCOLS[name]()
+        assert protocol.name == name
+        demo, published = (protocol.on(RECIPES["mlm"](), scale) for scale in ("demo", "published"))
+        assert published.stages == protocol.stages and published.protocol == demo.protocol == name
+        assert published.tokens.max_length == protocol.passage_length
+        assert demo.tokens.max_length == RECIPES["mlm"]().tokens.max_length
+        for small_stage, stage in zip(demo.stages, published.stages, strict=True):
+            kept = ("loss", "negatives", "starts_from")
+            assert [getattr(small_stage, field) for field in kept] == [getattr(stage, field) for field in kept]
+            assert (small_stage.teacher is None) == (stage.teacher is None)
+            assert small_stage.train.steps <= 150 < stage.train.steps
+
+
+PUBLISHED = {
+    "sigir23_1neg": {"batch_size": 128, "steps": 150_000, "learning_rate": 2e-5, "per_query": 1},
+    "sigir23_32neg_distil": {"batch_size": 20, "learning_rate": 2e-5, "per_query": 32, "warmup": 0.01},
+    "lexmae": {"batch_size": 24, "learning_rate": 2e-5, "per_query": 15, "depth": 200, "lambda_passage": 0.002},
+    "cotmote": {"batch_size": 64, "learning_rate": 2e-5, "per_query": 15, "depth": 200},
+    "cocondenser": {"batch_size": 64, "learning_rate": 5e-6, "per_query": 7, "depth": 200},
+    "retromae": {"batch_size": 128, "learning_rate": 2e-5, "per_query": 15, "depth": 200, "warmup": 0.0},
+}
+"""First stages as methods.md prints them (7, 9, 12.2, 12.4, 12.6)."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_numbers(name: str) -> None:
+    stage = flatten(PROTOCOLS[name]().stages[0])
+    found = {
+        path.rsplit(".", 1)[-1]: value for path, value in stage.items() if not path.startswith(("teacher", "mine.per"))
+    }
+    assert {field: found[field] for field in PUBLISHED[name]} == PUBLISHED[name]
+
+
+def test_later_stages_of_lexmae() -> None:
+    _, second, third = PROTOCOLS["lexmae"]().stages
+    assert (second.loss.regularisers.lambda_passage, second.loss.regularisers.lambda_query) == (0.008, 0.006)
+    assert (third.per_query, third.train.batch_size, third.mine.depth, third.loss.ce_weight) == (23, 16, 1000, 0.2)
+
+
+def test_what_a_stage_cannot_do_is_said_at_once() -> None:
+    recipe = PROTOCOLS["dupmae"]().on(RECIPES["mlm"](), "demo")
+    for path, value, message in [
+        ("stages.1.negatives", ("minced",), r"'minced' is no source of negatives; write bm25, mined"),
+        ("stages.1.negatives", ("mined:1",), r"stages.1.negatives: mined:1 is not a stage before it"),
+        ("stages.1.negatives", (), r"per_query = 7 with negatives = \[\]"),
+        ("stages.2.teacher", None, r"loss.name = distillation needs a teacher"),
+        ("stages.1.mine.filters.teacher_margin", 3.0, r"teacher_margin asks for scores before negatives are chosen"),
+        ("stages.1.queries", 10, r"queries and mine.max_queries are two samples"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            override(recipe, {path: value})
+    with pytest.raises(UserError, match=r"loss.regularisers: they keep lexical vectors sparse"):
+        override(
+            recipe,
+            {
+                "representation.lexical": None,
+                "representation.passage_terms": None,
+                "stages.0.loss.regularisers.query": "flops",
+            },
+        ).check()
+
+
+def test_an_unknown_protocol_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"unknown protocol 'dupmea'; did you mean 'dupmae'"):
+        PROTOCOLS["dupmea"]
