@@ -125,6 +125,9 @@ def test_nq_is_trained_on_dprs_first_positives(tmp_path: Path) -> None:
     assert set(result["splits"]) == {"train", "dev", "test"} and not result["split_made_here"]
     judged = [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")]
     assert judged == [(f"train-{n}", str(n + 11)) for n in range(6)]
+    # In a sample, queries with answer strings can still be judged, whatever became of their positives.
+    few = read(f"nq:{tmp_path}/in", tmp_path / "few", splits="complete", max_passages=10).result
+    assert (few["passages"], few["splits"]["test"]["answered"]) == (10, 4) and few["splits"]["train"]["judgements"] < 6
     queries = {row["query_id"]: row["text"] for row in rows(tmp_path / "out/queries.parquet")}
     assert queries["train-5"] == "which is word15" and "not read" not in queries.values()
 

@@ -45,7 +45,8 @@ class CorpusConfig(Config):
         None,
         ge=1,
         description="at most so many passages, chosen by a hash of the id (pydocs: of the near-duplicate cluster); "
-        "judgements of the others are left out, and queries that have no relevant passage left; none = all",
+        "judgements of the others are left out, and queries that have neither a relevant passage left nor answer "
+        "strings; none = all",
     )
     max_characters: int = Field(
         50_000, ge=1, description="a longer passage (title not counted) is an oversized passage"

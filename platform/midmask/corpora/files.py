@@ -82,9 +82,10 @@ class Collection:
             answered = pc.unique(relevant.column("query_id"))
             of_answered = pc.is_in(qrels.column("query_id"), value_set=answered).to_numpy()
             qrels = self._left_out(qrels, surviving & of_answered, "qrels")
-            queries = self._left_out(
-                queries, pc.is_in(queries.column("query_id"), value_set=answered).to_numpy(), "queries"
+            wanted = pc.or_(
+                pc.is_in(queries.column("query_id"), value_set=answered), queries.column("answers").is_valid()
             )
+            queries = self._left_out(queries, wanted.to_numpy(), "queries")
         self.ledger.kept.update(queries=len(queries), qrels=len(qrels))
         for rows in ("queries", "qrels"):
             self.ledger.check(rows)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
+from midmask.corpora.ids import IdTable
 from midmask.corpora.writer import QRELS
 from midmask.evaluate import measures
 
@@ -37,6 +38,11 @@ def by_answers(names: Sequence[str]) -> list[str]:
     return [str(measure) for measure in measures.parse(names) if measure.NAME == "Success"]
 
 
+def deepest(names: Sequence[str]) -> int:
+    """The largest k of Success@k; what ranks below it need not be judged."""
+    return max(int(measure["cutoff"]) for measure in measures.parse(names))
+
+
 def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     """Judgements (split, query_id, doc_id, grade) of what was retrieved: 1 with an answer in it, else 0.
 
@@ -49,23 +55,26 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
         query_id: [needle for answer in own if (needle := joined(answer))]
         for query_id, own in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
     }
-    query_ids, doc_ids = ranked["query_id"].to_pylist(), ranked["doc_id"]
+    query_ids, found = ranked["query_id"].to_pylist(), ranked["doc_id"].combine_chunks().dictionary_encode()
+    known = IdTable()
+    known.add(found.dictionary.to_pylist())
+    codes = found.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes, np.arange(len(known) + 1), sorter=order)
     grades = np.zeros(len(ranked), np.int32)
     for ids, texts in _passages(docs):
-        at = pc.index_in(doc_ids, value_set=ids)
-        rows = np.flatnonzero(pc.is_valid(at).to_numpy())
-        tokens: dict[int, str] = {}
-        for row, place in zip(rows.tolist(), at.drop_null().to_pylist(), strict=True):
-            if place not in tokens:
-                tokens[place] = joined(texts[place].as_py())
-            grades[row] = any(needle in tokens[place] for needle in wanted[query_ids[row]])
+        at = known.rows(ids.to_pylist())
+        for place in np.flatnonzero(at >= 0).tolist():
+            own = joined(texts[place].as_py())
+            for row in order[starts[at[place]] : starts[at[place] + 1]].tolist():
+                grades[row] = any(needle in own for needle in wanted[query_ids[row]])
     idle = sorted(wanted.keys() - set(query_ids))
     split = answers["split"][0].as_py()
     return pa.table(
         {
             "split": pa.repeat(split, len(ranked) + len(idle)),
             "query_id": pa.array(query_ids + idle, pa.string()),
-            "doc_id": pa.array(doc_ids.to_pylist() + [NO_PASSAGE] * len(idle), pa.string()),
+            "doc_id": pa.array(ranked["doc_id"].to_pylist() + [NO_PASSAGE] * len(idle), pa.string()),
             "grade": pa.array([*grades.tolist(), *[0] * len(idle)], pa.int32()),
         },
         schema=QRELS,

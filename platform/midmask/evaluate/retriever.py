@@ -120,7 +120,8 @@ def _judged(
         )
     judgements, tables = [qrels], []
     if by_strings:
-        derived = answers.answer_qrels(found, strings, corpus.place / "docs")
+        top = found.filter(pc.less_equal(found["rank"], answers.deepest(by_strings)))
+        derived = answers.answer_qrels(top, strings, corpus.place / "docs")
         tables.append(measures.evaluate(found, derived, config.split, by_strings))
         judgements.append(derived)
     if rest:
