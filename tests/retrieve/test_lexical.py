@@ -94,6 +94,7 @@ def test_blocks_tiles_and_threads_change_no_bit(collection, k, passages_a_block,
         patch.setattr(lexical, "PASSAGES", passages_a_block)
         patch.setattr(lexical, "TILE", tile)
         patch.setattr(lexical, "QUERIES", 2)
+        patch.setattr(lexical, "GATHERED", 11)
         for share in (-1.0, 0.3, 2.0):  # all queries by tile, some, none
             patch.setattr(lexical, "MANY", share)
             assert cut_search(queries, passages, k, 1, threads) == expected

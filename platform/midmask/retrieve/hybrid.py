@@ -5,6 +5,8 @@ every passage has its exact lexical score plus a float32 dense score of known er
 that error are scored exactly, so the result is proven. Other factory strings (IVF, PQ, HNSW) find approximately: what
 faiss proposes and what lexical search proposes are scored exactly.
 
+Held: what `lexical.py` holds, a float32 copy of the vectors less their mean, and 64 MB of dense scores during a search.
+
 The score of a pair is the dense inner product in float64 plus the lexical sum in float64 (`lexical.py`), rounded once
 to float32.
 """
