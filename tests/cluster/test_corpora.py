@@ -8,6 +8,7 @@ from midmask.artifact import Place
 from midmask.cluster import corpora as cluster
 from midmask.corpora import CorpusConfig, pieces, prepare
 from midmask.errors import UserError
+from tests.corpora import layouts
 from tests.corpora.collections import contents, quarantine, write_beir
 
 
@@ -25,6 +26,16 @@ def test_real_collections(ray_local: None, data: Path, tmp_path: Path, name: str
 
 def test_pydocs(ray_local: None, tmp_path: Path) -> None:
     both(CorpusConfig(packages=("optuna", "pyarrow")), tmp_path)
+
+
+def test_answers_slices_and_titles_apart(ray_local: None, tmp_path: Path) -> None:
+    """What these layouts add to a row, or read beside it, travels through the workers, too."""
+    layouts.write_nq(tmp_path / "nq")
+    layouts.write_dpr_training(tmp_path / "nq")
+    layouts.write_rocketqa(tmp_path / "msmarco")
+    layouts.write_tripclick(tmp_path / "tripclick")
+    for kind in ("nq", "msmarco", "tripclick"):
+        both(CorpusConfig(name=f"{kind}:{tmp_path}/{kind}"), tmp_path / f"{kind}-out")
 
 
 def test_many_byte_ranges_keep_order_and_line_numbers(
