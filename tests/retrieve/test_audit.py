@@ -10,20 +10,20 @@ from midmask.retrieve.filters import ALLOWED, FilterConfig, verdicts
 from midmask.retrieve.negatives import Choice, Stretch, draw, examine
 from tests.retrieve.candidates import SOURCES, Lists, candidates, known, scored
 
-DOCS = [f"d{row}" for row in range(12)]
-QUERIES = [f"q{row}" for row in range(6)]
+DOCS = [f"d{row}" for row in range(8)]
+QUERIES = [f"q{row}" for row in range(3)]
 NAMES = [source.name for source in SOURCES]
 
 ranked_lists = st.dictionaries(
     st.sampled_from(QUERIES),
-    st.lists(st.tuples(st.sampled_from(DOCS), st.integers(1, 40)), unique_by=lambda pair: pair[0], max_size=12).map(
+    st.lists(st.tuples(st.sampled_from(DOCS), st.integers(1, 40)), unique_by=lambda pair: pair[0], min_size=2).map(
         lambda found: sorted([(doc, score / 4) for doc, score in found], key=lambda pair: -pair[1])
     ),
-    min_size=2,
+    min_size=1,
 )
 lists = st.fixed_dictionaries({"a": ranked_lists, "b": ranked_lists})
-relevant = st.fixed_dictionaries({query: st.sets(st.sampled_from(DOCS), min_size=1, max_size=3) for query in QUERIES})
-teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-8, 8).map(float))
+relevant = st.fixed_dictionaries({query: st.sets(st.sampled_from(DOCS), min_size=1, max_size=2) for query in QUERIES})
+teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-2, 2).map(float))
 PER_QUERY = 3
 
 

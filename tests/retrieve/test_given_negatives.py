@@ -1,6 +1,8 @@
 """Candidates from a file, held against the corpus, and a subset of queries."""
 
 import json
+from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -113,6 +115,22 @@ def test_a_table_that_is_not_sorted_is_refused() -> None:
     for pieces in (["b", "a"],), (["a", "b"], ["a"]):
         with pytest.raises(UserError, match=r"scores\.parquet: the rows are not sorted by query_id"):
             list(aligned([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", schema)]))
+
+
+def test_lists_are_read_a_little_at_a_time() -> None:
+    """Two lists of 100 row groups, one of them at a coarser grain: no more of them is read than a stretch needs."""
+    schema, taken_ = pa.schema([("query_id", pa.string())]), Counter[str]()
+
+    def tables(name: str, size: int) -> Iterator[pa.Table]:
+        for first in range(0, 300, size):
+            taken_[name] += 1
+            yield pa.table({"query_id": [f"q{row:03d}" for row in range(first, first + size)]})
+
+    cursors = [Cursor(tables("fine", 3), "fine", schema), Cursor(tables("coarse", 10), "coarse", schema)]
+    for number, (fine, coarse) in enumerate(aligned(cursors), start=1):
+        assert fine["query_id"].to_pylist() == coarse["query_id"].to_pylist()
+        assert taken_["fine"] <= number + 1 and taken_["coarse"] <= 2 + number * 3 // 10
+    assert taken_ == {"fine": 100, "coarse": 30}
 
 
 def test_a_subset_of_queries_is_drawn_once_and_saved(corpus: Artifact, tmp_path: Path) -> None:
