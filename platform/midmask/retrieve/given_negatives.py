@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 QUERIES = 20_000
 """Lines that are sorted at a time."""
 
-ROWS = 1 << 17
+ROWS = 1 << 15
 """Candidates of a row group."""
 
 
