@@ -140,12 +140,14 @@ def test_queries_go_through_their_expert() -> None:
 @given(st.lists(st.integers(2, 300), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=60)
 def test_pieces_hold_every_row_once_and_like_lengths_together(lengths: list[int]) -> None:
-    pieces = [piece.tolist() for piece in pieces_by_length(torch.tensor(lengths))]
-    assert sorted(row for piece in pieces for row in piece) == list(range(len(lengths)))
-    in_order = [lengths[row] for piece in pieces for row in piece]
-    assert in_order == sorted(lengths) and all(pieces)
+    text = TokenRows(torch.zeros(len(lengths), 300), torch.tensor(lengths), torch.zeros(len(lengths)))
+    pieces = [(piece.tolist(), longest) for piece, longest in pieces_by_length(text)]
+    assert sorted(row for piece, _ in pieces for row in piece) == list(range(len(lengths)))
+    assert [lengths[row] for piece, _ in pieces for row in piece] == sorted(lengths)
     room = max(PIECE, len(lengths) * max(lengths) / 8)
-    assert all(len(piece) == 1 or len(piece) * lengths[piece[-1]] <= room for piece in pieces)
+    for piece, longest in pieces:
+        assert longest == max(lengths[row] for row in piece)
+        assert len(piece) == 1 or len(piece) * longest <= room
 
 
 def test_pieces_change_neither_a_loss_nor_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +155,7 @@ def test_pieces_change_neither_a_loss_nor_a_gradient(monkeypatch: pytest.MonkeyP
     ranking = objective(*CASES["hybrid with flops"])
     sums, _, expected = step(ranking, [batch(progress=0.3)], None)
     monkeypatch.setattr("midmask.objectives.ranking.PIECE", 1)
-    assert len(pieces_by_length(batch().texts["passage"].lengths_B)) > 5
+    assert len(pieces_by_length(batch().texts["passage"])) > 5
     piece_sums, _, found = step(ranking, [batch(progress=0.3)], None)
     torch.testing.assert_close(piece_sums, sums, rtol=1e-9, atol=1e-9)
     assert_same(found, expected)

@@ -10,6 +10,7 @@ Shapes: Q queries of this worker, G passages a query, N passages of all workers 
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import torch
@@ -144,13 +145,12 @@ class Ranking(CoupledObjective):
     def _vectors(self, text: TokenRows, side: Side) -> TextVectors:
         """Vectors of token rows, which go through the encoder in pieces of like length."""
         pooling, special_V = self.backbone.pooling, self.vocabulary(text.ids_BL.device).special_V
-        pieces = pieces_by_length(text.lengths_B)
-        vectors = []
-        for rows_P in pieces:
-            lengths_P = text.lengths_B[rows_P]
-            ids_PL = text.ids_BL[rows_P, : int(lengths_P.max())]
-            vectors.append(pooling(self.backbone, ids_PL, lengths_P, special_V, side).tensors())
-        places_B = torch.cat(pieces).argsort()
+        pieces = pieces_by_length(text)
+        vectors = [
+            pooling(self.backbone, text.ids_BL[rows_P, :longest], text.lengths_B[rows_P], special_V, side).tensors()
+            for rows_P, longest in pieces
+        ]
+        places_B = torch.cat([rows_P for rows_P, _ in pieces]).argsort()
         return pooling.representation.views_of(
             tuple(torch.cat(views)[places_B] for views in zip(*vectors, strict=True))
         )
@@ -172,21 +172,21 @@ class Ranking(CoupledObjective):
         return {**parts, **sparse}
 
 
-def pieces_by_length(lengths_B: Tensor) -> list[Tensor]:
-    """Rows of a batch in pieces of like length, the shortest first; int64, all rows once.
+def pieces_by_length(text: TokenRows) -> list[tuple[Tensor, int]]:
+    """Rows of a batch in pieces of like length, the shortest first: row numbers, int64, and tokens of the longest.
 
     What a text's vectors are does not depend on its neighbours, but the work does: batches of whole passages are half
     padding. A piece holds about `PIECE` tokens, or an eighth of the batch. On a GPU there is one piece: to look at the
     lengths would make the host wait for the device.
     """
-    rows = len(lengths_B)
-    if lengths_B.is_cuda:
-        return [torch.arange(rows, device=lengths_B.device)]
-    ordered, order_B = lengths_B.sort(stable=True)
+    rows, longest = text.ids_BL.shape
+    if text.ids_BL.is_cuda:
+        return [(torch.arange(rows, device=text.ids_BL.device), longest)]
+    ordered, order_B = text.lengths_B.sort(stable=True)
     lengths = ordered.tolist()
     room = max(PIECE, rows * lengths[-1] // 8)
-    starts, first = [0], 0
+    starts = [0]
     for row, length in enumerate(lengths):
-        if (row + 1 - first) * length > room and row > first:
-            starts.append(first := row)
-    return list(order_B.tensor_split(starts[1:]))
+        if row > starts[-1] and (row + 1 - starts[-1]) * length > room:
+            starts.append(row)
+    return [(order_B[first:last], lengths[last - 1]) for first, last in pairwise([*starts, rows])]
