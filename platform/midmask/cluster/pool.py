@@ -10,8 +10,8 @@ needs another's disk.
 import contextlib
 import logging
 import math
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -48,7 +48,7 @@ def encode(
     refuse_unschedulable(count, config.threads)
     units = deque(range(blocks))
     with _pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
-        made = _deal([actor.encode for actor in pool], [units] * count)
+        made = sum(result for _, result in _deal([actor.encode for actor in pool], [units] * count))
     log.info("%d of %d blocks of %s were not there and have been encoded", made, blocks, config.side)
     return work.finish()
 
@@ -69,8 +69,8 @@ def search(
     shards = work.shards(actors or config.actors)
     refuse_unschedulable(len(shards), config.threads)
     with _pool(SearchWorker, [(work, shard) for shard in shards], config.threads) as pool:
-        _deal([actor.search for actor in pool], [deque(range(blocks)) for _ in shards])
-    return work.finish(shards)
+        dealt = _deal([actor.search for actor in pool], [deque(range(blocks)) for _ in shards])
+        return work.finish(shards, _met_by_all(dealt, len(shards)))
 
 
 def refuse_unschedulable(actors: int, threads: int) -> None:
@@ -114,26 +114,37 @@ def _pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int) -> I
             ray.kill(actor)
 
 
-def _deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> int:
-    """Calls every actor's method with the blocks of its queue in order, few at a time; returns the sum of what the
-    calls return. Actors may share one queue: then the next block goes to whoever is free.
+def _deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tuple[int, int]]:
+    """Calls every actor's method with the blocks of its queue in order, few at a time; yields block and result of each
+    call when it is done. Actors may share one queue: then the next block goes to whoever is free.
     """
-    running: dict[Any, int] = {}
-    total = 0
+    running: dict[Any, tuple[int, int]] = {}
 
     def feed(number: int) -> None:
         if queues[number]:
-            running[methods[number].remote(queues[number].popleft())] = number
+            block = queues[number].popleft()
+            running[methods[number].remote(block)] = (number, block)
 
     for _ in range(IN_FLIGHT):
         for number in range(len(methods)):
             feed(number)
     while running:
         (done,), _ = ray.wait(list(running), num_returns=1)
-        number = running.pop(done)
-        total += _result(done)
+        number, block = running.pop(done)
+        result = _result(done)
         feed(number)
-    return total
+        yield block, result
+
+
+def _met_by_all(dealt: Iterable[tuple[int, int]], actors: int) -> Iterator[int]:
+    """Blocks 0, 1, … each when all actors are done with it; those go on meanwhile."""
+    seen: Counter[int] = Counter()
+    following = 0
+    for block, _ in dealt:
+        seen[block] += 1
+        while seen[following] == actors:
+            yield following
+            following += 1
 
 
 def _result(done: Any) -> int:

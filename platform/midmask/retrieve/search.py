@@ -9,7 +9,7 @@ The result has the layout of BM25's: both are ranked lists to mine from and to e
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -107,10 +107,14 @@ class Search:
         """The result of (shard, query block); named by passage blocks, since a resumed run may cut other shards."""
         return self.out / "partial" / f"{shard.start:05d}-{shard.stop:05d}.{block:05d}.npz"
 
-    def finish(self, shards: Sequence[range]) -> dict[str, Any]:
-        """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts."""
+    def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
+        """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts.
+
+        Args:
+            searched: all query blocks in order, each when every shard has searched it.
+        """
         place = self.out / "ranked" / f"{self.split}.parquet"
-        rows = ranked.write(place, self._merged(shards))
+        rows = ranked.write(place, self._merged(shards, searched))
         (self.out / "partial").delete()
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
         return {
@@ -120,14 +124,14 @@ class Search:
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
-    def _merged(self, shards: Sequence[range]) -> Iterator[pa.Table]:
+    def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
         doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"].combine_chunks()
         places_N = places_of(doc_ids)
-        for number, block in enumerate(self.query_blocks):
+        for number in searched:
             parts = [_read_partial(self.partial(shard, number)) for shard in shards]
             scores_QK, rows_QK = merge(parts, places_N, self.config.depth)
-            yield _listed(block.read(["query_id"])["query_id"], doc_ids, scores_QK, rows_QK)
+            yield _listed(self.query_blocks[number].read(["query_id"])["query_id"], doc_ids, scores_QK, rows_QK)
 
 
 Found = tuple[Floats, Ints]
@@ -224,6 +228,10 @@ def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     blocks = work.begin()
     (shard,) = work.shards(1)
     worker = SearchWorker(work, shard)
-    for block in range(blocks):
-        worker.search(block)
-    return work.finish([shard])
+
+    def searched() -> Iterator[int]:
+        for block in range(blocks):
+            worker.search(block)
+            yield block
+
+    return work.finish([shard], searched())
