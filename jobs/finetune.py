@@ -1,19 +1,30 @@
 #!/usr/bin/env python3
-"""Fine-tunes a dense bi-encoder on the train queries of a corpus, in the stages of a recipe.
+"""Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
 
 The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
-fine-tunes any model folder. The result is a folder that sentence_transformers.SentenceTransformer loads.
+fine-tunes any model folder. The result is a folder that sentence-transformers loads.
 """
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
 from midmask.cluster.job import Options
 
 
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--register",
+        nargs="?",
+        const="candidate",
+        metavar="ALIAS",
+        help="put the last stage's model into MLflow's registry under this alias; default: candidate",
+    )
+
+
 def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps
+    from midmask.cluster.registering import register
     from midmask.evaluate.rendering import markdown
     from midmask.recipes.plan import plan
 
@@ -26,8 +37,12 @@ def work(options: Options, flags: Namespace) -> None:
             for name, stage in done.items()
         ]
         print(markdown(["fine-tuning", "loss", "steps", "seconds"], rows))
-        print(f"\nmodel: {list(done.values())[-1].place}/model\n{options.where_to_look()}")
+        name, last = list(done.items())[-1]
+        print(f"\nmodel: {last.place}/model")
+        if flags.register:
+            print(f"registered: {register(options, recipe, steps[name], last, flags.register)}@{flags.register}")
+        print(options.where_to_look())
 
 
 if __name__ == "__main__":
-    run(work, __doc__)
+    run(work, __doc__, add_flags)

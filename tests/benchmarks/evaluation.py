@@ -13,6 +13,7 @@ since a machine's other work does not count there; the median over rounds, the f
 """
 
 import argparse
+import importlib
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,10 +74,10 @@ def midmask(folder: Path) -> dict[str, np.ndarray]:
 
 def ranx_routes() -> dict[str, Callable[[Path], dict[str, np.ndarray]]]:
     """Imported late: it compiles for seconds and is not always there."""
-    import pandas as pd
-    from ranx import Qrels, Run, evaluate
+    pd, ranx = importlib.import_module("pandas"), importlib.import_module("ranx")
+    Qrels, Run, evaluate = ranx.Qrels, ranx.Run, ranx.evaluate
 
-    def values(qrels: Qrels, run: Run) -> dict[str, np.ndarray]:
+    def values(qrels: Any, run: Any) -> dict[str, np.ndarray]:
         options = {"return_mean": False, "save_results_in_run": False, "make_comparable": True}
         found = evaluate(qrels, run, list(NAMES.values()), **options)
         order = np.argsort(np.array(list(run.keys())))

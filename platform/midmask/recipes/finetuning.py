@@ -122,7 +122,12 @@ class Stages:
         """A teacher's scores of listed passages and of the positives."""
         teacher = self._teacher(config, lists)
         tokens = self.recipe.tokens
-        asked = config.scoring(stage.mine.split, titles=tokens.titles, query_length=tokens.query_length)
+        asked = config.scoring(
+            stage.mine.split,
+            titles=tokens.titles,
+            query_length=tokens.query_length,
+            passage_length=tokens.max_length,
+        )
         return Step("score", asked, {"teacher": teacher, "corpus": self.corpus, **lists})
 
     def _teacher(self, config: TeacherConfig, lists: Mapping[str, Step]) -> Step:

@@ -87,6 +87,6 @@ def folder_content(name: str | None) -> Mapping[str, Any]:
     """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
     if name is None or not Path(name).is_dir():
         return {}
-    wanted = ("config.json", "tokenizer.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin")
-    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern))
-    return {path.name: file_fingerprint(path) for path in found}
+    wanted = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
+    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern) if path.is_file())
+    return {str(path.relative_to(name)): file_fingerprint(path) for path in found}

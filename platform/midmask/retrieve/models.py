@@ -91,11 +91,12 @@ def load_base_model(folder: Path, side: Side = "passage") -> Any:
     """The Hugging Face base model of a folder.
 
     Raises:
-        UserError: if the folder holds no model in safetensors.
+        UserError: if the folder holds no model.
     """
     from transformers import AutoModel
 
-    wanted: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+    # Published folders often hold pytorch_model.bin alone: it is read as tensors and nothing else.
+    wanted: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
     try:
         with quiet_transformers():
             try:
