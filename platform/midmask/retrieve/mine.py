@@ -31,6 +31,7 @@ from midmask.retrieve.listed import listed_in, stretches
 from midmask.retrieve.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.retrieve.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
 from midmask.retrieve.selection import judged_queries
+from midmask.retrieve.self_matches import is_self, read_self_matches
 
 log = logging.getLogger(__name__)
 
@@ -103,13 +104,18 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     known = Known.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
     audit = Audit([source.name for source in sources], config.per_query)
     refused = _Refused()
+    own, self_matches = read_self_matches(inputs["corpus"]), 0
     with (
         (out / "negatives.parquet").writing() as stream,
         pq.ParquetWriter(stream, NEGATIVES, compression="zstd") as writer,
         written_lines(out / "negatives.jsonl.gz") as lines,
     ):
         for table, scores in stretches(listed, inputs.get("scores"), query_ids, config.split, config.depth):
-            stretch = examine(table, sources, known, scores, config.seed)
+            itself = is_self(table, own)
+            self_matches += int(itself.sum())
+            if itself.all():
+                continue
+            stretch = examine(table.filter(pa.array(~itself)), sources, known, scores, config.seed)
             verdict = judge(config, stretch)
             chosen = draw(stretch, verdict, config.choice)
             audit.add(stretch, verdict, chosen)
@@ -123,12 +129,15 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     (out / "audit.json").write_json(report)
     (out / "audit.md").write(as_markdown(report).encode())
     counts = audit.shortfall(len(query_ids))
+    if self_matches:
+        log.info("%d candidates were the query itself and are left out", self_matches)
     if counts["queries_short"]:
         log.warning("%d queries have fewer than %d negatives", counts["queries_short"], config.per_query)
     return {
         "queries": len(query_ids),
         "negatives": audit.negatives,
         **counts,
+        "self_matches": self_matches,
         "source": ", ".join(source.name for source in sources),
         "false_negatives": report["false_negatives"],
     }

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from midmask.artifact import Artifact
 
@@ -20,16 +21,21 @@ def read_self_matches(corpus: Artifact) -> pa.Table:
         return pq.read_table(stream)
 
 
+def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
+    """For each row (query_id, doc_id) of any table, whether it is one of the pairs."""
+    rows = np.flatnonzero(pc.is_in(table["query_id"], value_set=pairs["query_id"]).to_numpy())
+    own = pc.is_in(_joined(table.take(pa.array(rows))), value_set=_joined(pairs)).to_numpy()
+    found = np.zeros(len(table), bool)
+    found[rows[own]] = True
+    return found
+
+
 def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
     """A ranked list (`ranked.SCHEMA`) without the pairs, and how many it held; ranks close up, from 1 on.
 
     A search has to go one passage deeper than `depth`, to which the list is cut, for a full list to be left.
     """
-    suspect = pc.is_in(ranked["query_id"], value_set=pairs["query_id"]).to_numpy()
-    rows = np.flatnonzero(suspect)
-    own = pc.is_in(_joined(ranked.take(pa.array(rows))), value_set=_joined(pairs)).to_numpy()
-    kept = np.ones(len(ranked), bool)
-    kept[rows[own]] = False
+    kept = ~is_self(ranked, pairs)
     if kept.all() and depth is None:
         return ranked, 0
     # A row moves up by the number of left-out rows of its own query before it.
