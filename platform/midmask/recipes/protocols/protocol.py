@@ -19,7 +19,7 @@ Scale = Literal["demo", "published"]
 MSMARCO_QUERIES = 502_939
 """Train queries of MS MARCO that have a relevant passage: what published epochs are counted in."""
 
-DEMO = TrainConfig(steps=150, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.9)
+DEMO = TrainConfig(steps=150, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.9, checkpoint_every=50)
 """A stage of a tiny model in a minute or two on two CPU cores."""
 
 DEMO_NEGATIVES = 7
