@@ -18,7 +18,8 @@ import argparse
 import gzip
 import importlib
 import json
-import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -48,31 +49,31 @@ MEMORY = 3.0
 SPARSE = Regularisers(query="flops", passage="flops", lambda_query=5e-5, lambda_passage=1e-3, ramp=1 / 3)
 
 Clock = Callable[[], float]
-Run = Callable[[], list[float]]
+Run = Callable[[str, Path, int, Clock], list[float]]
 
 
-def prepare(folder: Path) -> list[tuple[str, str]]:
-    """Tokens, a model folder and the corpus that both sides learn from; its (query, passage) pairs."""
+def prepare(folder: Path) -> None:
+    """Tokens, a model folder, the corpus that both sides learn from, and its (query, passage) pairs as texts."""
     passages, queries = read_texts("corpus"), read_texts("queries")
     judged = [line.split("\t") for line in (SQUAD / "qrels" / "train.tsv").read_text().splitlines()[1:]]
     chosen = judged[:: len(judged) // PAIRS][:PAIRS]
     query_ids, doc_ids, _ = (list(column) for column in zip(*chosen, strict=True))
-    pairs = [(queries[query], passages[doc]) for query, doc in zip(query_ids, doc_ids, strict=True)]
+    asked = {"query_id": query_ids, "text": [queries[query] for query in query_ids]}
+    columns = {"anchor": asked["text"], "positive": [passages[doc] for doc in doc_ids]}
+    (folder / "pairs.json").write_text(json.dumps(columns))
     corpus = folder / "corpus"
     (corpus / "docs").mkdir(parents=True)
     docs = {"doc_id": list(passages), "title": [""] * len(passages), "text": list(passages.values())}
     pq.write_table(pa.table(docs), corpus / "docs" / "00000.parquet", row_group_size=2048)
-    asked = {"query_id": query_ids, "text": [query for query, _ in pairs]}
     pq.write_table(pa.table(asked), corpus / "queries.parquet")
-    grades = pa.array([1] * len(pairs), pa.int32())
-    qrels = {"split": ["train"] * len(pairs), "query_id": query_ids, "doc_id": doc_ids, "grade": grades}
+    grades = pa.array([1] * len(query_ids), pa.int32())
+    qrels = {"split": ["train"] * len(query_ids), "query_id": query_ids, "doc_id": doc_ids, "grade": grades}
     pq.write_table(pa.table(qrels), corpus / "qrels.parquet")
     config = TokensConfig(vocabulary_size=30522, max_length=LENGTH, query_length=LENGTH)
     tokenise(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(folder / "tokens")))
     tokenizer = folder / "tokens" / "tokenizer"
     backbone = build_backbone(BackboneConfig(name="mini"), Vocabulary.of(tokenizer), seed=0)
     backbone.save(folder / "start" / "model", tokenizer)
-    return pairs
 
 
 def read_texts(name: str) -> dict[str, str]:
@@ -102,9 +103,7 @@ def midmask_run(kind: str, folder: Path, steps: int, clock: Clock) -> list[float
     return times
 
 
-def sentence_transformers_run(
-    kind: str, folder: Path, pairs: list[tuple[str, str]], steps: int, clock: Clock
-) -> list[float]:
+def sentence_transformers_run(kind: str, folder: Path, steps: int, clock: Clock) -> list[float]:
     """The time at the end of each step."""
     from sentence_transformers.sentence_transformer.trainer import SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
@@ -117,8 +116,7 @@ def sentence_transformers_run(
         def on_step_end(self, *_: Any, **__: Any) -> None:
             times.append(clock())
 
-    columns = {"anchor": [query for query, _ in pairs], "positive": [passage for _, passage in pairs]}
-    dataset = importlib.import_module("datasets").Dataset.from_dict(columns)
+    dataset = importlib.import_module("datasets").Dataset.from_dict(json.loads((folder / "pairs.json").read_text()))
     is_splade = kind == "splade"
     model, loss = (splade_parts if is_splade else dense_parts)(folder / "start" / "model")
     arguments = SparseEncoderTrainingArguments if is_splade else SentenceTransformerTrainingArguments
@@ -163,19 +161,15 @@ def splade_parts(folder: Path) -> tuple[Any, Any]:
     return model, SpladeLoss(model, loss=ranking, **weights)
 
 
-def runs(kind: str, folder: Path, pairs: list[tuple[str, str]], steps: int, clock: Clock) -> dict[str, Run]:
-    return {
-        "midmask": lambda: midmask_run(kind, folder, steps, clock),
-        "sentence-transformers": lambda: sentence_transformers_run(kind, folder, pairs, steps, clock),
-    }
+SIDES: dict[str, Run] = {"midmask": midmask_run, "sentence-transformers": sentence_transformers_run}
 
 
-def compare_speed(kind: str, alternating: dict[str, Run], rounds: int) -> None:
+def compare_speed(kind: str, folder: Path, steps: int, rounds: int, clock: Clock) -> None:
     """Prints both medians and their ratio."""
-    seconds: dict[str, list[float]] = {name: [] for name in alternating}
+    seconds: dict[str, list[float]] = {name: [] for name in SIDES}
     for _ in range(rounds):
-        for name, run in alternating.items():
-            times = run()[WARM_UP:]
+        for name, run in SIDES.items():
+            times = run(kind, folder, steps, clock)[WARM_UP:]
             seconds[name] += [after - before for before, after in pairwise(times)]
     ours, theirs = (median(values) for values in seconds.values())
     print(
@@ -185,25 +179,26 @@ def compare_speed(kind: str, alternating: dict[str, Run], rounds: int) -> None:
     )
 
 
-def compare_memory(kind: str, alternating: dict[str, Run], folder: Path) -> None:
-    """Prints the peaks of a process for each side and their ratio; forked before anything was run."""
+def compare_memory(kind: str, folder: Path, steps: int) -> None:
+    """Prints the peak of a process for each side, and their ratio."""
     peaks = {}
-    for name, run in alternating.items():
-        report = folder / f"{name}.peak"
-        child = os.fork()
-        if child == 0:
-            before = resident("VmRSS")
-            run()
-            report.write_text(str(resident("VmHWM") - before))
-            os._exit(0)
-        os.waitpid(child, 0)
-        peaks[name] = int(report.read_text())
+    for name in SIDES:
+        command = [sys.executable, "-m", "tests.benchmarks.finetuning", kind, "--steps", str(steps)]
+        done = subprocess.run([*command, "--peak-of", name, str(folder)], check=True, capture_output=True, text=True)
+        peaks[name] = int(done.stdout.split()[-1])
     ours, theirs = peaks.values()
     print(
         f"{kind}: midmask {ours / 1e6:.0f} MB above its start, sentence-transformers {theirs / 1e6:.0f} MB; "
-        f"{theirs / ours:.1f} times less (goal {MEMORY})",
+        f"{theirs / ours:.1f} times as much (goal {MEMORY})",
         flush=True,
     )
+
+
+def peak_of(name: str, kind: str, folder: Path, steps: int) -> int:
+    """Bytes that a run takes at most, above what the process has before it."""
+    before = resident("VmRSS")
+    SIDES[name](kind, folder, steps, time.perf_counter)
+    return resident("VmHWM") - before
 
 
 def resident(field: str) -> int:
@@ -220,17 +215,21 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cpu-time", action="store_true", help="for a busy machine: processor time of one thread")
     parser.add_argument("--memory", action="store_true", help="compare peaks of memory instead of times")
+    parser.add_argument("--peak-of", nargs=2, metavar=("SIDE", "FOLDER"), help="used by --memory")
     options = parser.parse_args()
-    torch.set_num_threads(1 if options.cpu_time or options.memory else options.threads)
+    torch.set_num_threads(1 if options.cpu_time or options.memory or options.peak_of else options.threads)
+    if options.peak_of:
+        name, prepared = options.peak_of
+        print(peak_of(name, options.kind, Path(prepared), options.steps))
+        return
     clock = time.process_time if options.cpu_time else time.perf_counter
-    with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as name:
-        folder = Path(name)
-        pairs = prepare(folder)
-        alternating = runs(options.kind, folder, pairs, options.steps, clock)
+    with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as made:
+        folder = Path(made)
+        prepare(folder)
         if options.memory:
-            compare_memory(options.kind, alternating, folder)
+            compare_memory(options.kind, folder, options.steps)
         else:
-            compare_speed(options.kind, alternating, options.rounds)
+            compare_speed(options.kind, folder, options.steps, options.rounds, clock)
 
 
 if __name__ == "__main__":
