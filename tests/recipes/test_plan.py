@@ -241,3 +241,11 @@ def test_a_collection_elsewhere_is_read_by_the_tokenizer_of_the_training(retroma
     assert evaluation.inputs["corpus"] is there.inputs["corpus"] is not steps.corpus
     assert there.inputs["like"] is steps.tokens
     assert evaluation.inputs["ranked"].inputs["queries"].inputs["model"] is steps.stages[-1]
+
+
+def test_one_passage_more_than_is_measured_is_ranked_for_a_query_that_finds_itself(retromae):
+    deep = retromae.evaluation.model_copy(update={"depth": 100_000})
+    assert plan(retromae).evaluation(deep).inputs["ranked"].config.depth == 100_001
+    bm25 = bm25_evaluation(override(retromae, {"evaluation.depth": 100_000}), "dev")
+    assert bm25.inputs["ranked"].config.depth == 100_001
+    assert plan(retromae).mining(MineConfig(depth=50)).inputs["ranked0"].config.depth == 50

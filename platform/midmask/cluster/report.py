@@ -50,9 +50,13 @@ def against(systems: Sequence[System], baseline: str, split: str, measure: str) 
 
 
 def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
-    """One row per system, one column per measure, of evaluations on one collection."""
+    """One row per system, and one for each slice of its queries; one column per measure; on one collection."""
     names = list(next(iter(evaluations.values())).result["measures"])
-    return _measures_table(title, {key: done.result["measures"] for key, done in evaluations.items()}, names)
+    rows = {}
+    for key, done in evaluations.items():
+        rows[key] = done.result["measures"]
+        rows |= {f"{key}, {name}": part["measures"] for name, part in done.result.get("slices", {}).items()}
+    return _measures_table(title, rows, names)
 
 
 def zero_shot_table(names: Sequence[str], evaluations: Mapping[str, Artifact]) -> str:

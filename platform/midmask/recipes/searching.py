@@ -38,8 +38,13 @@ def ranking(
         "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
     }
     views = wanted.views if isinstance(wanted, EvaluateConfig) else "all"
-    config = SearchConfig(depth=wanted.depth, index=wanted.index, views=views, threads=wanted.threads)
+    config = SearchConfig(depth=_depth(wanted), index=wanted.index, views=views, threads=wanted.threads)
     return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def _depth(wanted: EvaluateConfig | MineConfig) -> int:
+    """One more than is measured: a query that is itself a passage is left out of its own list."""
+    return wanted.depth + isinstance(wanted, EvaluateConfig)
 
 
 def tokens_as_long_as(wanted: EvaluateConfig | MineConfig, tokens: Step) -> Step:
@@ -63,7 +68,7 @@ def bm25_ranking(
 ) -> Step:
     """BM25's ranking of the same queries, as deep."""
     config = Bm25Config(
-        splits=(wanted.split,), depth=wanted.depth, titles=titles, judged=judged, max_queries=wanted.max_queries
+        splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
     )
     return Step("bm25", config, {"corpus": corpus})
 

@@ -34,7 +34,7 @@ class Bm25Config(Config):
     """BM25 over a corpus, for the queries of some splits."""
 
     splits: tuple[str, ...] = Field(("dev",), min_length=1, description="splits whose queries are ranked")
-    depth: int = Field(1000, ge=1, le=100_000, description="passages ranked for each query, at most; those that match")
+    depth: int = Field(1000, ge=1, le=100_001, description="passages ranked for each query, at most; those that match")
     k1: float = Field(0.9, ge=0, le=10, description="how soon repeated words stop to count")
     b: float = Field(0.4, ge=0, le=1, description="how much long passages are held back")
     titles: bool = Field(True, description="whether a passage is 'title text' instead of the text alone")
