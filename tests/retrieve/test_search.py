@@ -15,7 +15,8 @@ from midmask.errors import UserError
 from midmask.identity import fingerprint
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
-from midmask.retrieve.search import Search, SearchConfig, SearchWorker, merge, search
+from midmask.retrieve.merging import merge
+from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
 from tests.retrieve.collection import encoded, made, ranking, write_all
 
 CONFIG = SearchConfig(depth=25)

@@ -169,6 +169,20 @@ def test_terms_override_what_the_model_was_trained_for_and_bytes_follow(inputs, 
     np.testing.assert_array_equal(as_matrix(rows[0].heaviest(10)), as_matrix(rows[1]))
 
 
+def test_fewer_words_are_searched_without_encoding_again(inputs, tmp_path: Path):
+    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], Representation(lexical="splade"))
+    given, lists = {**inputs, "model": model}, []
+    for kept, cut in (({"terms": 8}, {}), ({}, {"query_terms": 8, "passage_terms": 8})):
+        root, sides = Place(str(tmp_path / f"{len(lists)}")), {"passages": PASSAGES, "queries": QUERIES}
+        vectors = {name: made(encode, side.model_copy(update=kept), given, root / name) for name, side in sides.items()}
+        search(SearchConfig(depth=9, **cut), {**vectors, "tokens": inputs["tokens"]}, root / "found")
+        lists.append((root / "found" / "ranked" / "dev.parquet").read())
+    assert lists[0] == lists[1]
+    with pytest.raises(UserError, match=r"query_terms = 8: no lexical view is searched"):
+        config = SearchConfig(depth=9, query_terms=8, views="dense")
+        search(config, {**vectors, "tokens": inputs["tokens"]}, Place(str(tmp_path / "none")))
+
+
 def test_a_lexical_weight_that_is_not_finite_names_its_queries(inputs, tmp_path: Path):
     model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], Representation(dense=None, lexical="splade"))
     file = tmp_path / "m" / "model" / "model.safetensors"

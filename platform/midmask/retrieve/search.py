@@ -16,31 +16,34 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import Field
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
-from midmask.retrieve.best import in_order, places_of
+from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.lexical import LexicalShard
+from midmask.retrieve.merging import Found, as_table, merge, read_found, write_found
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 class SearchConfig(Config):
     """How a corpus is searched."""
 
-    depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
+    depth: int = Field(100, ge=1, le=100_001, description="passages ranked for each query")
     index: str = Field("Flat", description="faiss factory string; Flat is exact")
     views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of what was encoded")
+    query_terms: int | None = Field(
+        None, ge=1, description="words of a query's lexical view that count, the heaviest; none: all that were encoded"
+    )
+    passage_terms: int | None = Field(
+        None, ge=1, description="the same of a passage; fewer than were encoded need no new encoding"
+    )
     actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
@@ -60,7 +63,9 @@ class Search:
         Raises:
             UserError: if passages and queries do not come from one encoder and the given tokens.
         """
-        passages, queries = self.inputs["passages"], self.inputs["queries"]
+        passages, queries, terms = self.inputs["passages"], self.inputs["queries"], self._terms
+        if terms and "lexical" not in self.views:
+            raise UserError(f"{terms}: no lexical view is searched; leave it at none")
         if passages.result["model"] != queries.result["model"]:
             raise UserError(
                 f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
@@ -73,6 +78,12 @@ class Search:
                     f"{self.inputs['tokens'].place} ({self.inputs['tokens'].fingerprint}); encode these"
                 )
         return len(self.query_blocks)
+
+    @property
+    def _terms(self) -> str:
+        """How words are cut, as typed; empty if they are not."""
+        wanted = {name: getattr(self.config, name) for name in ("query_terms", "passage_terms")}
+        return ", ".join(f"{name} = {terms}" for name, terms in wanted.items() if terms is not None)
 
     @cached_property
     def split(self) -> str:
@@ -120,7 +131,7 @@ class Search:
         return {
             "passages": passages,
             "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
-            "splits": {self.split: {"queries": queries, "without_results": 0, "ranked": rows}},
+            "splits": {self.split: {"queries": queries, "ranked": rows}},
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
@@ -129,42 +140,9 @@ class Search:
         doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"].combine_chunks()
         places_N = places_of(doc_ids)
         for number in searched:
-            parts = [_read_partial(self.partial(shard, number)) for shard in shards]
-            scores_QK, rows_QK = merge(parts, places_N, self.config.depth)
-            yield _listed(self.query_blocks[number].read(["query_id"])["query_id"], doc_ids, scores_QK, rows_QK)
-
-
-Found = tuple[Floats, Ints]
-"""Scores and corpus rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
-
-
-def merge(parts: Sequence[Found], places_N: Ints, depth: int) -> Found:
-    """The best `depth` of each query over the shards' lists; their order does not matter.
-
-    Args:
-        places_N: what equal scores are compared by, for every row of the corpus.
-    """
-    scores_QK, rows_QK = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
-    return in_order(scores_QK, rows_QK, places_N, depth)
-
-
-def _listed(query_ids: pa.ChunkedArray, doc_ids: pa.Array, scores_QK: Floats, rows_QK: Ints) -> pa.Table:
-    """The ranked list of a block of queries, in their order."""
-    found_QK = rows_QK >= 0
-    query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
-    return pa.table(
-        {
-            "query_id": query_ids.take(pa.array(query)),
-            "doc_id": doc_ids.take(pa.array(rows_QK[found_QK])),
-            "score": scores_QK[found_QK],
-            "rank": pa.array(np.cumsum(found_QK, axis=1)[found_QK].astype(np.int32)),
-        }
-    )
-
-
-def _read_partial(place: Place) -> Found:
-    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return arrays["scores"], arrays["rows"]
+            parts = [read_found(self.partial(shard, number)) for shard in shards]
+            found = merge(parts, places_N, self.config.depth)
+            yield as_table(found, self.query_blocks[number].read(["query_id"])["query_id"], doc_ids)
 
 
 Shard = DenseShard | LexicalShard | HybridShard
@@ -182,7 +160,9 @@ class SearchWorker:
         """Dense vectors are mapped, lexical rows are unpacked into memory."""
         work, passages = self._work, self._work.inputs["passages"]
         blocks = [work.blocks[index] for index in self._shard]
-        parts = [read_views(passages.place, block.name, work.views) for block in blocks]
+        parts = [
+            read_views(passages.place, block.name, work.views).pruned(work.config.passage_terms) for block in blocks
+        ]
         dense = [part.dense_ND for part in parts if part.dense_ND is not None]
         lexical = [part.lexical for part in parts if part.lexical is not None]
         doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
@@ -212,9 +192,9 @@ class SearchWorker:
         if target.exists():
             return 0
         name = work.query_blocks[number].name
-        scores_QK, rows_QK = self._found(read_views(work.inputs["queries"].place, name, work.views))
-        with target.writing() as stream:
-            np.savez(stream, scores=scores_QK, rows=rows_QK)
+        queries = read_views(work.inputs["queries"].place, name, work.views)
+        found = self._found(queries.pruned(work.config.query_terms))
+        write_found(target, found)
         return 1
 
 
