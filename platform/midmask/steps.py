@@ -31,6 +31,7 @@ from midmask.retrieve.near_duplicates import NEAR_DUPLICATES
 from midmask.retrieve.query_subset import draw_queries
 from midmask.retrieve.search import search
 from midmask.sharded import Sharded
+from midmask.teacher.given_scores import read_scores
 from midmask.teacher.score import SCORE
 from midmask.teacher.teach import teach
 from midmask.train.optimiser import TrainConfig
@@ -196,6 +197,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "search": _quiet(search),
     "draw_queries": _quiet(draw_queries),
     "read_negatives": _quiet(read_negatives),
+    "read_scores": _quiet(read_scores),
     "mine": _quiet(mine),
     "bm25": _quiet(rank_with_bm25),
     "evaluate": _quiet(evaluate_retriever),

@@ -14,6 +14,7 @@ from midmask.recipes.run import Log, Maker
 from midmask.retrieve.given_negatives import read_negatives
 from midmask.retrieve.query_subset import draw_queries
 from midmask.sharded import Sharded
+from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup
 from midmask.train.run import TrainingSetup
 
@@ -39,6 +40,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         "bm25": _as_task("bm25"),
         "draw_queries": _silent(draw_queries),
         "read_negatives": _silent(read_negatives),
+        "read_scores": _silent(read_scores),
         "mine": _as_task("mine"),
         "evaluate": _as_task("evaluate"),
     }

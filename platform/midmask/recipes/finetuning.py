@@ -18,6 +18,7 @@ from midmask.recipes.step import Step
 from midmask.retrieve.given_negatives import ReadNegativesConfig, negatives_content
 from midmask.retrieve.query_subset import DrawQueriesConfig
 from midmask.steps import FinetuneConfig
+from midmask.teacher.given_scores import ReadScoresConfig, scores_content
 from midmask.teacher.teach import TeacherConfig
 
 
@@ -36,6 +37,8 @@ def stages_content(recipe: Recipe) -> dict[str, Any]:
             held[stage.teacher.folder] = folder_content(stage.teacher.folder)
             if not held[stage.teacher.folder]:
                 raise UserError(f"teacher.folder = {stage.teacher.folder}: there is no model folder of that name")
+        if stage.teacher is not None and stage.teacher.scores is not None:
+            held[stage.teacher.scores] = scores_content(stage.teacher.scores)
         if stage.teacher is not None and stage.teacher.backbone is not None:
             held[stage.teacher.backbone.name] = folder_content(stage.teacher.backbone.name)
     return held
@@ -119,16 +122,19 @@ class Stages:
         return ranking(self.tokens, ranker, stage.mine, judged="relevant")
 
     def _score(self, config: TeacherConfig, stage: StageConfig, lists: Mapping[str, Step]) -> Step:
-        """A teacher's scores of listed passages and of the positives."""
+        """A teacher's scores of listed passages and of the positives, or those of a file."""
+        if config.scores is not None:
+            asked = ReadScoresConfig(file=config.scores)
+            return Step("read_scores", asked, {"corpus": self.corpus}, content=self.held[config.scores])
         teacher = self._teacher(config, lists)
         tokens = self.recipe.tokens
-        asked = config.scoring(
+        scoring = config.scoring(
             stage.mine.split,
             titles=tokens.titles,
             query_length=tokens.query_length,
             passage_length=tokens.max_length,
         )
-        return Step("score", asked, {"teacher": teacher, "corpus": self.corpus, **lists})
+        return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
 
     def _teacher(self, config: TeacherConfig, lists: Mapping[str, Step]) -> Step:
         """A folder from elsewhere, or a cross-encoder trained on the stage's negatives."""

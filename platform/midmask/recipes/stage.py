@@ -100,10 +100,10 @@ class StageConfig(Config):
             raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
         if self.queries is not None and self.mine.max_queries is not None:
             raise ValueError("queries and mine.max_queries are two samples; set one of them")
-        if self.mine.filters.teacher_margin is not None and (self.teacher is None or self.teacher.folder is None):
+        if self.mine.filters.teacher_margin is not None and not (self.teacher and self.teacher.comes_from_elsewhere):
             raise ValueError(
                 "mine.filters.teacher_margin asks for scores before negatives are chosen, so the teacher cannot be "
-                "trained on them; set teacher.folder"
+                "trained on them; set teacher.folder or teacher.scores"
             )
         if self.teacher is not None and not self.sources:
             raise ValueError("a teacher scores candidates; set negatives and per_query too")

@@ -39,10 +39,17 @@ class TeachConfig(Config):
 
 
 class TeacherConfig(Config):
-    """The teacher of a fine-tuning stage: trained here on the stage's negatives, or a folder from elsewhere."""
+    """The teacher of a fine-tuning stage: trained here on the stage's negatives, a folder from elsewhere, or a file of
+    its scores.
+    """
 
     folder: str | None = Field(
         None, description="Hugging Face sequence-classification folder, taken as it is; none: a teacher is trained"
+    )
+    scores: str | None = Field(
+        None,
+        description="file of its scores, in place of a teacher: list layout (.parquet) or scores[query][passage] "
+        "(.pkl, .pkl.gz)",
     )
     backbone: BackboneConfig | None = Field(
         None, description="what is trained; none: the recipe's encoder after its middle training"
@@ -50,16 +57,23 @@ class TeacherConfig(Config):
     loss: ListwiseRanking.Config = Field(
         default_factory=ListwiseRanking.Config, description="the ranking loss, and how long a pair is"
     )
-    train: TrainConfig | None = Field(None, description="length, batch and optimiser; not looked at with a folder")
+    train: TrainConfig | None = Field(None, description="length, batch and optimiser; only if it is trained here")
     per_query: int = Field(15, ge=1, le=1000, description="negatives of a list in training")
     titles: bool | None = Field(None, description="whether it reads 'title text'; none: as the corpus is tokenised")
     jsonl: bool = Field(False, description="also write the scores as scores.jsonl.gz")
 
     @model_validator(mode="after")
     def _trained_or_given(self) -> Self:
-        if self.folder is None and self.train is None:
-            raise ValueError("a teacher is a folder or is trained; set folder, or train")
+        if self.folder is None and self.scores is None and self.train is None:
+            raise ValueError("a teacher is a folder or is trained; set folder, or train (or scores, a file)")
+        if self.folder is not None and self.scores is not None:
+            raise ValueError("folder and scores are two teachers; set one of them")
         return self
+
+    @property
+    def comes_from_elsewhere(self) -> bool:
+        """Whether it is there before the stage's negatives are."""
+        return self.folder is not None or self.scores is not None
 
     def teaching(self, backbone: BackboneConfig, *, query_length: int) -> TeachConfig:
         """The step that trains it on `backbone`, if it is not a folder; `self.backbone` is the caller's to look at."""

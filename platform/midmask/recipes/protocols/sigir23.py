@@ -40,6 +40,7 @@ def setting(negatives: int, *, distil: bool, splade: bool) -> Protocol:
         per_query=negatives,
         mine=MineConfig(depth=1000, per_query=1000),
         teacher=TEACHER if distil else None,
+        missing_positive_score="highest" if distil else "refuse",
         train=ONE if negatives == 1 else MANY,
     )
     return Protocol(
@@ -55,10 +56,15 @@ def _loss(negatives: int, regularisers: Regularisers, *, distil: bool) -> Rankin
     """With a teacher, 0.99 of its term and 0.01 of the contrastive one, over the worker's own negatives."""
     candidates = "all" if negatives == 1 else "local_negatives"
     if not distil:
-        return Contrastive.Config(candidates=candidates, regularisers=regularisers)
+        return Contrastive.Config(candidates=candidates, drop_duplicates=False, regularisers=regularisers)
     kind = "margin_mse" if negatives == 1 else "kl"
     return Distillation.Config(
-        loss=kind, weight=0.99, ce_weight=0.01, candidates="local_negatives", regularisers=regularisers
+        loss=kind,
+        weight=0.99,
+        ce_weight=0.01,
+        candidates="local_negatives",
+        drop_duplicates=False,
+        regularisers=regularisers,
     )
 
 
