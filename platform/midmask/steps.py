@@ -21,14 +21,14 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
 from midmask.identity import Config
+from midmask.mining.given_negatives import read_negatives
+from midmask.mining.mine import mine
+from midmask.mining.near_duplicates import NEAR_DUPLICATES
+from midmask.mining.query_subset import draw_queries
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
 from midmask.objectives.ranking import RankingConfig
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
-from midmask.retrieve.given_negatives import read_negatives
-from midmask.retrieve.mine import mine
-from midmask.retrieve.near_duplicates import NEAR_DUPLICATES
-from midmask.retrieve.query_subset import draw_queries
 from midmask.retrieve.search import search
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores

@@ -13,6 +13,7 @@ to 1e-6.
 
 import argparse
 import contextlib
+import importlib
 import io
 import tempfile
 import time
@@ -29,10 +30,10 @@ from midmask.corpora import CorpusConfig, prepare
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
+from midmask.mining.filters import FilterConfig
+from midmask.mining.mine import MineConfig, mine
+from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.filters import FilterConfig
-from midmask.retrieve.mine import MineConfig, mine
-from midmask.retrieve.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.retrieve.search import SearchConfig, search
 from midmask.tokens import TokensConfig, tokenise
 from midmask.vocabulary import Vocabulary
@@ -80,7 +81,7 @@ class Theirs:
     """sentence-transformers on the same queries and passages."""
 
     def __init__(self, folder: Path, corpus: Place, query_ids: list[str]) -> None:
-        from datasets import Dataset
+        Dataset = importlib.import_module("datasets").Dataset
         from sentence_transformers import SentenceTransformer
 
         docs = {

@@ -158,7 +158,7 @@ def memory_in_this_process(root: Path) -> None:
 
 
 def memory(passages: int, root: Path) -> None:
-    inputs = write_vectors(root, passages, 2 * QUERY_BLOCK, 64)
+    inputs = write_vectors(root, passages, QUERY_BLOCK, 64)
     (root / "all").write_text(json.dumps({name: artifact.record for name, artifact in inputs.items()}))
     command = [sys.executable, "-m", "tests.benchmarks.search_pool", "--measured", str(root)]
     peak, own = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)

@@ -5,11 +5,11 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import override
+from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, bm25_evaluation, plan, rungs
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
-from midmask.retrieve.mine import MineConfig
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora.writer import SELF_MATCHES, write_table
+from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
-from midmask.retrieve.mine import MineConfig, mine
 from midmask.retrieve.self_matches import without_self
 from tests.retrieve.collection import write_parts
 

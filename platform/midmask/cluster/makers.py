@@ -10,9 +10,9 @@ from midmask.artifact import Artifact, Place
 from midmask.cluster import corpora, pool
 from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
+from midmask.mining.given_negatives import read_negatives
+from midmask.mining.query_subset import draw_queries
 from midmask.recipes.run import Log, Maker
-from midmask.retrieve.given_negatives import read_negatives
-from midmask.retrieve.query_subset import draw_queries
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from midmask.errors import UserError
+from midmask.mining.given_negatives import ReadNegativesConfig, negatives_content
+from midmask.mining.query_subset import DrawQueriesConfig
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted, bm25_ranking, folder_content, mined, ranking
 from midmask.recipes.stage import Source, StageConfig
 from midmask.recipes.step import Step
-from midmask.retrieve.given_negatives import ReadNegativesConfig, negatives_content
-from midmask.retrieve.query_subset import DrawQueriesConfig
 from midmask.steps import FinetuneConfig
 from midmask.teacher.given_scores import ReadScoresConfig, scores_content
 from midmask.teacher.teach import TeacherConfig

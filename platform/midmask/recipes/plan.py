@@ -14,12 +14,12 @@ from midmask.derived.sentences import splitter
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
+from midmask.mining.mine import MineConfig
 from midmask.recipes.finetuning import Stages, stages_content
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
 from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
 from midmask.recipes.step import Step as Step
-from midmask.retrieve.mine import MineConfig
 from midmask.steps import InitialConfig, PretrainConfig
 
 

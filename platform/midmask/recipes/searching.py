@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import file_fingerprint
+from midmask.mining.mine import MineConfig
+from midmask.mining.near_duplicates import NearDuplicatesConfig
 from midmask.recipes.step import Step
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig
-from midmask.retrieve.mine import MineConfig
-from midmask.retrieve.near_duplicates import NearDuplicatesConfig
 from midmask.retrieve.search import SearchConfig
 from midmask.steps import AdoptConfig
 from midmask.tokens import TokensConfig
@@ -78,7 +78,7 @@ def evaluated(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
 
 
 def mined(lists: Mapping[str, Step], corpus: Step, config: MineConfig) -> Step:
-    """Hard negatives chosen from lists (inputs of `retrieve.mine`), without what is nearly a positive."""
+    """Hard negatives chosen from lists (inputs of `mining.mine`), without what is nearly a positive."""
     alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
     return Step("mine", config, {**lists, "corpus": corpus, "near_duplicates": alike})
 

@@ -7,11 +7,11 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from midmask.errors import unknown
 from midmask.identity import Config
+from midmask.mining.mine import MineConfig
 from midmask.objectives import OBJECTIVES
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.distillation import Distillation
 from midmask.objectives.ranking import RankingConfig
-from midmask.retrieve.mine import MineConfig
 from midmask.teacher.teach import TeacherConfig
 from midmask.train.optimiser import TrainConfig
 

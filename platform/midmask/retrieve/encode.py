@@ -35,7 +35,7 @@ from midmask.identity import Config, runtime
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.selection import judged_queries
-from midmask.retrieve.vectors import Encoding, NotFinite, encode_rows
+from midmask.retrieve.vectors import BATCH_TOKENS, Encoding, NotFinite, encode_rows
 from midmask.retrieve.views import are_there
 from midmask.vocabulary import Vocabulary
 
@@ -177,12 +177,13 @@ class EncodeWorker:
 
     @cached_property
     def _encoding(self) -> Encoding:
-        config = self._work.config
+        config, device = self._work.config, "cuda" if torch.cuda.is_available() else "cpu"
         return Encoding(
             pad_id=self._vocabulary.pad_id,
             terms=config.terms or self._work.representation.terms(self._work.text_side),
             max_length=config.length,
-            device="cuda" if torch.cuda.is_available() else "cpu",
+            batch_tokens=BATCH_TOKENS[device],
+            device=device,
             threads=config.threads,
         )
 

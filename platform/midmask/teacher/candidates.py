@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.mining.listed import listed_in, stretches
 from midmask.retrieve.blocks import blocks_in
-from midmask.retrieve.listed import listed_in, stretches
 from midmask.retrieve.selection import judged_queries, read_qrels
 from midmask.sharded import Inputs
 from midmask.train.table import TokenTable, read_table

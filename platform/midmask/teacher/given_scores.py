@@ -18,8 +18,8 @@ from pydantic import Field
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.exchange.score_files import read_pickled_scores, read_score_lists
 from midmask.identity import Config, file_fingerprint
-from midmask.retrieve.score_files import read_pickled_scores, read_score_lists
 from midmask.train.table import read_table
 
 log = logging.getLogger(__name__)

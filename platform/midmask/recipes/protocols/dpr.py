@@ -1,9 +1,9 @@
 """The plain protocols: in-batch negatives, one BM25 negative (DPR), and negatives mined once ("ANCE-style")."""
 
+from midmask.mining.mine import MineConfig
 from midmask.objectives.contrastive import Contrastive
 from midmask.recipes.protocols.protocol import Protocol, epochs
 from midmask.recipes.stage import StageConfig
-from midmask.retrieve.mine import MineConfig
 
 BM25 = MineConfig(depth=200, per_query=100)
 """Any passage of BM25's first 200."""

@@ -6,11 +6,11 @@ Batches, rates, steps, the number of negatives and the teacher's training are un
 """
 
 from midmask.encoders.representation import Representation
+from midmask.mining.mine import MineConfig
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.distillation import Distillation
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
 from midmask.recipes.stage import StageConfig
-from midmask.retrieve.mine import MineConfig
 
 MINED = MineConfig(depth=200, per_query=200)
 

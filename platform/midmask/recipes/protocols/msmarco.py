@@ -2,11 +2,11 @@
 product (methods.md 12.2 to 12.4).
 """
 
+from midmask.mining.mine import MineConfig
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.distillation import Distillation
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
 from midmask.recipes.stage import StageConfig
-from midmask.retrieve.mine import MineConfig
 
 TOP = MineConfig(depth=200, per_query=200)
 SAMPLED = MineConfig(depth=200, per_query=30)

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from midmask.artifact import Artifact
 from midmask.errors import UserError
+from midmask.mining.aligned import Cursor, aligned, row_groups
+from midmask.mining.negatives import CANDIDATES, SCORES, Source
 from midmask.retrieve import ranked
-from midmask.retrieve.aligned import Cursor, aligned, row_groups
-from midmask.retrieve.negatives import CANDIDATES, SCORES, Source
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.artifact import Artifact, Place
-from midmask.retrieve import near_duplicates
+from midmask.mining import near_duplicates
 from midmask.retrieve.selection import read_qrels
 
 Ints = NDArray[np.int64]

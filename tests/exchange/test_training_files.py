@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.hard_negatives_file import HardNegatives, line_of, read_hard_negatives
-from midmask.retrieve.lines import written_lines
-from midmask.retrieve.training_files import (
+from midmask.exchange.hard_negatives_file import HardNegatives, line_of, read_hard_negatives
+from midmask.exchange.training_files import (
     Passage,
     TrainingRow,
     read_flag_embedding,
@@ -26,6 +25,7 @@ from midmask.retrieve.training_files import (
     write_triples,
     write_tuples,
 )
+from midmask.retrieve.lines import written_lines
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
 ids = st.text("abcäß017-_:", min_size=1, max_size=6)

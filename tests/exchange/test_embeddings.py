@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as hnp
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.embeddings import Floats, read_embeddings, read_tevatron, write_embeddings
-from midmask.retrieve.pickles import read_pickle
+from midmask.exchange.embeddings import Floats, read_embeddings, read_tevatron, write_embeddings
+from midmask.exchange.pickles import read_pickle
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 ids_of = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), min_size=1)

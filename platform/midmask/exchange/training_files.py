@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.hard_negatives_file import id_in, ids_in
+from midmask.exchange.hard_negatives_file import id_in, ids_in
 from midmask.retrieve.lines import parsed_lines, text_lines, written_lines
 
 

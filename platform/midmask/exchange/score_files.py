@@ -1,7 +1,7 @@
 """A teacher's scores as others store them.
 
-    list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [numbers] (Hugging Face; read and written)
-    pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz; read only)
+list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [numbers] (Hugging Face; read and written)
+pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz; read only)
 """
 
 import math
@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.hard_negatives_file import id_in
-from midmask.retrieve.pickles import read_pickle
+from midmask.exchange.hard_negatives_file import id_in
+from midmask.exchange.pickles import read_pickle
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
 
@@ -53,7 +53,7 @@ def read_score_lists(place: Place) -> Iterator[Scored]:
 
 
 def read_pickled_scores(place: Place) -> Iterator[Scored]:
-    """Nothing in the file is executed (`retrieve.pickles`); it may be gzip'd.
+    """Nothing in the file is executed (`exchange.pickles`); it may be gzip'd.
 
     Raises:
         UserError: if it is no pickle of scores[query][passage] made of plain dictionaries and numbers.

@@ -22,9 +22,9 @@ from pydantic import Field
 from midmask.artifact import Artifact, Place
 from midmask.corpora.ids import IdTable
 from midmask.errors import UserError, unknown
+from midmask.exchange.hard_negatives_file import HardNegatives, read_hard_negatives
 from midmask.identity import Config, file_fingerprint
-from midmask.retrieve.hard_negatives_file import HardNegatives, read_hard_negatives
-from midmask.retrieve.negatives import CANDIDATES
+from midmask.mining.negatives import CANDIDATES
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.retrieve import given_negatives
-from midmask.retrieve.aligned import Cursor, aligned
-from midmask.retrieve.given_negatives import ReadNegativesConfig, negatives_content, read_negatives
-from midmask.retrieve.query_subset import DrawQueriesConfig, draw_queries, draw_subset
+from midmask.mining import given_negatives
+from midmask.mining.aligned import Cursor, aligned
+from midmask.mining.given_negatives import ReadNegativesConfig, negatives_content, read_negatives
+from midmask.mining.query_subset import DrawQueriesConfig, draw_queries, draw_subset
 from midmask.retrieve.selection import judged_queries
 from tests.retrieve.collection import write_parts
 

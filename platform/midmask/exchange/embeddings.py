@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.pickles import PickledArray, read_pickle
+from midmask.exchange.pickles import PickledArray, read_pickle
 
 Floats = NDArray[np.float32]
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.sparse import SparseRows
-from midmask.retrieve.term_vectors import (
+from midmask.exchange.term_vectors import (
     PYSERINI,
     SEISMIC,
     Layout,
@@ -22,6 +21,7 @@ from midmask.retrieve.term_vectors import (
     rows_over,
     write_term_vectors,
 )
+from midmask.retrieve.sparse import SparseRows
 
 TERMS = ["[CLS]", "dog", "##s", "Ġdog", "été", "\u2028", '"', "a b"]
 

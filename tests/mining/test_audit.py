@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.retrieve.audit import MARGINS, Audit, as_markdown
-from midmask.retrieve.filters import ALLOWED, FilterConfig, verdicts
-from midmask.retrieve.negatives import Choice, Stretch, draw, examine
-from tests.retrieve.candidates import SOURCES, Lists, candidates, known, scored
+from midmask.mining.audit import MARGINS, Audit, as_markdown
+from midmask.mining.filters import ALLOWED, FilterConfig, verdicts
+from midmask.mining.negatives import Choice, Stretch, draw, examine
+from tests.mining.candidates import SOURCES, Lists, candidates, known, scored
 
 DOCS = [f"d{row}" for row in range(8)]
 QUERIES = [f"q{row}" for row in range(3)]

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from midmask.retrieve.known import Known
-from midmask.retrieve.negatives import CANDIDATES, Source
+from midmask.mining.known import Known
+from midmask.mining.negatives import CANDIDATES, Source
 
 SOURCES = [Source("a", "fa", "Flat"), Source("b", "fb")]
 

@@ -9,13 +9,13 @@ from pydantic import ValidationError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.exchange.hard_negatives_file import HardNegatives, line_of, read_hard_negatives
 from midmask.identity import fingerprint
+from midmask.mining.filters import FilterConfig
+from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
+from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
-from midmask.retrieve.filters import FilterConfig
-from midmask.retrieve.given_negatives import ReadNegativesConfig, read_negatives
-from midmask.retrieve.hard_negatives_file import HardNegatives, line_of, read_hard_negatives
 from midmask.retrieve.lines import written_lines
-from midmask.retrieve.mine import MineConfig, mine
 from tests.retrieve.collection import ranking
 
 CONFIG = MineConfig(depth=25, per_query=6)

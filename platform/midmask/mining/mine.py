@@ -4,7 +4,7 @@ negatives.parquet     the chosen (`negatives.NEGATIVES`), by query, list and ran
 negatives.jsonl.gz    the same in the msmarco-hard-negatives layout
 queries.parquet       query_id: whom they were mined for, in vain or not
 refused.parquet       the first candidates that each rule refused, to be looked at
-audit.json, audit.md  `retrieve.audit`
+audit.json, audit.md  `mining.audit`
 """
 
 import logging
@@ -21,15 +21,15 @@ from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.identity import Config, runtime
-from midmask.retrieve.audit import Audit, as_markdown
-from midmask.retrieve.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
-from midmask.retrieve.hard_negatives_file import HardNegatives, line_of
-from midmask.retrieve.known import Known
+from midmask.mining.audit import Audit, as_markdown
+from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
+from midmask.mining.known import Known
+from midmask.mining.listed import listed_in, stretches
+from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
+from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
 from midmask.retrieve.lines import written_lines
-from midmask.retrieve.listed import listed_in, stretches
-from midmask.retrieve.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
-from midmask.retrieve.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.self_matches import is_self, read_self_matches
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.retrieve.filters import VERDICTS, FilterConfig, verdicts
-from midmask.retrieve.negatives import CANDIDATES, Choice, draw, examine, refuse_unscored, told
-from tests.retrieve.candidates import SOURCES, Lists, candidates, known, scored
+from midmask.mining.filters import VERDICTS, FilterConfig, verdicts
+from midmask.mining.negatives import CANDIDATES, Choice, draw, examine, refuse_unscored, told
+from tests.mining.candidates import SOURCES, Lists, candidates, known, scored
 
 DOCS = [f"d{row}" for row in range(8)]
 QUERIES = [f"q{row}" for row in range(4)]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from midmask.corpora.ids import hash64, mix
 from midmask.errors import UserError
-from midmask.retrieve.filters import ALLOWED, CODE, VERDICTS, Codes, Facts
-from midmask.retrieve.known import Floats, Ints, Keys, Known, ScoresByKey, numbers, places
+from midmask.mining.filters import ALLOWED, CODE, VERDICTS, Codes, Facts
+from midmask.mining.known import Floats, Ints, Keys, Known, ScoresByKey, numbers, places
 
 CANDIDATES = pa.schema(
     [

@@ -1,0 +1,3 @@
+from tests.retrieve.conftest import inputs, out
+
+__all__ = ["inputs", "out"]
