@@ -7,8 +7,7 @@ A mini backbone (4 layers, width 256) with random weights and unit [CLS] vectors
 98,000 queries of the collection), encodes, searches and chooses, looks for near-duplicates and writes its audit. A
 second call asks for another depth, for another count, or for a margin; it finds what the first has left, as steps do.
 sentence-transformers begins again each time, or, with its `cache_folder`, keeps embeddings too; it needs the package
-`datasets`. Both take the best of the same lists, so their negatives are compared; where they differ, scores are equal
-to 1e-6.
+`datasets`. Both take the best of the same lists, so their negatives are compared.
 """
 
 import argparse
