@@ -14,34 +14,28 @@ SAMPLED = MineConfig(depth=200, per_query=30)
 
 
 def cocondenser() -> Protocol:
-    """As Tevatron runs it: 8 queries with 8 passages on each of 8 devices (their number is not said), 3 epochs with
-    BM25's negatives, then 2 with BM25's and mined ones together."""
-    first = StageConfig(
-        loss=Contrastive.Config(),
-        negatives=("bm25",),
-        per_query=7,
-        mine=SAMPLED,
-        train=epochs(3, batch=64, rate=5e-6, warmup=0.1),
-    )
-    second = first.model_copy(
-        update={"negatives": ("bm25", "mined"), "train": epochs(2, batch=64, rate=5e-6, warmup=0.1)}
-    )
-    return Protocol(name="cocondenser", stages=(first, second), titles=True)
+    """As Tevatron runs it: 8 queries with 8 passages on each of 8 devices (their number is not said)."""
+    return _tevatron("cocondenser", per_query=7, rate=5e-6)
 
 
 def cotmae() -> Protocol:
-    """8 queries with 16 passages on each of 8 GPUs, as Tevatron runs coCondenser otherwise."""
+    """8 queries with 16 passages on each of 8 GPUs."""
+    return _tevatron("cotmae", per_query=15, rate=2e-5)
+
+
+def _tevatron(name: str, *, per_query: int, rate: float) -> Protocol:
+    """3 epochs with BM25's negatives, then 2 with BM25's and mined ones together, both from the pre-trained encoder."""
     first = StageConfig(
         loss=Contrastive.Config(),
         negatives=("bm25",),
-        per_query=15,
+        per_query=per_query,
         mine=SAMPLED,
-        train=epochs(3, batch=64, rate=2e-5, warmup=0.1),
+        train=epochs(3, batch=64, rate=rate, warmup=0.1),
     )
     second = first.model_copy(
-        update={"negatives": ("bm25", "mined"), "train": epochs(2, batch=64, rate=2e-5, warmup=0.1)}
+        update={"negatives": ("bm25", "mined"), "train": epochs(2, batch=64, rate=rate, warmup=0.1)}
     )
-    return Protocol(name="cotmae", stages=(first, second), titles=True)
+    return Protocol(name=name, stages=(first, second), titles=True)
 
 
 def retromae() -> Protocol:
