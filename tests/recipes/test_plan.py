@@ -249,3 +249,13 @@ def test_one_passage_more_than_is_measured_is_ranked_for_a_query_that_finds_itse
     bm25 = bm25_evaluation(override(retromae, {"evaluation.depth": 100_000}), "dev")
     assert bm25.inputs["ranked"].config.depth == 100_001
     assert plan(retromae).mining(MineConfig(depth=50)).inputs["ranked0"].config.depth == 50
+
+
+def test_fewer_words_or_one_view_are_another_search_of_the_same_encoding(retromae):
+    steps, whole = plan(retromae), retromae.evaluation
+    searches = [
+        steps.evaluation(whole.model_copy(update=changes)).inputs["ranked"]
+        for changes in ({}, {"passage_terms": 64}, {"views": "dense"})
+    ]
+    assert len({search.fingerprint for search in searches}) == 3
+    assert len({search.inputs["passages"].fingerprint for search in searches}) == 1

@@ -35,6 +35,8 @@ class EvaluateConfig(Config):
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
     index: str = Field("Flat", description="faiss factory string; Flat is exact")
     views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of a hybrid encoder's vectors")
+    query_terms: int | None = Field(None, ge=1, description="words of a query that count; none: as it was encoded")
+    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count; none: as it was encoded")
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
     passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
     threads: int = runtime(1, "threads of the search", ge=1)

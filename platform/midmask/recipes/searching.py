@@ -37,8 +37,10 @@ def ranking(
         "passages": Step("encode", passages, encoder),
         "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
     }
-    views = wanted.views if isinstance(wanted, EvaluateConfig) else "all"
-    config = SearchConfig(depth=_depth(wanted), index=wanted.index, views=views, threads=wanted.threads)
+    config = SearchConfig(depth=_depth(wanted), index=wanted.index, threads=wanted.threads)
+    if isinstance(wanted, EvaluateConfig):
+        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms")}
+        config = config.model_copy(update=counted)
     return Step("search", config, {**encoded, "tokens": tokens})
 
 
