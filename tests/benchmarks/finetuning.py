@@ -1,15 +1,15 @@
 """A fine-tuning step against sentence-transformers', data pipelines included.
 
-    python -m tests.benchmarks.finetuning [contrastive | splade] [--rounds 3] [--steps 12] [--cpu-time] [--memory]
+    python -m tests.benchmarks.finetuning [contrastive | splade] [--length 256] [--rounds 3] [--cpu-time] [--memory]
 
 contrastive    dot products of unit [CLS] vectors over 0.05, in-batch negatives; SentenceTransformerTrainer with
                MultipleNegativesRankingLoss. Goal: 1.2 times its steps a second
 splade         the lexical view and FLOPS of both sides; SparseEncoderTrainer with SpladeLoss. Goals: 1.3 times its
                steps a second, a third of its peak memory
 
-Same starting weights (`mini`, V = 30,522, dropout 0.1), same texts (queries and passages of SQuAD, cut to 256 tokens,
-32 of each a step), fp32, AdamW, gradient norm clipped; runs alternate in one process, and medians of their steps are
-compared. Here texts are tokenised before training, once for all stages; there by the trainer's collator, step by step.
+Same starting weights (`mini`, V = 30,522, dropout 0.1), same texts (queries and passages of SQuAD, cut to --length
+tokens, 32 of each a step), fp32, AdamW, gradient norm clipped; runs alternate in one process, and medians of their
+steps are compared. Here texts are tokenised before training, once for all stages; there by the trainer's collator.
 Memory is the peak of a process of its own, above what it holds before the first step. Needs `datasets` and
 `accelerate`, the training extra of sentence-transformers, which midmask does not depend on.
 """
@@ -43,7 +43,7 @@ from midmask.train.run import TrainingSetup, local_reader, run_training
 from midmask.vocabulary import Vocabulary
 
 SQUAD = Path(__file__).resolve().parents[3] / "shared" / "data" / "squad"
-PAIRS, BATCH, LENGTH, WARM_UP = 8000, 32, 256, 3
+PAIRS, BATCH, WARM_UP = 8000, 32, 3
 SPEED = {"contrastive": 1.2, "splade": 1.3}
 MEMORY = 3.0
 SPARSE = Regularisers(query="flops", passage="flops", lambda_query=5e-5, lambda_passage=1e-3, ramp=1 / 3)
@@ -52,8 +52,8 @@ Clock = Callable[[], float]
 Run = Callable[[str, Path, int, Clock], list[float]]
 
 
-def prepare(folder: Path) -> None:
-    """Tokens, a model folder, the corpus that both sides learn from, and its (query, passage) pairs as texts."""
+def prepare(folder: Path, length: int) -> None:
+    """Tokens of texts cut to a length, a model folder, the corpus that both learn from, and its pairs as texts."""
     passages, queries = read_texts("corpus"), read_texts("queries")
     judged = [line.split("\t") for line in (SQUAD / "qrels" / "train.tsv").read_text().splitlines()[1:]]
     chosen = judged[:: len(judged) // PAIRS][:PAIRS]
@@ -69,11 +69,16 @@ def prepare(folder: Path) -> None:
     grades = pa.array([1] * len(query_ids), pa.int32())
     qrels = {"split": ["train"] * len(query_ids), "query_id": query_ids, "doc_id": doc_ids, "grade": grades}
     pq.write_table(pa.table(qrels), corpus / "qrels.parquet")
-    config = TokensConfig(vocabulary_size=30522, max_length=LENGTH, query_length=LENGTH)
+    config = TokensConfig(vocabulary_size=30522, max_length=length, query_length=length)
     tokenise(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(folder / "tokens")))
     tokenizer = folder / "tokens" / "tokenizer"
     backbone = build_backbone(BackboneConfig(name="mini"), Vocabulary.of(tokenizer), seed=0)
     backbone.save(folder / "start" / "model", tokenizer)
+    (folder / "length").write_text(str(length))
+
+
+def length_of(folder: Path) -> int:
+    return int((folder / "length").read_text())
 
 
 def read_texts(name: str) -> dict[str, str]:
@@ -94,8 +99,8 @@ def midmask_run(kind: str, folder: Path, steps: int, clock: Clock) -> list[float
         corpus=Place(str(folder / "corpus")),
         start=Place(str(folder / "start")),
         fingerprint="benchmark",
-        query_length=LENGTH,
-        passage_length=LENGTH,
+        query_length=length_of(folder),
+        passage_length=length_of(folder),
         representation=Representation(dense=None, lexical="splade") if is_splade else Representation(normalise=True),
     )
     with tempfile.TemporaryDirectory() as out:
@@ -118,7 +123,7 @@ def sentence_transformers_run(kind: str, folder: Path, steps: int, clock: Clock)
 
     dataset = importlib.import_module("datasets").Dataset.from_dict(json.loads((folder / "pairs.json").read_text()))
     is_splade = kind == "splade"
-    model, loss = (splade_parts if is_splade else dense_parts)(folder / "start" / "model")
+    model, loss = (splade_parts if is_splade else dense_parts)(folder / "start" / "model", length_of(folder))
     arguments = SparseEncoderTrainingArguments if is_splade else SentenceTransformerTrainingArguments
     with tempfile.TemporaryDirectory() as out:
         wanted = arguments(
@@ -138,23 +143,23 @@ def sentence_transformers_run(kind: str, folder: Path, steps: int, clock: Clock)
     return times
 
 
-def dense_parts(folder: Path) -> tuple[Any, Any]:
+def dense_parts(folder: Path, length: int) -> tuple[Any, Any]:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-    first = Transformer(str(folder), max_seq_length=LENGTH)
+    first = Transformer(str(folder), max_seq_length=length)
     modules = [first, Pooling(first.get_embedding_dimension(), pooling_mode="cls"), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu")
     return model, MultipleNegativesRankingLoss(model, scale=20.0)
 
 
-def splade_parts(folder: Path) -> tuple[Any, Any]:
+def splade_parts(folder: Path, length: int) -> tuple[Any, Any]:
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
     from sentence_transformers.sparse_encoder.modules import SpladePooling, Transformer
 
-    first = Transformer(str(folder), max_seq_length=LENGTH, transformer_task="fill-mask")
+    first = Transformer(str(folder), max_seq_length=length, transformer_task="fill-mask")
     model = SparseEncoder(modules=[first, SpladePooling(pooling_strategy="max")], device="cpu")
     ranking = SparseMultipleNegativesRankingLoss(model)
     weights = {"query_regularizer_weight": SPARSE.lambda_query, "document_regularizer_weight": SPARSE.lambda_passage}
@@ -213,6 +218,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12, help=f"of each run; the first {WARM_UP} warm up")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--length", type=int, default=256, help="tokens that texts are cut to")
     parser.add_argument("--cpu-time", action="store_true", help="for a busy machine: processor time of one thread")
     parser.add_argument("--memory", action="store_true", help="compare peaks of memory instead of times")
     parser.add_argument("--peak-of", nargs=2, metavar=("SIDE", "FOLDER"), help="used by --memory")
@@ -225,7 +231,7 @@ def main() -> None:
     clock = time.process_time if options.cpu_time else time.perf_counter
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as made:
         folder = Path(made)
-        prepare(folder)
+        prepare(folder, options.length)
         if options.memory:
             compare_memory(options.kind, folder, options.steps)
         else:
