@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, runtime
 
-FORMATS = ("pydocs", "beir", "msmarco", "trec", "nq", "tripclick")
+FORMATS = ("pydocs", "beir", "msmarco", "trec", "nq", "tripclick", "texts")
 
 PACKAGES = (
     "torch",
@@ -39,7 +39,8 @@ class CorpusConfig(Config):
 
     name: str = Field(
         "pydocs",
-        description="pydocs, or FORMAT:PLACE with FORMAT beir, msmarco, trec, nq or tripclick, PLACE a folder or URI",
+        description="pydocs, or FORMAT:PLACE with FORMAT beir, msmarco, trec, nq, tripclick or texts, and PLACE a "
+        "folder or URI",
     )
     max_passages: int | None = Field(
         None,

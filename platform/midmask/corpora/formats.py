@@ -12,6 +12,7 @@ from midmask.corpora.corpus import Corpus
 from midmask.corpora.msmarco import open_msmarco
 from midmask.corpora.nq import open_nq
 from midmask.corpora.pydocs import open_pydocs, package_versions
+from midmask.corpora.texts import open_texts
 from midmask.corpora.trec import open_trec
 from midmask.corpora.tripclick import open_tripclick
 from midmask.registry import Registry
@@ -27,6 +28,7 @@ OPENERS = Registry(
         "trec": open_trec,
         "nq": open_nq,
         "tripclick": open_tripclick,
+        "texts": open_texts,
     },
 )
 
