@@ -38,6 +38,11 @@ DEMO_QUERIES = 4096
 """Queries that negatives are mined for, at that size: about as many as a stage sees."""
 
 
+DEMO_TEMPERATURE = 100.0
+"""Divisor of scores by raw logits, at that size: hundreds of them add up to hundreds, and a rate that teaches a tiny
+encoder within 150 steps then drives it into giving all texts one vector."""
+
+
 class Protocol(Config):
     """Fine-tuning as one paper does it, with its numbers."""
 
@@ -56,21 +61,30 @@ class Protocol(Config):
                 `demo` keeps the recipe's lengths and makes every stage as small as a demo.
         """
         tokens: dict[str, object] = {"titles": self.titles}
+        stages = self.stages
         if scale == "published":
             tokens |= {"query_length": self.query_length, "max_length": self.passage_length}
+        else:
+            temperature = DEMO_TEMPERATURE if self.representation.lexical == "logits" else None
+            stages = tuple(demo_sized(stage, temperature) for stage in self.stages)
         return recipe.model_copy(
             update={
                 "protocol": self.name,
                 "representation": self.representation,
-                "stages": self.stages if scale == "published" else tuple(map(demo_sized, self.stages)),
+                "stages": stages,
                 "tokens": recipe.tokens.model_copy(update=tokens),
             }
         )
 
 
-def demo_sized(stage: StageConfig) -> StageConfig:
-    """The stage with the same losses, sources and order, but few short steps and few negatives a query."""
+def demo_sized(stage: StageConfig, temperature: float | None = None) -> StageConfig:
+    """The stage with the same losses, sources and order, but few short steps and few negatives a query.
+
+    Args:
+        temperature: of the loss; none: as published.
+    """
     changes: dict[str, object] = {
+        "loss": stage.loss if temperature is None else stage.loss.model_copy(update={"temperature": temperature}),
         "train": DEMO.model_copy(update={"seed": stage.train.seed}),
         "per_query": min(stage.per_query, DEMO_NEGATIVES),
         "mine": stage.mine.model_copy(
