@@ -19,6 +19,10 @@ from midmask.cluster.flags import AddFlags, parse
 from midmask.errors import UserError
 
 
+CORPORA_BY_ID = ("hf", "ir_datasets")
+"""Names whose place is no folder: they are passed on as they are."""
+
+
 @dataclass(frozen=True)
 class Options:
     """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
@@ -142,7 +146,7 @@ def resolve_corpus(name: str, base: Path) -> str:
     Workers run in other directories than the driver, so none but the driver can do this.
     """
     kind, colon, place = name.partition(":")
-    if not colon or "://" in place:
+    if not colon or kind in CORPORA_BY_ID or "://" in place:
         return name
     folder = Path(place).expanduser()
     here = Path.cwd() / folder
