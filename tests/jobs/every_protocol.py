@@ -1,11 +1,13 @@
 """Every fine-tuning protocol by `jobs/run_recipe.py`: killed with -9 while it runs, and started again until it is done.
 
     python -m midmask.cluster.head -- python -m tests.jobs.every_protocol --recipe mlm [PROTOCOL …] [-- FLAGS]
+    python -m tests.jobs.every_protocol --here --recipe mlm [PROTOCOL …] [-- PATH=VALUE …]
 
 A run is killed after as many seconds as the n-th number of a seeded generator says, --kills times, wherever it then is.
-Prints, as a Markdown table, at which step each kill came, what the finished run measured on dev, and how long it took;
-with --unbroken, whether a run in another storage that is not killed measures the same to the last digit. Flags behind
-`--` go to the job.
+Prints, as a Markdown table, at which step each kill came, what the finished run measured on dev, and how long it took.
+With --here the same steps run one after the other in this process, without Ray and without kills; with --unbroken it
+says whether a run in another storage that is not killed measures the same to the last digit. Flags behind `--` go to
+the job.
 """
 
 import argparse
@@ -18,7 +20,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from midmask.artifact import Place
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.run import Runner, Silent
+from midmask.steps import LOCAL
 from tests.jobs.killing import kill_tree
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "run_recipe.py"
@@ -60,6 +68,16 @@ def run(arguments: list[str], storage: Path, waits: list[float]) -> Outcome:
     return Outcome(killed_in, measured(storage, out), time.monotonic() - begun)
 
 
+def run_here(recipe: str, protocol: str, storage: Path, changes: list[str]) -> Outcome:
+    begun = time.monotonic()
+    asked = PROTOCOLS[protocol]().on(RECIPES[recipe](), "demo")
+    wanted = override(asked, dict(change.split("=", 1) for change in changes))
+    wanted.check()
+    done = Runner(Place(str(storage)), LOCAL, Silent()).run(plan(wanted).evaluation(wanted.evaluation))
+    measures = {name: round(value, 4) for name, value in done.result["measures"].items()}
+    return Outcome([], measures, time.monotonic() - begun)
+
+
 def running(storage: Path) -> str:
     """The step whose files changed last: the one that was killed."""
     files = [path for path in storage.glob("*/*/**/*") if path.is_file()]
@@ -80,6 +98,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--longest", type=float, default=60.0, help="seconds after which a run is killed at the latest")
     parser.add_argument("--unbroken", action="store_true")
+    parser.add_argument("--here", action="store_true")
     parser.add_argument("--storage", type=Path, default=None)
     own = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     flags = sys.argv[len(own) + 2 :]
@@ -91,7 +110,10 @@ def main() -> int:
     for number, name in enumerate(options.protocols):
         arguments = ["--recipe", options.recipe, "--protocol", name, *flags]
         draw = random.Random(number)
-        outcome = run(arguments, storage, [draw.uniform(10, options.longest) for _ in range(options.kills)])
+        if options.here:
+            outcome = run_here(options.recipe, name, storage, flags)
+        else:
+            outcome = run(arguments, storage, [draw.uniform(10, options.longest) for _ in range(options.kills)])
         told = json.dumps(outcome.measures)
         if options.unbroken:
             same = run(arguments, Path(tempfile.mkdtemp(prefix="unbroken")), []).measures == outcome.measures
