@@ -17,7 +17,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import ray
 import torch
 
 from midmask.artifact import Artifact, Place
@@ -27,6 +26,7 @@ from midmask.objectives.retromae import RetroMAE
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
+from tests.benchmarks.own_ray import start_ray, stop_ray
 
 PASSAGES = 20_000
 GOAL = 0.05
@@ -72,13 +72,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as name:
         folder = Path(name)
         tokens = prepare(folder)
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder / "r"))
+        start_ray(2, _temp_dir=str(folder / "r"))
         for backbone in ("mini", "tiny"):
             for reader in ("local", "ray"):
                 result = measure(backbone, reader, steps, tokens, folder / f"{backbone}-{reader}")
                 share, step = result["data_wait_share"], result["seconds"] / steps
                 print(f"{backbone:5} {reader:6} waits {share:7.3%} of a step of {step:.3f} s (goal: under {GOAL:.0%})")
-        ray.shutdown()
+        stop_ray()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from midmask.artifact import Artifact, Place
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker
 from midmask.retrieve.views import Views
+from tests.benchmarks.own_ray import start_ray, stop_ray
 
 GOAL, ROWS, ACTORS = 1.15, 2048, 2
 MEBIBYTE = 1 << 20
@@ -120,15 +121,13 @@ def compare(options: argparse.Namespace, root: Path) -> None:
             theirs.append(timed(alone, time.process_time))
             ours.append(in_turn(work, time.process_time))
     else:
-        import ray
-
-        ray.init(address="local", num_cpus=ACTORS, include_dashboard=False, log_to_driver=False)
+        start_ray(ACTORS)
         ours, theirs = [], []
         alone = faiss_search(inputs, options.depth, ACTORS)
         for _ in range(options.rounds):
             theirs.append(timed(alone, time.perf_counter))
             ours.append(pooled(work))
-        ray.shutdown()
+        stop_ray()
     ratio = float(np.median(ours) / np.median(theirs))
     print(f"pool {np.median(ours):.2f} s, faiss {np.median(theirs):.2f} s: ratio {ratio:.2f} (goal {GOAL})")
 
