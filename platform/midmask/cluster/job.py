@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 from midmask.cluster.flags import AddFlags, parse
 from midmask.errors import UserError
 
-
 CORPORA_BY_ID = ("hf", "ir_datasets")
 """Names whose place is no folder: they are passed on as they are."""
 

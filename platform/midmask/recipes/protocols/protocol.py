@@ -38,9 +38,9 @@ DEMO_QUERIES = 4096
 """Queries that negatives are mined for, at that size: about as many as a stage sees."""
 
 
-DEMO_TEMPERATURE = 100.0
-"""Divisor of scores by raw logits, at that size: hundreds of them add up to hundreds, and a rate that teaches a tiny
-encoder within 150 steps then drives it into giving all texts one vector."""
+DEMO_TEMPERATURES = {"logits": 100.0, "splade": 30.0, None: None}
+"""Divisor of scores by lexical view, at that size: hundreds of words add up to hundreds, and a rate that teaches a tiny
+encoder within 150 steps then drives it into giving all texts one vector. none: as published."""
 
 
 class Protocol(Config):
@@ -65,7 +65,7 @@ class Protocol(Config):
         if scale == "published":
             tokens |= {"query_length": self.query_length, "max_length": self.passage_length}
         else:
-            temperature = DEMO_TEMPERATURE if self.representation.lexical == "logits" else None
+            temperature = DEMO_TEMPERATURES[self.representation.lexical]
             stages = tuple(demo_sized(stage, temperature) for stage in self.stages)
         return recipe.model_copy(
             update={
