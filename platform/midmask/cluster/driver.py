@@ -60,7 +60,7 @@ def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
             if step.fingerprint not in seen:
                 seen.add(step.fingerprint)
                 state = "cached" if runner.is_finished(step) else "to do "
-                lines.append(f"  {state}  {step.name:<14} {step.fingerprint}  {_work(step)}".rstrip())
+                lines.append(f"  {state}  {step.name:<15} {step.fingerprint}  {_work(step)}".rstrip())
     return "\n".join(lines)
 
 
