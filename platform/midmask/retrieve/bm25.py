@@ -22,6 +22,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.retrieve import ranked
+from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import QUERY_BLOCK
 from midmask.retrieve.selection import judged_queries
 
@@ -136,9 +137,7 @@ class Bm25Index:
             self.doc_ids = pq.read_table(stream)["doc_id"].combine_chunks()
         self._index = bm25s.BM25.load((place / "index").local(), mmap=True, show_progress=False)
         self._words = Words(self._index.vocab_dict)
-        # Equal scores rank by document id, so rows are compared by their id's position in the sorted list.
-        self._place_of_id = np.empty(len(self.doc_ids), dtype=np.int64)
-        self._place_of_id[pc.sort_indices(self.doc_ids).to_numpy()] = np.arange(len(self.doc_ids))
+        self._places_N = places_of(self.doc_ids)
 
     def search(self, query_ids: Sequence[str], texts: Sequence[str], k: int) -> pa.Table:
         """The ranked list of some queries: the best k of the passages that share a word with the query."""
@@ -170,7 +169,7 @@ class Bm25Index:
         if len(rows) > k:
             least = np.partition(scores_N[rows], -k)[-k]
             rows = rows[scores_N[rows] >= least]
-            rows = rows[np.lexsort((self._place_of_id[rows], -scores_N[rows]))[:k]]
+            rows = rows[np.lexsort((self._places_N[rows], -scores_N[rows]))[:k]]
         return rows, scores_N[rows]
 
 

@@ -20,11 +20,10 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.exchange.score_files import read_pickled_scores, read_score_lists
 from midmask.identity import Config, file_fingerprint
+from midmask.mining.negatives import SCORES
 from midmask.train.table import read_table
 
 log = logging.getLogger(__name__)
-
-SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32())])
 
 PAIRS = 1 << 20
 """Pairs that are Python objects at a time."""
@@ -58,9 +57,9 @@ def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: P
     place = Place(config.file)
     pairs = read_score_lists(place) if config.file.endswith(".parquet") else read_pickled_scores(place)
     known = read_table(inputs["corpus"].place / "queries.parquet")["query_id"].combine_chunks()
-    tables, read = [SCHEMA.empty_table()], 0
+    tables, read = [SCORES.empty_table()], 0
     for some in iter(lambda: list(islice(pairs, PAIRS)), []):
-        table = pa.table([list(column) for column in zip(*some, strict=True)], schema=SCHEMA)
+        table = pa.table([list(column) for column in zip(*some, strict=True)], schema=SCORES)
         read += len(table)
         tables.append(table.filter(pc.is_in(table["query_id"], value_set=known)))
     table = pa.concat_tables(tables).sort_by([("query_id", "ascending"), ("doc_id", "ascending")])

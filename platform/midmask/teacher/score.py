@@ -7,7 +7,6 @@ scores.jsonl.gz      on request: {"query_id", "corpus_id": [...], "score": [...]
                      layout of Hugging Face data sets), and which are relevant; the first lines with all texts
 """
 
-import gzip
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from pydantic import Field
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
+from midmask.retrieve.lines import written_lines
 from midmask.sharded import Inputs, Sharded
 from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
 from midmask.teacher.scorer import Reading, Scorer
@@ -105,12 +105,9 @@ def _positive_first(table: pa.Table) -> float | None:
 
 
 def _write_jsonl(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> None:
-    with (
-        (out / "scores.jsonl.gz").writing() as stream,
-        gzip.GzipFile(filename="", mode="wb", fileobj=stream, compresslevel=6, mtime=0) as packed,
-    ):
+    with written_lines(out / "scores.jsonl.gz") as stream:
         for line in _jsonl_lines(table, config, inputs, out):
-            packed.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
 def _jsonl_lines(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> Iterator[dict[str, Any]]:
