@@ -22,12 +22,12 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps, searched_with
     from midmask.cluster.report import evaluations_table, zero_shot_table
     from midmask.recipes.elsewhere import zero_shot
-    from midmask.recipes.plan import bm25_evaluation, plan
+    from midmask.recipes.plan import plan
 
     recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)
     config = recipe.evaluation.model_copy(update={"split": flags.split})
     planned, label = plan(recipe), flags.model or recipe.name
-    here = {label: planned.evaluation(config, model=model), "bm25": bm25_evaluation(recipe, flags.split)}
+    here = {label: planned.evaluation(config, model=model), "bm25": planned.bm25_evaluation(config)}
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     there = zero_shot(planned, config, names, model=model)
     done = run_steps(options, recipe, {**here, **there})

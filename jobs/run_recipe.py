@@ -13,7 +13,7 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps
     from midmask.cluster.report import evaluations_table, zero_shot_table
     from midmask.recipes.elsewhere import zero_shot
-    from midmask.recipes.plan import bm25_evaluation, plan
+    from midmask.recipes.plan import plan
 
     recipe = recipe_for(options, default="retromae")
     planned = plan(recipe)
@@ -21,7 +21,7 @@ def work(options: Options, flags: Namespace) -> None:
     for split in ("dev", "test"):
         config = recipe.evaluation.model_copy(update={"split": split})
         here[f"{recipe.name}, {split}"] = planned.evaluation(config)
-        here[f"bm25, {split}"] = bm25_evaluation(recipe, split)
+        here[f"bm25, {split}"] = planned.bm25_evaluation(config)
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     there = zero_shot(planned, recipe.evaluation, names)
     done = run_steps(options, recipe, {**here, **there})

@@ -17,6 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import ray
 import torch
 
 from midmask.artifact import Artifact, Place
@@ -26,7 +27,7 @@ from midmask.objectives.retromae import RetroMAE
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
-from tests.benchmarks.own_ray import start_ray, stop_ray
+from tests.benchmarks.own_ray import start_ray
 
 PASSAGES = 20_000
 GOAL = 0.05
@@ -78,7 +79,7 @@ def main() -> None:
                 result = measure(backbone, reader, steps, tokens, folder / f"{backbone}-{reader}")
                 share, step = result["data_wait_share"], result["seconds"] / steps
                 print(f"{backbone:5} {reader:6} waits {share:7.3%} of a step of {step:.3f} s (goal: under {GOAL:.0%})")
-        stop_ray()
+        ray.shutdown()
 
 
 if __name__ == "__main__":

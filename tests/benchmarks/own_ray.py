@@ -12,7 +12,3 @@ def start_ray(cpus: int, **options: object) -> None:
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, **options)
-
-
-def stop_ray() -> None:
-    ray.shutdown()

@@ -24,12 +24,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import ray
 
 from midmask.artifact import Artifact, Place
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker
 from midmask.retrieve.views import Views
-from tests.benchmarks.own_ray import start_ray, stop_ray
+from tests.benchmarks.own_ray import start_ray
 
 GOAL, ROWS, ACTORS = 1.15, 2048, 2
 MEBIBYTE = 1 << 20
@@ -127,7 +128,7 @@ def compare(options: argparse.Namespace, root: Path) -> None:
         for _ in range(options.rounds):
             theirs.append(timed(alone, time.perf_counter))
             ours.append(pooled(work))
-        stop_ray()
+        ray.shutdown()
     ratio = float(np.median(ours) / np.median(theirs))
     print(f"pool {np.median(ours):.2f} s, faiss {np.median(theirs):.2f} s: ratio {ratio:.2f} (goal {GOAL})")
 

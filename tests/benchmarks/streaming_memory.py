@@ -25,17 +25,19 @@ MEBIBYTE = 1 << 20
 
 def prepare_in_this_process(folder: str) -> None:
     """The measured process: prints a line when Ray is up, then prepares."""
+    import ray
+
     from midmask.artifact import Place
     from midmask.cluster.corpora import prepare
     from midmask.corpora import CorpusConfig
-    from tests.benchmarks.own_ray import start_ray, stop_ray
+    from tests.benchmarks.own_ray import start_ray
 
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as session:
         start_ray(2, object_store_memory=256 * MEBIBYTE, _temp_dir=session)
         print("ready", flush=True)
         prepare(CorpusConfig(name=f"beir:{folder}"), {}, Place(f"{folder}/artifact"))
         print("done", flush=True)
-        stop_ray()
+        ray.shutdown()
 
 
 def summed_uss(driver: psutil.Process) -> int:

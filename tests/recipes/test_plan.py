@@ -7,7 +7,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Step, bm25_evaluation, plan, rungs
+from midmask.recipes.plan import Step, plan, rungs
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 
@@ -29,7 +29,8 @@ def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
     assert one.pretrained.fingerprint != other.pretrained.fingerprint
     assert one.stages[-1].fingerprint != other.stages[-1].fingerprint
     assert (
-        bm25_evaluation(retromae, "dev").fingerprint == bm25_evaluation(recipe_of(retromae, "none"), "dev").fingerprint
+        plan(retromae).bm25_evaluation(retromae.evaluation).fingerprint
+        == plan(recipe_of(retromae, "none")).bm25_evaluation(retromae.evaluation).fingerprint
     )
 
 
@@ -246,7 +247,7 @@ def test_a_collection_elsewhere_is_read_by_the_tokenizer_of_the_training(retroma
 def test_one_passage_more_than_is_measured_is_ranked_for_a_query_that_finds_itself(retromae):
     deep = retromae.evaluation.model_copy(update={"depth": 100_000})
     assert plan(retromae).evaluation(deep).inputs["ranked"].config.depth == 100_001
-    bm25 = bm25_evaluation(override(retromae, {"evaluation.depth": 100_000}), "dev")
+    bm25 = plan(retromae).bm25_evaluation(deep)
     assert bm25.inputs["ranked"].config.depth == 100_001
     assert plan(retromae).mining(MineConfig(depth=50)).inputs["ranked0"].config.depth == 50
 

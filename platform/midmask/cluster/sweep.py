@@ -27,7 +27,7 @@ from midmask.cluster.trial import Context, trial_name
 from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import bm25_evaluation, contents_of, plan
+from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space, check, grid, load_space
@@ -146,8 +146,10 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> 
     contents = contents_of(recipe)
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe)
     runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
-    runner.run(plan(sweep.recipe).tokens)
-    bm25 = {split: runner.run(bm25_evaluation(sweep.recipe, split)) for split in SPLITS}
+    planned = plan(recipe, contents)
+    runner.run(planned.tokens)
+    ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
+    bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
     channel = Channel.open()
     context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)

@@ -47,6 +47,11 @@ class Plan:
         ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
         return evaluated(ranked, tokens.inputs["corpus"], config)
 
+    def bm25_evaluation(self, config: EvaluateConfig) -> Step:
+        """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems."""
+        titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
+        return evaluated(bm25_ranking(self.corpus, config, titles=titles, judged="any"), self.corpus, config)
+
     def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
 
@@ -123,13 +128,6 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None =
     for share in sorted(shares):
         plans.append(plan(recipe, contents, share=share, resume=plans[-1].pretrained if plans else None))
     return plans
-
-
-def bm25_evaluation(recipe: Recipe, split: str) -> Step:
-    """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems."""
-    corpus = Step("prepare", recipe.corpus, content=corpus_identity(recipe.corpus))
-    config = recipe.evaluation.model_copy(update={"split": split})
-    return evaluated(bm25_ranking(corpus, config, titles=recipe.tokens.titles, judged="any"), corpus, config)
 
 
 def _weighing(recipe: Recipe) -> WeighConfig:
