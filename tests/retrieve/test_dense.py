@@ -2,6 +2,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.dense import MARGIN, DenseShard, check_faiss
+from midmask.retrieve.dense import GPU_PROPOSALS, MARGIN, DenseShard, check_faiss
 from midmask.retrieve.views import load_vectors
 
 COUNT = 230
@@ -126,6 +127,18 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     np.testing.assert_array_equal(scores[found], np.take_along_axis(expected, np.maximum(rows, 0), 1)[found])
     assert np.isneginf(scores[~found]).all()
     assert (scores[:, 1:] <= scores[:, :-1]).all()
+
+
+@pytest.mark.skipif(not faiss.get_num_gpus(), reason="needs a GPU and a build of faiss that uses it")
+@pytest.mark.parametrize("k", [10, GPU_PROPOSALS + 1])
+def test_on_a_gpu_the_search_is_as_exact(k: int):
+    generator = np.random.default_rng(0)
+    vectors_ND = generator.standard_normal((3000, 64)).astype(np.float32)
+    queries_QD = generator.standard_normal((5, 64)).astype(np.float32)
+    names = [f"d{row:05}" for row in range(3000)]
+    scores_QK, rows_QK = DenseShard([vectors_ND], pa.chunked_array([names])).search(queries_QD, k)
+    for query, expected in enumerate(brute_force(queries_QD, vectors_ND, names, k)):
+        assert list(zip(scores_QK[query], rows_QK[query], strict=True)) == expected
 
 
 def test_an_unknown_index_is_one_line():

@@ -33,6 +33,9 @@ SCORED = 1 << 16
 TRAINING_ROWS = 262_144
 """Passages of a shard that a trained index (IVF, PQ) learns from, from the first."""
 
+GPU_PROPOSALS = 2048
+"""Candidates that faiss can choose among on a GPU; what needs more is searched on the CPU."""
+
 GPU_BUILDS = ("faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12", "faiss-gpu-cuvs")
 
 Ints = NDArray[np.int64]
@@ -105,6 +108,7 @@ class DenseShard:
         for centred_ND in self._embeddings.less(self._mean_D):
             longest = max(longest, longest_of(centred_ND))
             self._index.add(centred_ND)
+        self._on_gpu = _copied_to_gpu(faiss, self._index)
         self._places_N = places_of(doc_ids)
         self._error = error_of_guess(longest, self._mean_D)
 
@@ -132,7 +136,9 @@ class DenseShard:
 
     def _round(self, queries_QD: Floats, k: int, proposals: int) -> tuple[Floats, Ints, NDArray[np.bool_]]:
         """Search with so many proposals a query; the last value says for which queries the result is final."""
-        guesses_QN, local_QN = self._index.search(np.ascontiguousarray(queries_QD), proposals)
+        on_gpu = self._on_gpu is not None and proposals <= GPU_PROPOSALS
+        index = self._on_gpu if on_gpu else self._index
+        guesses_QN, local_QN = index.search(np.ascontiguousarray(queries_QD), proposals)
         exact_QN = self._exact_scores(queries_QD, local_QN)
         scores_QK, rows_QK = in_order(exact_QN, local_QN, self._places_N, k)
         if proposals >= self.rows or not self._exact:
@@ -168,6 +174,13 @@ def _empty(faiss: Any, width: int, factory: str) -> Any:
             f"index = {factory!r}: faiss knows no such index for {width} dimensions ({reason}); "
             "use Flat, IVF256,Flat or HNSW32"
         ) from None
+
+
+def _copied_to_gpu(faiss: Any, index: Any) -> Any:
+    """The index on the first GPU that the process sees (Ray shows an actor its own); none without a GPU, or with a
+    build of faiss for CPUs. faiss leaves on the CPU what it cannot do there, such as HNSW.
+    """
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index) if faiss.get_num_gpus() else None
 
 
 def _first_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
