@@ -7,6 +7,7 @@ used where it is. A URI is always reached through pyarrow, and `local()` copies 
 
 import contextlib
 import hashlib
+import io
 import json
 import logging
 import os
@@ -36,6 +37,11 @@ class Place:
     @property
     def is_path(self) -> bool:
         return "://" not in self.uri
+
+    @staticmethod
+    def named(name: str) -> "Place":
+        """The place that a person names: a path is made absolute here, since workers run in other folders."""
+        return Place(name if "://" in name else os.path.abspath(os.path.expanduser(name)))
 
     def __truediv__(self, name: str) -> "Place":
         return Place(f"{self.uri.rstrip('/')}/{name}")
@@ -100,6 +106,11 @@ class Place:
 
     def write_json(self, value: Any) -> None:
         self.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode())
+
+    def digest(self) -> str:
+        """16 hexadecimal digits of the SHA-256 of the file's bytes, read in a stream."""
+        with self.reading() as stream:
+            return hashlib.file_digest(io.BufferedReader(stream), "sha256").hexdigest()[:16]  # type: ignore[type-var]
 
     def size(self) -> int:
         """Bytes of this file, or of all files below this folder; 0 if there is nothing."""
@@ -196,6 +207,13 @@ def produce(place: Place, record: dict[str, Any], make: Callable[[Place], dict[s
             result = make(place)
             (place / RECORD).write_json({**record, "result": result})
     return load(place)
+
+
+def start_afresh(out: Place) -> None:
+    """Deletes what an interrupted call has left, for a step that cannot go on from it."""
+    for name in out.names():
+        if name != RECORD:
+            (out / name).delete()
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from pydantic import Field, SerializeAsAny, field_validator
 
 from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
+from midmask.derived.given_tokens import read_tokens
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES
 from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH
@@ -127,6 +128,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Tr
         pseudo_queries=_place(inputs, "pseudo_queries"),
         weights=_place(inputs, "weights"),
         corpus=_place(inputs, "corpus"),
+        probed=_place(inputs, "probed"),
         **packed,
     )
 
@@ -187,6 +189,8 @@ SHARDED: dict[str, Sharded] = {
 
 LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": _quiet(corpora.prepare),
+    "join": _quiet(corpora.join),
+    "read_tokens": _quiet(read_tokens),
     **{name: _quiet(step) for name, step in SHARDED.items()},
     "initial": _quiet(initial),
     "pretrain": pretrain,

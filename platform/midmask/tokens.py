@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 ROW_GROUP = 2048
 """Rows of a Parquet row group: the unit of random access in training and of encoding."""
 
+PASSAGES = pa.schema([("doc_id", pa.string()), ("ids", pa.list_(pa.int32()))])
+TOKENISED_QUERIES = pa.schema([("query_id", pa.string()), ("ids", pa.list_(pa.int32()))])
+
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -142,13 +145,12 @@ def _passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], l
 
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     encode = encoder((out / "tokenizer").local(), config.max_length)
-    schema = pa.schema([("doc_id", pa.string()), ("ids", pa.list_(pa.int32()))])
 
     def write(name: str) -> None:
         target = out / "passages" / name
-        with target.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        with target.writing() as stream, pq.ParquetWriter(stream, PASSAGES, compression="zstd") as writer:
             for texts, ids in _passages(config, inputs["corpus"].place / "docs" / name):
-                rows = pa.table({"doc_id": ids, "ids": encode(texts)}, schema=schema)
+                rows = pa.table({"doc_id": ids, "ids": encode(texts)}, schema=PASSAGES)
                 writer.write_table(rows, row_group_size=ROW_GROUP)
 
     return write
@@ -166,14 +168,18 @@ def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], li
 
 
 def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """Tokenises the queries, gathers the lengths of all passages in row order, and counts."""
+    """Tokenises the queries; then `finish_tokens`."""
     with (inputs["corpus"].place / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream)
     encode = encoder((out / "tokenizer").local(), config.query_length)
     ids = encode(queries["text"].to_pylist()) if len(queries) else []
-    table = pa.table({"query_id": queries["query_id"], "ids": pa.array(ids, pa.list_(pa.int32()))})
+    return finish_tokens(out, pa.table([queries["query_id"], ids], schema=TOKENISED_QUERIES), config.max_length)
+
+
+def finish_tokens(out: Place, queries: pa.Table, max_length: int) -> dict[str, Any]:
+    """Writes the queries' tokens, and the lengths of all passages in row order; counts."""
     with (out / "queries.parquet").writing() as stream:
-        pq.write_table(table, stream, row_group_size=ROW_GROUP, compression="zstd")
+        pq.write_table(queries, stream, row_group_size=ROW_GROUP, compression="zstd")
     lengths = np.concatenate([_lengths(out / "passages" / name) for name in (out / "passages").names()])
     with (out / "lengths.npy").writing() as stream:
         np.save(stream, lengths)
@@ -183,7 +189,7 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         "queries": len(queries),
         "tokens": int(lengths.sum()),
         "vocabulary": vocabulary.size,
-        "cut_share": round(float((lengths == config.max_length).mean()), 4),
+        "cut_share": round(float((lengths == max_length).mean()), 4),
     }
 
 

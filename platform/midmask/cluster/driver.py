@@ -6,7 +6,7 @@ from pathlib import Path
 
 from midmask.artifact import Artifact, Place, load
 from midmask.cluster.connection import connect
-from midmask.cluster.job import Options
+from midmask.cluster.job import Options, resolve_corpus
 from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags
 from midmask.identity import fingerprint, flatten, override
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 def recipe_for(options: Options, default: str) -> Recipe:
-    """The recipe a command line asks for: `--recipe`, then `--protocol`, `--corpus`, `--seed`, and every `--set`.
+    """The recipe a command line asks for: `--recipe`, then `--protocol`, `--corpus`, `--pretrain-on`, `--seed`, and
+    every `--set`.
 
     Raises:
         UserError: for an unknown recipe or field, or an impossible value.
@@ -40,10 +41,14 @@ def changed(recipe: Recipe, options: Options) -> Recipe:
     if options.protocol is not None:
         recipe = PROTOCOLS[options.protocol]().on(recipe, options.scale)
     changes: dict[str, object] = {"corpus.name": options.corpus}
+    if options.pretrain_on:
+        changes["pretrain_on"] = list(options.pretrain_on)
     if options.seed is not None:
         changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
         changes["pretrain.seed"] = options.seed
     wanted = override(override(recipe, changes), dict(options.changes))
+    read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
+    wanted = override(wanted, {"pretrain_on": read})
     wanted.check()
     return wanted
 

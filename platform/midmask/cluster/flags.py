@@ -55,6 +55,14 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared.add_argument(
         "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
     )
+    shared.add_argument(
+        "--pretrain-on",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="collection for the middle training alone: FORMAT:PLACE, or tokens:FOLDER (token ids in Parquet or "
+        "Arrow); may be given again: all are read together; default: --corpus",
+    )
     shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
     shared.add_argument(
         "--protocol", metavar="NAME", help="fine-tuning, instead of the recipe's, such as dpr or dupmae"

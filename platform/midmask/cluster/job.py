@@ -26,13 +26,15 @@ CORPORA_BY_ID = ("hf", "ir_datasets")
 class Options:
     """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
 
-    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. recipe, protocol, workers, seed: None where
-    not given. scale: of the protocol, demo or published. changes: dotted config path -> value as typed. storage:
-    absolute path or URI. tracking_uri: as MLflow wants it.
+    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. pretrain_on: empty, or what the middle
+    training reads in its place. recipe, protocol, workers, seed: None where not given. scale: of the protocol, demo or
+    published. changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow
+    wants it.
     """
 
     job: str
     corpus: str
+    pretrain_on: tuple[str, ...]
     recipe: str | None
     protocol: str | None
     scale: Literal["demo", "published"]
@@ -119,6 +121,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     return Options(
         job=job_file.stem,
         corpus=resolve_corpus(flags.corpus, base),
+        pretrain_on=tuple(flags.pretrain_on),
         recipe=flags.recipe,
         protocol=flags.protocol,
         scale=flags.scale,

@@ -10,6 +10,7 @@ from midmask.artifact import Artifact, Place
 from midmask.cluster import corpora, pool
 from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
+from midmask.derived.given_tokens import read_tokens
 from midmask.mining.given_negatives import read_negatives
 from midmask.mining.query_subset import draw_queries
 from midmask.recipes.run import Log, Maker
@@ -38,6 +39,8 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
         "bm25": _as_task("bm25"),
+        "join": _as_task("join"),
+        "read_tokens": _silent(read_tokens),
         "draw_queries": _silent(draw_queries),
         "read_negatives": _silent(read_negatives),
         "read_scores": _silent(read_scores),

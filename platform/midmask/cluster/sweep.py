@@ -147,6 +147,7 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> 
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe)
     runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
     planned = plan(recipe, contents)
+    runner.run(planned.pretraining_tokens)
     runner.run(planned.tokens)
     ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}

@@ -4,6 +4,16 @@ from midmask.corpora.assemble import prepare
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.formats import corpus_identity, open_corpus
+from midmask.corpora.joining import JoinConfig, join
 from midmask.corpora.statistics import statistics_table
 
-__all__ = ["Corpus", "CorpusConfig", "corpus_identity", "open_corpus", "prepare", "statistics_table"]
+__all__ = [
+    "Corpus",
+    "CorpusConfig",
+    "JoinConfig",
+    "corpus_identity",
+    "join",
+    "open_corpus",
+    "prepare",
+    "statistics_table",
+]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.artifact import RECORD, Artifact, Place
+from midmask.artifact import Artifact, Place, start_afresh
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.files import Collection, Stream
 from midmask.corpora.formats import open_corpus
@@ -50,9 +50,7 @@ def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]
     Raises:
         UserError: for a place without a corpus, or a share of bad rows above the threshold; quarantine.jsonl stays.
     """
-    for name in out.names():
-        if name != RECORD:
-            (out / name).delete()
+    start_afresh(out)
     failure = None
     with (out / QUARANTINE).writing() as quarantine:
         ledger = Ledger(quarantine, config.bad_rows_threshold, config.name)

@@ -1,8 +1,5 @@
 """From a corpus's name to its parts, and to what makes two corpora the same."""
 
-import hashlib
-import io
-import os
 from typing import Any
 
 from midmask.artifact import Place
@@ -41,12 +38,7 @@ def open_corpus(config: CorpusConfig) -> Corpus:
     """
     if config.format == "pydocs":
         return open_pydocs(config.packages, config.max_characters)
-    return OPENERS[config.format](_folder(config), config.short_name, config.max_characters)
-
-
-def _folder(config: CorpusConfig) -> Place:
-    """A path is made absolute here, since workers run in other folders."""
-    return Place(config.place if "://" in config.place else os.path.abspath(os.path.expanduser(config.place)))
+    return OPENERS[config.format](Place.named(config.place), config.short_name, config.max_characters)
 
 
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
@@ -67,10 +59,5 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     }
     if config.format == "pydocs":
         return {**facts, **package_versions(config.packages)}
-    folder = _folder(config)
-    return {**facts, "files": {file: _file_fingerprint(folder / file) for file in open_corpus(config).files()}}
-
-
-def _file_fingerprint(place: Place) -> str:
-    with place.reading() as stream:
-        return hashlib.file_digest(io.BufferedReader(stream), "sha256").hexdigest()[:16]  # type: ignore[type-var]
+    folder = Place.named(config.place)
+    return {**facts, "files": {file: (folder / file).digest() for file in open_corpus(config).files()}}

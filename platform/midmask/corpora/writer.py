@@ -40,19 +40,19 @@ def _one_chunk(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables).cast(schema).combine_chunks()
 
 
-def write_shards(tables: Iterator[pa.Table], place: Place) -> int:
-    """Writes docs shards 00000.parquet, 00001.parquet, ... of at most 16,384 rows; gives the number of rows.
+def write_shards(tables: Iterator[pa.Table], place: Place, schema: pa.Schema = DOCS) -> int:
+    """Writes shards 00000.parquet, 00001.parquet, ... of at most 16,384 rows; gives the number of rows.
 
     Only one row group is held in memory, and an error in `tables` leaves no half-written shard behind.
     """
-    groups = regrouped(tables, DOCS)
+    groups = regrouped(tables, schema)
     rows = 0
     for number in count():
         first = next(groups, None)
         if first is None:
             return rows
         with (place / f"{number:05d}.parquet").writing() as stream:
-            rows += _write(chain([first], islice(groups, SHARD_GROUPS - 1)), stream, DOCS)
+            rows += _write(chain([first], islice(groups, SHARD_GROUPS - 1)), stream, schema)
     raise AssertionError("count() has no end")
 
 

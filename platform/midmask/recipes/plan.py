@@ -16,6 +16,7 @@ from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.mining.mine import MineConfig
 from midmask.recipes.finetuning import Stages, stages_content
+from midmask.recipes.pretraining import collections_content, pretraining_tokens
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
 from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
@@ -26,11 +27,13 @@ from midmask.steps import InitialConfig, PretrainConfig
 @dataclass(frozen=True)
 class Plan:
     """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
-    any training) whether they are needed or not.
+    any training) whether they are needed or not. `pretraining_tokens`: what the middle training reads, which is
+    `tokens` unless it has collections of its own.
     """
 
     corpus: Step
     tokens: Step
+    pretraining_tokens: Step
     spans: Step
     pseudo_queries: Step
     initial: Step
@@ -72,6 +75,7 @@ class Contents:
     """What the places that a recipe names hold, by fingerprint. The driver looks once; other nodes may not see them."""
 
     corpus: Mapping[str, Any]
+    pretrain_on: Mapping[str, Any]
     tokenizer: Mapping[str, Any]
     backbone: Mapping[str, Any]
     objective: Mapping[str, Any]
@@ -89,6 +93,7 @@ def contents_of(recipe: Recipe) -> Contents:
     weighed = recipe.objective is not None and recipe.objective.reads().term_weights
     return Contents(
         corpus=corpus_identity(recipe.corpus),
+        pretrain_on=collections_content(recipe),
         tokenizer=folder_content(recipe.tokens.tokenizer),
         backbone=folder_content(recipe.backbone.name),
         objective={place: folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
@@ -109,7 +114,8 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     held = contents or contents_of(recipe)
     corpus = Step("prepare", recipe.corpus, content=held.corpus)
     tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
-    both = {"corpus": corpus, "tokens": tokens}
+    read = pretraining_tokens(recipe, tokens, held.pretrain_on)
+    both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
     derived = {
         "spans": Step("spans", recipe.spans, both, content=splitter()),
         "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
@@ -117,9 +123,10 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
-    pretrained = _pretrained(recipe, both, derived, held, share, resume)
+    always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
+    pretrained = _pretrained(recipe, always, derived, held, share, resume)
     stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
-    return Plan(corpus, tokens, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
+    return Plan(corpus, tokens, read, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None = None) -> list[Plan]:
@@ -154,7 +161,7 @@ def _pretrained(
     share: float,
     resume: Step | None,
 ) -> Step | None:
-    """The pre-training, with tokens and corpus (for a probe) and of the derived artifacts those that are read."""
+    """The pre-training, with tokens, what a probe needs, and of the derived artifacts those that are read."""
     if recipe.objective is None:
         return None
     steps = recipe.pretrain.steps

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from midmask.corpora import CorpusConfig
+from midmask.corpora import CorpusConfig, JoinConfig
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
@@ -21,6 +21,9 @@ from midmask.recipes.stage import StageConfig as StageConfig
 from midmask.tokens import TokensConfig
 from midmask.train.optimiser import TrainConfig
 
+GIVEN = "tokens:"
+"""What the name of a folder of token rows begins with."""
+
 
 class Recipe(Config):
     """A whole experiment. Every field has a dotted path (`objective.encoder_mask_ratio`) for commands and sweeps."""
@@ -28,6 +31,11 @@ class Recipe(Config):
     name: str = Field(description="the recipe's name, as in the table of recipes")
     protocol: str = Field("in_batch", description="the fine-tuning's name, as in the table of protocols")
     corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="what is read")
+    pretrain_on: tuple[str, ...] = Field(
+        (),
+        description="collections for the middle training alone: FORMAT:PLACE as corpus.name, or tokens:FOLDER; several "
+        "are read together; none: the corpus itself",
+    )
     tokens: TokensConfig = Field(default_factory=TokensConfig, description="how it is tokenised")
     spans: SpansConfig = Field(default_factory=SpansConfig, description="how documents are cut into spans, if read")
     pseudo_queries: PseudoQueriesConfig = Field(
@@ -49,6 +57,27 @@ class Recipe(Config):
                 raise ValueError(f"objective: a name is required; known: {', '.join(OBJECTIVES)}")
             return OBJECTIVES[str(value["name"])].Config.model_validate(value)
         return value
+
+    @field_validator("pretrain_on")
+    @classmethod
+    def _collections_can_be_joined(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Raises UserError for an unknown format, two collections of one name, or tokens beside anything else."""
+        given = [name for name in names if name.startswith(GIVEN)]
+        if given and len(names) > 1:
+            raise UserError(
+                f"pretrain_on: {given[0]} cannot be read together with other collections; name it alone, with all "
+                "token files in its folder"
+            )
+        if GIVEN in names:
+            raise UserError(f"pretrain_on = {GIVEN}: the folder is missing; write {GIVEN}FOLDER")
+        if not given and names:
+            JoinConfig(names=tuple(CorpusConfig(name=name).short_name for name in names))
+        return names
+
+    @property
+    def given_tokens(self) -> str:
+        """The folder of token rows that the middle training reads; empty if it reads texts."""
+        return next((name.removeprefix(GIVEN) for name in self.pretrain_on if name.startswith(GIVEN)), "")
 
     @model_validator(mode="after")
     def _stages_look_back(self) -> "Recipe":
@@ -96,8 +125,23 @@ class Recipe(Config):
             )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
+        if self.given_tokens:
+            self._check_given_tokens(reads)
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
         for stage in self.stages:
             stage.loss.check_representation(self.representation)
+
+    def _check_given_tokens(self, reads: Reads) -> None:
+        """Raises UserError if the middle training needs the texts behind its tokens."""
+        needs = None
+        if self.objective is not None and reads.rows not in ("passages", "packed"):
+            needs = f"objective.name = {self.objective.name} reads {reads.rows.replace('_', '-')}"
+        elif reads.term_weights and self.weights.kind == "file":
+            needs = f"weights.source = {self.weights.source} names passages"
+        if needs is not None:
+            raise UserError(
+                f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
+                "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
+            )

@@ -151,7 +151,7 @@ class _Run:
         """The probe, if one is wanted; without judged dev queries there is none, which is said."""
         if self.setup.kind != "pretrain" or not self.config.probe_every or world.rank() != 0 or not self.setup.corpus:
             return None
-        probe = open_probe(self.setup.tokens, self.setup.corpus)
+        probe = open_probe(self.setup.probed or self.setup.tokens, self.setup.corpus)
         if probe is None:
             logger.warning(
                 "train.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"

@@ -26,6 +26,7 @@ class TrainingSetup:
     start: an artifact whose `model/` is trained on. resume: an artifact of a prefix of this very run, to go on from.
     stop_after: steps to stop after, as a prefix of the whole run.
     spans, pseudo_queries, weights: what the objective reads besides the tokens. corpus: for fine-tuning, or a probe.
+    probed: the corpus's tokens, if the middle training reads others.
     passage_length: for fine-tuning, or the length of packed rows. representation, negatives, per_query, query_length,
     split: for fine-tuning, and for teaching, the training of a cross-encoder.
     fingerprint: of the artifact whose rows are read, which their order depends on.
@@ -44,6 +45,7 @@ class TrainingSetup:
     pseudo_queries: Place | None = None
     weights: Place | None = None
     corpus: Place | None = None
+    probed: Place | None = None
     negatives: Place | None = None
     scores: Place | None = None
     missing_positive_score: Literal["refuse", "highest"] = "refuse"
