@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, runtime
 
-FORMATS = ("pydocs", "beir", "msmarco", "trec", "nq", "tripclick", "texts")
+FORMATS = ("pydocs", "beir", "msmarco", "trec", "nq", "tripclick", "texts", "ir_datasets")
 
 PACKAGES = (
     "torch",
@@ -39,8 +39,10 @@ class CorpusConfig(Config):
 
     name: str = Field(
         "pydocs",
-        description="pydocs, or FORMAT:PLACE with FORMAT beir, msmarco, trec, nq, tripclick or texts, and PLACE a "
-        "folder or URI",
+        description="pydocs; FORMAT:PLACE with FORMAT beir, msmarco, trec, nq, tripclick or texts, and PLACE a folder "
+        "or URI; or ir_datasets:ID, such as ir_datasets:msmarco-passage/dev/small. An ID whose children are judged "
+        "(beir/scifact: train, test) has these as splits; any other is one split: train, dev or test, as its parts say "
+        "(antique/train/split200-valid is dev), test if none does",
     )
     max_passages: int | None = Field(
         None,
@@ -86,6 +88,8 @@ class CorpusConfig(Config):
         if kind != "pydocs" and not place:
             raise UserError(
                 f"corpus {name!r}: the place is missing; write {kind}:FOLDER, for example {kind}:/data/cranfield"
+                if kind != "ir_datasets"
+                else f"corpus {name!r}: the id is missing; write ir_datasets:ID, for example ir_datasets:beir/scifact"
             )
         return name
 
@@ -95,10 +99,12 @@ class CorpusConfig(Config):
 
     @property
     def place(self) -> str:
-        """The folder or URI after the colon; empty for pydocs."""
+        """The folder, URI or id after the colon; empty for pydocs."""
         return self.name.partition(":")[2]
 
     @property
     def short_name(self) -> str:
-        """`pydocs`, or the last folder of the place: the name that metrics and tables bear."""
+        """`pydocs`, an id with hyphens for slashes, or the last folder of the place: what metrics and tables bear."""
+        if self.format == "ir_datasets":
+            return self.place.replace("/", "-")
         return self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.pieces import Lines, Piece, TextPiece, byte_ranges
+from midmask.corpora.pieces import Lines, Piece, SplitPiece, TextPiece, byte_ranges
 from midmask.errors import UserError
 
 
@@ -19,8 +19,8 @@ class Corpus:
 
     name: str
     docs: tuple[Piece, ...]
-    queries: tuple[TextPiece, ...]
-    qrels: tuple[TextPiece, ...]
+    queries: tuple[SplitPiece, ...]
+    qrels: tuple[SplitPiece, ...]
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
 

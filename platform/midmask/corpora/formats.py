@@ -6,6 +6,7 @@ from midmask.artifact import Place
 from midmask.corpora.beir import open_beir
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
+from midmask.corpora.irds import fingerprints, open_ir_dataset
 from midmask.corpora.msmarco import open_msmarco
 from midmask.corpora.nq import open_nq
 from midmask.corpora.pydocs import open_pydocs, package_versions
@@ -38,14 +39,17 @@ def open_corpus(config: CorpusConfig) -> Corpus:
     """
     if config.format == "pydocs":
         return open_pydocs(config.packages, config.max_characters)
+    if config.format == "ir_datasets":
+        return open_ir_dataset(config.place, config.short_name, config.max_characters)
     return OPENERS[config.format](Place.named(config.place), config.short_name, config.max_characters)
 
 
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
 
-    Files count by name and contents, not by where they lie; pydocs by the versions of packages and of Python, whose
-    grammar decides which sources can be read. The short name counts, since results bear it.
+    Files count by name and contents, not by where they lie; an id of ir_datasets by its records; pydocs by the versions
+    of packages and of Python, whose grammar decides which sources can be read. The short name counts, since results
+    bear it.
     """
     facts: dict[str, Any] = {
         "reader": READER_VERSION,
@@ -59,5 +63,7 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     }
     if config.format == "pydocs":
         return {**facts, **package_versions(config.packages)}
+    if config.format == "ir_datasets":
+        return {**facts, "records": fingerprints(open_corpus(config))}
     folder = Place.named(config.place)
     return {**facts, "files": {file: (folder / file).digest() for file in open_corpus(config).files()}}

@@ -52,6 +52,13 @@ class Piece(Protocol):
     def read(self) -> Iterator[pa.Table]: ...
 
 
+class SplitPiece(Piece, Protocol):
+    """A piece of queries or judgements; `split` is theirs, "" where the file does not say."""
+
+    @property
+    def split(self) -> str: ...
+
+
 class Fault(ValueError):
     """What is wrong with one row, by kind."""
 
@@ -116,7 +123,7 @@ class TextPiece:
         Raises:
             UserError: if the file cannot be read here.
         """
-        block = _Block(self.rows, self.number)
+        block = Block(self.rows, self.number)
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
@@ -132,7 +139,7 @@ class TextPiece:
         block.add(records.count, END, None, None)
         yield block.take()
 
-    def _add(self, block: "_Block", record: Record) -> None:
+    def _add(self, block: "Block", record: Record) -> None:
         text = (
             record.data.decode(errors="replace")
             if record.data is not None
@@ -150,18 +157,30 @@ class TextPiece:
             raise Fault(OVERSIZED)
         try:
             values = self.parse(record.data.decode().removeprefix("\ufeff"))
-            for value in values:
-                if isinstance(value, str):
-                    value.encode()  # a lone surrogate, written as an escape in JSON, is no text either
         except UnicodeError:
             raise Fault(NOT_UTF8) from None
-        if any(not name or len(name.split()) != 1 for name in values[: 2 if self.rows == "qrels" else 1]):
-            raise Fault(MALFORMED)  # run files are divided by white space, so an id must have none
-        if self.rows == "docs":
-            return _checked_passage(values, self.max_characters)
-        if self.rows == "queries":
-            return _checked_query(values)
-        return values
+        return checked(self.rows, values, self.max_characters)
+
+
+def checked(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
+    """A row's own values as the block has them.
+
+    Raises:
+        Fault: by kind.
+    """
+    try:
+        for value in values:
+            if isinstance(value, str):
+                value.encode()  # a lone surrogate, written as an escape in JSON, is no text either
+    except UnicodeError:
+        raise Fault(NOT_UTF8) from None
+    if any(not name or len(name.split()) != 1 for name in values[: 2 if rows == "qrels" else 1]):
+        raise Fault(MALFORMED)  # run files are divided by white space, so an id must have none
+    if rows == "docs":
+        return _checked_passage(values, max_characters)
+    if rows == "queries":
+        return _checked_query(values)
+    return values
 
 
 def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
@@ -183,7 +202,7 @@ def _checked_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values if len(values) == 3 else (*values, None)
 
 
-class _Block:
+class Block:
     """Rows under way to a table."""
 
     def __init__(self, rows: str, piece: int) -> None:

@@ -1,0 +1,272 @@
+"""Collections by their id in ir_datasets: the real package, with its own ids and with ids registered here."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
+from midmask.corpora.irds import IrPiece, split_ids, split_of
+from midmask.errors import UserError
+from tests.corpora.collections import prepared, quarantine, rows, write
+from tests.corpora.registered import register, write_as_beir, write_msmarco
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Abstract(NamedTuple):
+    doc_id: str
+    abstract: str
+    keywords: str
+
+    def default_text(self) -> str:
+        return f"{self.abstract} {self.keywords}"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The package's home; it reads where that is when it is imported."""
+    assert "ir_datasets" not in sys.modules, "imported already, and bound to the real home"
+    folder = tmp_path_factory.mktemp("irds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IR_DATASETS_HOME", str(folder / "home"))
+        patch.setenv("IR_DATASETS_TMP", str(folder / "tmp"))
+        patch.setenv("IR_DATASETS_SKIP_DISK_FREE", "true")
+        yield folder / "home"
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every address that somebody asks for."""
+    import requests
+
+    asked: list[str] = []
+
+    def get(url: str, **_: Any) -> None:
+        asked.append(url)
+        raise requests.exceptions.ConnectionError("there is no network in tests")
+
+    monkeypatch.setattr(requests, "get", get)
+    return asked
+
+
+def tables(out: Path) -> dict[str, list[str]]:
+    return {name: sorted(map(str, rows(out / name))) for name in ("docs", "queries.parquet", "qrels.parquet")}
+
+
+def test_an_id_reads_as_the_same_collection_in_another_format(home: Path, tmp_path: Path) -> None:
+    """Titles, grades from 0 to 3 and three splits, one of which the package calls valid."""
+    register("ours/graded", tmp_path / "files")
+    write_as_beir(tmp_path / "beir")
+    result = prepared("ir_datasets:ours/graded", tmp_path / "one", splits="official", bad_rows_threshold=0.0)
+    prepared(f"beir:{tmp_path}/beir", tmp_path / "two", splits="official")
+    assert tables(tmp_path / "one") == tables(tmp_path / "two")
+    assert result["name"] == "ours-graded" and result["rows_read"] == 12 + 8 + 8
+    assert {split: own["queries"] for split, own in result["splits"].items()} == {"train": 3, "dev": 2, "test": 3}
+
+
+def test_an_id_of_the_package_itself_is_read_from_what_it_has_cached(
+    home: Path, tmp_path: Path, calls: list[str]
+) -> None:
+    write_msmarco(home)
+    result = prepared("ir_datasets:msmarco-passage/dev/small", tmp_path / "out", splits="official")
+    assert result["name"] == "msmarco-passage-dev-small" and result["passages"] == 12
+    judged = [
+        (row["split"], row["query_id"], row["doc_id"], row["grade"]) for row in rows(tmp_path / "out/qrels.parquet")
+    ]
+    assert judged == [("dev", "300", "3", 1), ("dev", "400", "4", 1)]
+    assert not calls
+
+
+@pytest.mark.parametrize("part", ["collection.tsv", "dev/small/queries.tsv", "dev/small/qrels"])
+def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], part: str) -> None:
+    import ir_datasets
+
+    write_msmarco(home, leave_out=part)
+    before = ir_datasets.util.RequestsDownload.stream
+    with pytest.raises(UserError) as error:
+        open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
+    line = str(error.value)
+    kind = {"collection.tsv": "docs"}.get(part, part.rsplit("/", 1)[-1].removesuffix(".tsv"))
+    assert f"not on this machine: {kind} of msmarco-passage/dev/small (https://" in line and "\n" not in line
+    assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
+    assert not calls
+    assert ir_datasets.util.RequestsDownload.stream is before, "a user's own calls of the package fetch as ever"
+
+
+def test_all_that_is_missing_is_named_at_once(home: Path, calls: list[str]) -> None:
+    """Documents of an archive, and of each split queries and judgements."""
+    with pytest.raises(UserError) as error:
+        open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
+    commands = str(error.value).split("type: ")[1].split(" && ")
+    wanted = ["beir/scifact docs", "beir/scifact/test queries", "beir/scifact/train queries"]
+    wanted += ["beir/scifact/test qrels", "beir/scifact/train qrels"]
+    assert commands == [f"ir_datasets export {own} > /dev/null" for own in wanted] and not calls
+
+
+def test_a_file_that_has_to_be_asked_for_is_named(home: Path, tmp_path: Path) -> None:
+    import ir_datasets
+    from ir_datasets import formats
+    from ir_datasets.datasets.base import ExpectedFile
+
+    files = ExpectedFile(tmp_path / "licensed.tsv", instructions="Write to the publisher,\nthen put it at {path}.")
+    ir_datasets.registry.register("ours/licensed", ir_datasets.Dataset(formats.TsvDocs(files)))
+    with pytest.raises(
+        UserError, match=r"docs of ours/licensed .*licensed.tsv does not exist. Write to the publisher,"
+    ):
+        open_corpus(CorpusConfig(name="ir_datasets:ours/licensed"))
+
+
+def test_a_file_that_is_lost_half_way_ends_the_reading(home: Path, tmp_path: Path, calls: list[str]) -> None:
+    import ir_datasets
+    from ir_datasets import formats, util
+
+    write(tmp_path / "one.tsv", b"d1\tone\nd2\ttwo\n")
+    sources = [util.LocalDownload(tmp_path / "one.tsv"), util.Download([util.RequestsDownload("https://host/two.tsv")])]
+
+    class Halves(formats.BaseDocs):
+        def docs_iter(self) -> Iterator[Any]:
+            for source in sources:
+                yield from formats.TsvQueries(source).queries_iter()
+
+    ir_datasets.registry.register("ours/halves", ir_datasets.Dataset(Halves()))
+    with pytest.raises(UserError, match=r"docs of ours/halves \(https://host/two.tsv\)"):
+        list(IrPiece(0, "docs", "ours/halves", 1000).read())
+    assert not calls
+
+
+def test_files_that_the_package_cannot_parse_are_named(home: Path, tmp_path: Path) -> None:
+    register("ours/broken", tmp_path)
+    (tmp_path / "docs.tsv").write_text("d1\tonly two columns\n")
+    with pytest.raises(
+        UserError, match=r"ours/broken: its docs cannot be read: RuntimeError: expected 3 fields, got 2"
+    ):
+        open_corpus(CorpusConfig(name="ir_datasets:ours/broken"))
+
+
+def test_bad_rows_are_counted_as_in_other_formats(home: Path, tmp_path: Path) -> None:
+    register("ours/bad", tmp_path / "files", unknown=True)
+    with (tmp_path / "files" / "docs.tsv").open("a") as stream:
+        stream.write("d1\t\ta second d1\ntwo words\t\ttext\nd12\t\t \n")
+    result = prepared("ir_datasets:ours/bad", tmp_path / "out", splits="official", bad_rows_threshold=1.0)
+    kinds = {"duplicate id": 1, "malformed line": 1, "empty passage": 1, "unknown id": 2, "duplicate judgement": 1}
+    assert result["rows_quarantined"] == kinds
+    assert {row["file"] for row in quarantine(tmp_path / "out") if row["kind"] == "unknown id"} == {
+        "ir_datasets:ours/bad/test (qrels)"
+    }
+    assert result["rows_read"] == result["rows_kept"] + sum(kinds.values())
+
+
+def test_documents_stream_and_lack_of_a_text_field_is_met_by_the_default_text(home: Path) -> None:
+    import ir_datasets
+    from ir_datasets.formats import BaseDocs
+
+    given: list[int] = []
+
+    class Many(BaseDocs):
+        def docs_iter(self) -> Iterator[Abstract]:
+            for number in range(10_000):
+                given.append(number)
+                yield Abstract(f"d{number}", f"abstract {number}", "words")
+
+        def docs_cls(self) -> type[Abstract]:
+            return Abstract
+
+    ir_datasets.registry.register("ours/many", ir_datasets.Dataset(Many()))
+    (piece,) = open_corpus(CorpusConfig(name="ir_datasets:ours/many")).docs
+    given.clear()
+    blocks = pickle.loads(pickle.dumps(piece)).read()
+    first = next(blocks)
+    assert len(given) <= 4_096 < 10_000
+    assert first.select(["doc_id", "title", "text"]).to_pylist()[7] == {
+        "doc_id": "d7",
+        "title": "",
+        "text": "abstract 7 words",
+    }
+    assert sum(len(block) for block in blocks) + len(first) == 10_001, "with the marker at the end"
+
+
+@pytest.mark.parametrize(
+    ("dataset_id", "splits"),
+    [
+        ("beir/scifact", {"test": "beir/scifact/test", "train": "beir/scifact/train"}),
+        ("beir/arguana", {"test": "beir/arguana"}),
+        ("mr-tydi/sw", {split: f"mr-tydi/sw/{split}" for split in ("dev", "test", "train")}),
+        ("antique/train", {"train": "antique/train"}),
+        ("nyt/wksup", {"dev": "nyt/wksup/valid", "train": "nyt/wksup/train"}),
+        (
+            "msmarco-passage",
+            {
+                **{split: f"msmarco-passage/{split}" for split in ("dev", "train", "trec-dl-hard")},
+                **{f"dl{year}": f"msmarco-passage/trec-dl-20{year}" for year in (19, 20)},
+            },
+        ),
+        ("c4/en-noclean-tr", {}),
+    ],
+)
+def test_splits_of_the_packages_own_ids(home: Path, dataset_id: str, splits: dict[str, str]) -> None:
+    assert split_ids(dataset_id) == splits
+
+
+@pytest.mark.parametrize(
+    ("dataset_id", "split"),
+    [
+        ("msmarco-passage/dev/small", "dev"),
+        ("antique/train/split200-valid", "dev"),
+        ("msmarco-passage/train/judged", "train"),
+        ("msmarco-passage/trec-dl-2019/judged", "dl19"),
+        ("codesearchnet/validation", "dev"),
+        ("trec-robust04/fold1", "test"),
+        ("train-of-thought/retrieval", "test"),
+    ],
+)
+def test_an_id_that_is_one_split_is_called_by_its_last_parts(dataset_id: str, split: str) -> None:
+    assert split_of(dataset_id) == split
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("beir/scifacts", r"unknown ir_datasets id 'beir/scifacts'; did you mean 'beir/scifact'\?"),
+        ("beir", "beir has no documents of its own; name one of beir/arguana, beir/climate-fever"),
+        ("msmarco-passage/eval", "has queries but no judgements; name another id"),
+        ("", "the id is missing; write ir_datasets:ID, for example ir_datasets:beir/scifact"),
+    ],
+)
+def test_ids_that_will_not_do_are_refused(home: Path, name: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        open_corpus(CorpusConfig(name=f"ir_datasets:{name}"))
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)  # what import sees where it is not installed
+    with pytest.raises(UserError, match=r"ir-datasets, which is not installed; type: pip install .*\[ir-datasets\]"):
+        open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
+
+
+def test_records_are_the_identity(home: Path, tmp_path: Path) -> None:
+    register("ours/same", tmp_path / "one")
+    config = CorpusConfig(name="ir_datasets:ours/same")
+    before = corpus_identity(config)
+    assert corpus_identity(config) == before and len(before["records"]) == 7
+    changed = (tmp_path / "one" / "dev.qrels").read_text().replace("d3 3", "d3 2")
+    (tmp_path / "one" / "dev.qrels").write_text(changed)
+    after = corpus_identity(config)
+    different = {file for file in before["records"] if before["records"][file] != after["records"][file]}
+    assert different == {"ir_datasets:ours/same/valid (qrels)"}
+
+
+def test_a_job_says_what_is_missing_in_one_line_and_ends_with_2(tmp_path: Path) -> None:
+    command = [sys.executable, "jobs/prepare_corpus.py", "--corpus", "ir_datasets:beir/scifact/test", "--dry-run"]
+    own = {"IR_DATASETS_HOME": str(tmp_path / "home"), "IR_DATASETS_TMP": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
+    environment = {**os.environ, **own, "IR_DATASETS_SKIP_DISK_FREE": "true"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "not on this machine: docs of beir/scifact/test" in last, json.dumps(ended.stderr)
