@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from midmask.encoders.experts import QueryExpert, Split, saved_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import Shape as Shape
+from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.pooling import Pooling
 from midmask.encoders.pooling import Side as Side
 from midmask.encoders.reading import SIZES as SIZES
@@ -126,6 +127,16 @@ class Backbone(nn.Module):
         hidden: Tensor = self._encode(ids_BL, lengths_B, side)[0]
         return hidden
 
+    def first(self, ids_BL: Tensor, lengths_B: Tensor, side: Side = "passage") -> Tensor:
+        """Last hidden states of the first tokens, [B, D]; where the layers are BERT's, without the others' last layer.
+
+        Raises:
+            UserError: if a row is longer than the position table.
+        """
+        if (side == "query" and self.experts is not None) or not suits(self.encoder):
+            return self.hidden(ids_BL, lengths_B, side)[:, 0]
+        return first_token(self.encoder, ids_BL, self._visible(ids_BL, lengths_B))
+
     def hidden_and_layer(
         self, ids_BL: Tensor, lengths_B: Tensor, layer: int, side: Side = "passage"
     ) -> tuple[Tensor, Tensor]:
@@ -134,19 +145,22 @@ class Backbone(nn.Module):
         return outputs[0], outputs.hidden_states[layer]
 
     def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **wanted: bool) -> Any:
-        length = ids_BL.shape[1]
-        if length > self.max_length:
-            raise UserError(
-                f"tokens.max_length: a row of {length} tokens, but the backbone takes at most {self.max_length}. "
-                f"Lower tokens.max_length."
-            )
-        mask = padding_mask(lengths_B, length)
+        mask = self._visible(ids_BL, lengths_B)
         if mask is not None and self.family.mask == "tokens":
             mask = mask[:, 0, 0].long()
         inputs = {"input_ids": ids_BL, "attention_mask": mask, **wanted}
         if side == "query" and self.experts is not None:
             return self.experts.run(self.encoder, inputs)
         return self.encoder(**inputs)
+
+    def _visible(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor | None:
+        length = ids_BL.shape[1]
+        if length > self.max_length:
+            raise UserError(
+                f"tokens.max_length: a row of {length} tokens, but the backbone takes at most {self.max_length}. "
+                f"Lower tokens.max_length."
+            )
+        return padding_mask(lengths_B, length)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
         """What the first layer reads: words, positions, types, norm, dropout, projection; [B, L, D]."""

@@ -30,6 +30,11 @@ def _embed(encoder: Any, **inputs: Any) -> Tensor:
     return embedded
 
 
+def _behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Tensor:
+    behind: Tensor = layer.feed_forward_chunk(layer.attention.output(attended, x))
+    return behind
+
+
 @dataclass(frozen=True)
 class Family:
     """Where the parts of a Hugging Face masked LM are, and what its config calls them.
@@ -45,7 +50,8 @@ class Family:
     feed_forward_weights, feed_forward_norms: regular expressions for the names, in the base model, of the weights of
     the feed-forward layers' linear layers, and of their norms.
     layers: where the base model has its layers. layer_parts: where a layer has its parts, by their names in a
-    `decoders.DecoderLayer`; none if it is of another kind.
+    `decoders.DecoderLayer`; none if it is of another kind. attention_dropout: where a layer has that of its attention.
+    behind_attention: (layer, what the heads attended, what the layer reads), both [..., D] -> what the layer gives.
     """
 
     transform: Callable[[Any, Tensor], Tensor] = _transform_under_cls
@@ -64,6 +70,8 @@ class Family:
     feed_forward_norms: str = r"layer\.\d+\.output\.LayerNorm\."
     layers: str = "encoder.layer"
     layer_parts: Mapping[str, str] | None = None
+    attention_dropout: str = "attention.self.dropout"
+    behind_attention: Callable[[Any, Tensor, Tensor], Tensor] = _behind_attention
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,12 @@ _DISTILBERT_LAYER = {
     "feed_out": "ffn.lin2",
     "feed_norm": "output_layer_norm",
 }
+
+
+def _distilbert_behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Tensor:
+    y = layer.sa_layer_norm(layer.attention.out_lin(attended) + x)
+    behind: Tensor = layer.output_layer_norm(layer.ffn(y) + y)
+    return behind
 
 
 def _deberta_transform(model: Any, x: Tensor) -> Tensor:
@@ -174,6 +188,8 @@ FAMILIES = Registry(
             feed_forward_norms=r"layer\.\d+\.output_layer_norm\.",
             layers="transformer.layer",
             layer_parts=_DISTILBERT_LAYER,
+            attention_dropout="attention.dropout",
+            behind_attention=_distilbert_behind_attention,
         ),
         "modernbert": Family(
             lambda model, x: model.head(x),

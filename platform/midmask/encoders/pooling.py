@@ -43,6 +43,8 @@ class Pooling(nn.Module):
         self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
     ) -> TextVectors:
         """The same with all words."""
+        if self.representation.dense == "cls" and self.representation.lexical is None:
+            return TextVectors(self._projected(backbone.first(ids_BL, lengths_B, side)), None)
         hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         return TextVectors(
@@ -53,7 +55,9 @@ class Pooling(nn.Module):
         kind = self.representation.dense
         if kind is None:
             return None
-        dense_BD = hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL)
+        return self._projected(hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL))
+
+    def _projected(self, dense_BD: Tensor) -> Tensor:
         if self.projection is not None:
             dense_BD = self.projection(dense_BD)
         return F.normalize(dense_BD, dim=-1) if self.representation.normalise else dense_BD
@@ -85,5 +89,5 @@ def cls_vectors(
     backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
 ) -> Tensor:
     """The last hidden state of the first token, [B, D]; of length 1 if `normalise`."""
-    vectors_BD = backbone.hidden(ids_BL, lengths_B, side)[:, 0]
+    vectors_BD = backbone.first(ids_BL, lengths_B, side)
     return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD

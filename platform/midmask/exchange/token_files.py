@@ -105,7 +105,7 @@ def _readable(place: Place) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise UserError(f"{place}: no token ids can be read there ({reason}); {LAYOUT}") from None
 
 

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from midmask.encoders.backbone import padding_mask
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.facts import read_projection, read_representation
-from midmask.encoders.first_token import FirstToken
+from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.pooling import Side, mean_of
 from midmask.encoders.reading import quiet_transformers
@@ -51,24 +52,22 @@ class _BaseModel:
     shared = True
 
     def __init__(self, folder: Path, representation: Representation, side: Side, device: str) -> None:
-        model = load_base_model(folder, side).to(device)
-        alone = representation.dense == "cls" and FirstToken.suits(model)
-        self._model: Any = FirstToken(model) if alone else model
+        self._model: Any = load_base_model(folder, side).to(device)
+        self._first_alone = representation.dense == "cls" and suits(self._model)
         self._representation = representation
         weight = read_projection(folder)
         self._projection = None if weight is None else weight.to(device)
 
     def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
-        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
-        dense_BD = self._pooled(ids_BL, seen_BL)
+        dense_BD = self._pooled(ids_BL, lengths_B)
         if self._projection is not None:
             dense_BD = F.linear(dense_BD, self._projection)
         return TextVectors(F.normalize(dense_BD, dim=-1) if self._representation.normalise else dense_BD, None)
 
-    def _pooled(self, ids_BL: Tensor, seen_BL: Tensor) -> Tensor:
-        if isinstance(self._model, FirstToken):
-            first_BD: Tensor = self._model(ids_BL, seen_BL)
-            return first_BD
+    def _pooled(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        if self._first_alone:
+            return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]))
+        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
         return hidden_BLD[:, 0] if self._representation.dense == "cls" else mean_of(hidden_BLD, seen_BL)
 

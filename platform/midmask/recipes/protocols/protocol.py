@@ -22,6 +22,10 @@ MSMARCO_QUERIES = 502_939
 DEMO = TrainConfig(steps=150, batch_size=32, learning_rate=1e-3, warmup=0.1, decay=0.9, checkpoint_every=50)
 """A stage of a tiny model in a minute or two on two CPU cores."""
 
+DEMO_TEACHER = DEMO.model_copy(update={"steps": 600, "learning_rate": 5e-4})
+"""A teacher at that size: in fewer steps, or at the stages' rate, it does not yet rank better than chance, and what it
+teaches is then that all passages are alike (measured on SQuAD, docs/results/protocols.md)."""
+
 DEMO_NEGATIVES = 7
 """Hard negatives a query at most, at that size."""
 
@@ -96,7 +100,7 @@ def demo_sized(stage: StageConfig, temperature: float | None = None) -> StageCon
         ),
     }
     if stage.teacher is not None:
-        changes["teacher"] = TeacherConfig(train=DEMO, per_query=DEMO_NEGATIVES, jsonl=True)
+        changes["teacher"] = TeacherConfig(train=DEMO_TEACHER, per_query=DEMO_NEGATIVES, jsonl=True)
     return stage.model_copy(update=changes)
 
 
