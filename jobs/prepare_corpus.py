@@ -4,7 +4,7 @@ besides passages: spans of documents, and pseudo-queries.
 
 Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
 How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
---set spans.span_length=64; a pre-training with the same fields finds them made.
+--set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from _entry import run
 
-from midmask.cluster.job import Options
+from midmask.cluster.job import Options, resolve_storage
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -25,12 +25,15 @@ def add_flags(parser: ArgumentParser) -> None:
         help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, train, file:PATH or "
         "model:FOLDER (a Hugging Face sequence-to-sequence model); default: the recipe's pseudo_queries.source",
     )
+    parser.add_argument("--export", metavar="FOLDER", help="write a BEIR folder; with --spans, also spans.jsonl.gz")
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.artifact import Place
     from midmask.cluster.driver import recipe_for, run_steps
     from midmask.corpora import statistics_table
     from midmask.derived.shown import shown
+    from midmask.recipes.exporting import export
     from midmask.recipes.plan import plan
 
     if flags.pseudo_queries:
@@ -45,6 +48,8 @@ def work(options: Options, flags: Namespace) -> None:
         corpus = done["corpus"]
         print(statistics_table((corpus.place / "statistics.json").read_json()))
         print(f"\ncorpus: {corpus.place}")
+        if flags.export:
+            export(steps, Place(options.storage), Place(resolve_storage(flags.export, options.home)), derived)
         for name in derived:
             print(f"\n{name}: {done[name].place}\n{shown(name, done[name], done['tokens'].place)}")
         print(options.where_to_look())

@@ -1,8 +1,8 @@
-"""Queries that are given from outside, by passage: read from a file or from the judgements, sorted into the corpus's
-shards.
+"""Texts that are given from outside, by passage: queries from a file or from the judgements, spans or vectors from a
+file; sorted into the corpus's shards.
 
-    given.parquet      shard, row within it, query; in blocks, each sorted by shard, so that a shard's rows are found
-    given.json         how many lines were read, how many were kept
+    given.parquet      shard, row within it, text; in blocks, each sorted by shard, so that a shard's rows are found
+    given.json         how many lines were read, how many were kept; a line with a fault may still be kept for the rest
     quarantine.jsonl   every line that was not kept, with the reason
 """
 
@@ -24,18 +24,18 @@ from midmask.corpora.ids import IdTable
 from midmask.errors import UserError
 
 BLOCK = 1 << 18
-"""Queries that are sorted by shard at a time."""
+"""Lines that are sorted by shard at a time."""
 
-SCHEMA = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("query", pa.string())])
+SCHEMA = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("text", pa.string())])
 LAYOUT = 'wanted is a line {"doc_id": …, "queries": […]}, {"doc_id": …, "query": …} or doc_id<TAB>query'
 
 
 class Line(NamedTuple):
-    """One line of a file: a passage and its queries; or what is wrong with it, and its text."""
+    """One line of a file: a passage and its texts; or what is wrong with it, and what it says."""
 
     number: int
     doc_id: str
-    queries: list[str]
+    texts: list[str]
     fault: str | None = None
 
 
@@ -106,25 +106,28 @@ def sort_by_shard(lines: Iterator[Line], corpus: Place, out: Place) -> None:
             ids.add(pq.read_table(stream, columns=["doc_id"])["doc_id"].to_pylist())
         starts.append(len(ids))
     counts: Counter[str] = Counter()
+    lines_read, last = 0, 0
     with (out / "quarantine.jsonl").writing() as quarantine, (out / "given.parquet").writing() as stream:
         with pq.ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
             while block := list(islice(lines, BLOCK)):
+                numbers = np.array([last, *(line.number for line in block)])
+                lines_read, last = lines_read + int((np.diff(numbers) != 0).sum()), numbers[-1]
                 kept = _known(block, ids, quarantine, counts)
                 writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
-    (out / "given.json").write_json({"lines": counts.total(), **counts})
+    (out / "given.json").write_json({"lines": lines_read, **counts})
 
 
 def _known(block: list[Line], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
-    """(row of the passage, query) of the good lines; the others are quarantined."""
+    """(row of the passage, text) of the good lines; the others are quarantined."""
     kept: list[tuple[int, str]] = []
     for line, row in zip(block, ids.rows([line.doc_id for line in block]).tolist(), strict=True):
         fault = line.fault or ("unknown id" if row < 0 else None)
         counts[fault or "kept"] += 1
         if fault:
-            entry = {"kind": fault, "line": line.number, "doc_id": line.doc_id, "text": line.queries[0][:1000]}
+            entry = {"kind": fault, "line": line.number, "doc_id": line.doc_id, "text": line.texts[0][:1000]}
             quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
         else:
-            kept += [(row, query) for query in line.queries]
+            kept += [(row, text) for text in line.texts]
     return kept
 
 
@@ -132,17 +135,24 @@ def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
     rows = np.array([row for row, _ in kept], np.int64)
     shards = np.searchsorted(starts, rows, side="right") - 1
     order = np.argsort(rows, kind="stable")
-    queries = pa.array([query for _, query in kept], pa.string()).take(pa.array(order))
-    columns = [shards[order].astype(np.int32), (rows - starts[shards])[order], queries]
+    texts = pa.array([text for _, text in kept], pa.string()).take(pa.array(order))
+    columns = [shards[order].astype(np.int32), (rows - starts[shards])[order], texts]
     return pa.table(columns, schema=SCHEMA)
 
 
 def given_to(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
-    """The queries of a shard's passages first … first + count - 1, each in the order in which they were given."""
+    """The texts of a shard's passages first … first + count - 1, each in the order in which they were given."""
     wanted = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
     with (out / "given.parquet").reading() as stream:
         table = pq.read_table(stream, filters=wanted)
-    queries: list[list[str]] = [[] for _ in range(count)]
-    for row, query in zip(table["row"].to_pylist(), table["query"].to_pylist(), strict=True):
-        queries[row - first].append(query)
-    return queries
+    texts: list[list[str]] = [[] for _ in range(count)]
+    for row, text in zip(table["row"].to_pylist(), table["text"].to_pylist(), strict=True):
+        texts[row - first].append(text)
+    return texts
+
+
+def count_given(out: Place) -> tuple[int, int]:
+    """How many passages were given anything, and how many texts."""
+    with (out / "given.parquet").reading() as stream:
+        table = pq.read_table(stream, columns=["shard", "row"])
+    return table.group_by(["shard", "row"]).aggregate([]).num_rows, len(table)

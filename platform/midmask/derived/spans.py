@@ -1,4 +1,4 @@
-"""Documents cut into spans of whole sentences: what coCondenser and CoT-MAE read in pairs.
+"""Documents cut into spans of whole sentences, or spans from a file: what coCondenser and CoT-MAE read in pairs.
 
     docs shard     documents: passages, or runs of passages under one title
     sentences      packed in order into spans of at most `span_length` tokens; a longer one is cut into windows
@@ -9,24 +9,31 @@
 Documents of one span have no pair: they are counted and left out. No token of the others is dropped. A title is no
 part of a document's text. The published code (CoT-MAE, `make_cotmae_data.py`) lets a span run over by a sentence and
 cuts it when it is read; here the sentence begins the next span.
+
+source = file:PATH: lines {"doc_id", "spans": [text, …]}, a document being a passage of the corpus. A span stays as it
+is given unless it is longer than `span_length`: then it is cut as documents are, and its pieces are spans. The fields
+`short_share` and `documents` are of no effect. Beside the spans lie the files of `given`.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import groupby, islice, pairwise
-from typing import Any, Literal, NamedTuple
+from itertools import groupby, islice
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.corpora.ids import hash64
-from midmask.derived.sentences import sentences
+from midmask.derived.cutting import Document, cut_into_spans, joined, overlap, tokenised
+from midmask.derived.given import Line, count_given, given_to, sort_by_shard
+from midmask.derived.sentences import splitter
 from midmask.errors import UserError
+from midmask.exchange.spans_file import DocumentSpans, read_spans
 from midmask.identity import Config
 from midmask.sharded import Inputs, Sharded
 from midmask.tokens import ROW_GROUP
@@ -43,8 +50,11 @@ SCHEMA = pa.schema(
 
 
 class SpansConfig(Config):
-    """How documents are cut into spans."""
+    """How documents are cut into spans, or where their spans come from."""
 
+    source: str = Field(
+        "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
+    )
     span_length: int = Field(128, ge=8, le=8192, description="tokens of a span at most, special tokens included")
     short_share: float = Field(
         0.15, ge=0.0, le=1.0, description="share of spans whose length limit is drawn from 2 tokens up (CoT-MAE: 0.15)"
@@ -54,47 +64,33 @@ class SpansConfig(Config):
     )
     seed: int = Field(0, ge=0, description="of span lengths and overlaps")
 
+    @field_validator("source")
+    @classmethod
+    def _source_is_known(cls, value: str) -> str:
+        kind, _, place = value.partition(":")
+        if kind == "file" and place:
+            return f"file:{Place.named(place)}"
+        if value == "cut":
+            return value
+        raise ValueError("there is no such source; choose cut or file:PATH")
 
-class Document(NamedTuple):
-    """Token ids of a text without specials; ends: where each of its sentences ends, ascending, windows included."""
-
-    doc_id: str
-    ids: list[int]
-    ends: list[int]
-
-
-def cut_into_spans(document: Document, limit: int, short_share: float, random_: random.Random) -> list[range]:
-    """Sentence numbers of each span: as many whole sentences as fit into `limit` tokens, or into fewer, drawn."""
-
-    def target() -> int:
-        return random_.randint(2, limit) if random_.random() < short_share else limit
-
-    spans: list[range] = []
-    first, begin, room = 0, 0, target()
-    for number, (before, end) in enumerate(pairwise([0, *document.ends])):
-        if number > first and end - begin > room:
-            spans.append(range(first, number))
-            first, begin, room = number, before, target()
-    if document.ends:
-        spans.append(range(first, len(document.ends)))
-    return spans
+    @property
+    def file(self) -> str:
+        """The path of the file of spans; empty if documents are cut here."""
+        return self.source.partition(":")[2]
 
 
-def overlap(document: Document, spans: list[range], number: int, limit: int, random_: random.Random) -> list[int]:
-    """CoT-MAE's overlapping context of a span: 1 to half of its sentences, from its end, and what comes next.
+def spans_content(config: SpansConfig) -> dict[str, Any]:
+    """What decides the spans besides the config: the splitter of sentences, and the file that they are read from.
 
-    The last span: from its beginning, after what comes before. A span of one sentence gives half of its tokens (the
-    published code: all of them).
+    Raises:
+        UserError: if that is not there.
     """
-    starts = [0, *document.ends]
-    span = spans[number]
-    taken = random_.randint(1, max(1, len(span) // 2))
-    middle = (starts[span.start] + starts[span.stop]) // 2
-    if number < len(spans) - 1:
-        start = starts[span.stop - taken] if len(span) > 1 else middle
-        return document.ids[start : start + limit]
-    end = starts[span.start + taken] if len(span) > 1 else max(middle, starts[span.start] + 1)
-    return document.ids[max(0, end - limit) : end]
+    if not config.file:
+        return splitter()
+    if not Place(config.file).exists():
+        raise UserError(f"spans.source = {config.source}: there is no such file")
+    return {**splitter(), "file": Place(config.file).digest()}
 
 
 def _documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
@@ -118,35 +114,79 @@ def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
     return ("title", title) if titles and title else ("passage", doc_id)
 
 
-def _tokenised(documents: list[tuple[str, str]], tokenizer: Any, limit: int) -> Iterator[Document]:
-    """Documents as tokens: each text is cut into tokens as a whole, so that words at sentence ends stay as they are."""
-    texts = [text for _, text in documents]
-    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    for (doc_id, text), ids, offsets in zip(documents, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        last_characters = np.array([end for _, end in offsets], np.int64) - 1
-        bounds = np.cumsum([len(sentence) for sentence in sentences(text)])
-        ends = np.searchsorted(last_characters, bounds).tolist()
-        yield Document(doc_id, list(ids), _windows(ends, limit))
+def _given(config: SpansConfig) -> Iterator[Line]:
+    """The file's lines; a blank span is a line of its own, of which nothing is kept."""
+    for number, document in read_spans(Place(config.file)):
+        usable = [span for span in document.spans if span.strip()]
+        for span in document.spans:
+            if not span.strip():
+                yield Line(number, document.doc_id, [span], "blank span")
+        if usable:
+            yield Line(number, document.doc_id, usable)
+        elif not document.spans:
+            yield Line(number, document.doc_id, [""], "no span")
 
 
-def _windows(ends: list[int], limit: int) -> list[int]:
-    """The sentence ends, each once, and between two that are more than `limit` apart the ends of windows of `limit`."""
-    cut = []
-    for before, end in pairwise([0, *sorted(set(ends) - {0})]):
-        cut += [*range(before + limit, end, limit), end]
-    return cut
+def _begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
+    if config.file:
+        sort_by_shard(_given(config), inputs["corpus"].place, out)
+
+
+def _tokenised_shard(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
+    """Name of a shard -> its documents, in order: those of the corpus, or those that the file has spans of."""
+    tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
+    docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
+
+    def cut(name: str) -> Iterator[Document]:
+        documents = _documents(config, docs / name)
+        while several := list(islice(documents, ROW_GROUP)):
+            yield from tokenised(several, tokenizer, limit)
+
+    def given(name: str) -> Iterator[Document]:
+        number, first = docs.names().index(name), 0
+        with (docs / name).reading() as stream:
+            for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id"]):
+                texts = given_to(out, number, first, len(batch))
+                for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
+                    if own:
+                        parts = list(tokenised([(doc_id, text) for text in own], tokenizer, limit))
+                        yield joined(doc_id, parts, limit)
+                first += len(batch)
+
+    return given if config.file else cut
+
+
+def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:
+    """The sentences of each span, and the draws that come after those of lengths."""
+    random_ = random.Random(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
+    if config.file:
+        return list(document.spans), random_
+    return cut_into_spans(document, config.span_length - 2, config.short_share, random_), random_
+
+
+def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[DocumentSpans]:
+    """The text of the spans of an artifact, which holds their tokens alone: documents are read and cut once more.
+
+    Args:
+        place: the artifact's.
+    """
+    documents = _tokenised_shard(config, inputs, place)
+    for name in (inputs["corpus"].place / "docs").names():
+        for document in documents(name):
+            spans, _ = _spans_of(config, document)
+            if len(spans) > 1:
+                yield DocumentSpans(document.doc_id, [document.text_of(span) for span in spans])
 
 
 def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    folder = (inputs["tokens"].place / "tokenizer").local()
-    tokenizer, vocabulary = load_tokenizer(folder), Vocabulary.of(folder)
-    limit = config.span_length - 2
+    vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
+    documents = _tokenised_shard(config, inputs, out)
 
     def rows_of(document: Document) -> list[dict[str, Any]]:
-        random_ = random.Random(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
-        spans = cut_into_spans(document, limit, config.short_share, random_)
+        spans, random_ = _spans_of(config, document)
         starts = [0, *document.ends]
         whole = [document.ids[starts[span.start] : starts[span.stop]] for span in spans]
+        limit = config.span_length - 2
         overlaps = [overlap(document, spans, number, limit, random_) for number in range(len(spans))]
         first, last = [vocabulary.cls_id], [vocabulary.sep_id]
         return [
@@ -154,18 +194,10 @@ def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], 
             for number, (ids, over) in enumerate(zip(whole, overlaps, strict=True))
         ]
 
-    def pairs(name: str) -> Iterator[list[dict[str, Any]]]:
-        documents = _documents(config, inputs["corpus"].place / "docs" / name)
-        while several := list(islice(documents, ROW_GROUP)):
-            for document in _tokenised(several, tokenizer, limit):
-                rows = rows_of(document)
-                if len(rows) > 1:
-                    yield rows
-
     def write(name: str) -> None:
         with (out / "spans" / name).writing() as stream, pq.ParquetWriter(stream, SCHEMA, compression="zstd") as file:
-            documents = pairs(name)
-            while rows := [row for rows in islice(documents, ROW_GROUP) for row in rows]:
+            several = (rows for document in documents(name) if len(rows := rows_of(document)) > 1)
+            while rows := [row for own in islice(several, ROW_GROUP) for row in own]:
                 file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), row_group_size=len(rows))
 
     return write
@@ -185,8 +217,10 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         spans += len(table)
         tokens += int(pc.sum(pc.list_value_length(table["ids"])).as_py() or 0)
     used = sum(map(len, starts))
-    docs = inputs["corpus"].place / "docs"
-    read = sum(1 for name in docs.names() for _ in _documents(config, docs / name))
+    facts = _read(config, inputs, out)
+    read = facts.pop("documents")
+    if not used and config.file:
+        raise UserError(f"spans.source = {config.source}: none of {read:,} documents has two spans; {facts['given']}")
     if not used:
         raise UserError(
             f"spans.span_length = {config.span_length}: none of {read:,} documents has two spans; choose a smaller "
@@ -194,9 +228,23 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         )
     with (out / "starts.npy").writing() as stream:
         np.save(stream, np.concatenate([*starts, [spans]]).astype(np.int64))
-    facts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used}
-    return {**facts, "spans": spans, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1)}
+    counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
+    return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1), **facts}
 
 
-SPANS = Sharded("spans", "corpus/docs", lambda config, inputs, out: None, _worker, _finish)
+def _read(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
+    docs = inputs["corpus"].place / "docs"
+    if not config.file:
+        return {"documents": sum(1 for name in docs.names() for _ in _documents(config, docs / name))}
+    documents, spans = count_given(out)
+    passages = 0
+    for name in docs.names():
+        with (docs / name).reading() as stream:
+            passages += pq.ParquetFile(stream).metadata.num_rows
+    facts = {"spans_given": spans, "passages_without_spans": passages - documents}
+    return {"documents": documents, **facts, "given": (out / "given.json").read_json()}
+
+
+SPANS = Sharded("spans", "corpus/docs", _begin, _worker, _finish)
 """The step: corpus and tokens (for their tokenizer) in, spans artifact out (spans/, starts.npy)."""

@@ -65,8 +65,8 @@ def _range(out: Place) -> tuple[float, float]:
     """Of all weights; 0 is among them, since a word without a weight weighs that."""
     lowest, highest = 0.0, 0.0
     with (out / "given.parquet").reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(columns=["query"]):
-            for text in batch["query"].to_pylist():
+        for batch in pq.ParquetFile(stream).iter_batches(columns=["text"]):
+            for text in batch["text"].to_pylist():
                 weights = json.loads(text).values()
                 lowest, highest = min([lowest, *weights]), max([highest, *weights])
     return lowest, highest

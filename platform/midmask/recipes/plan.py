@@ -10,7 +10,7 @@ from typing import Any
 
 from midmask.corpora import CorpusConfig, corpus_identity
 from midmask.derived.pseudo_queries import pseudo_queries_content
-from midmask.derived.sentences import splitter
+from midmask.derived.spans import spans_content
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
@@ -79,6 +79,7 @@ class Contents:
     tokenizer: Mapping[str, Any]
     backbone: Mapping[str, Any]
     objective: Mapping[str, Any]
+    spans: Mapping[str, Any]
     pseudo_queries: Mapping[str, Any]
     weights: Mapping[str, Any]
     stages: Mapping[str, Any]
@@ -88,7 +89,7 @@ def contents_of(recipe: Recipe) -> Contents:
     """Reads what the recipe's paths hold.
 
     Raises:
-        UserError: if the corpus is not there, or a source of pseudo-queries, term weights, negatives or scores.
+        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.
     """
     weighed = recipe.objective is not None and recipe.objective.reads().term_weights
     return Contents(
@@ -97,6 +98,7 @@ def contents_of(recipe: Recipe) -> Contents:
         tokenizer=folder_content(recipe.tokens.tokenizer),
         backbone=folder_content(recipe.backbone.name),
         objective={place: folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
+        spans=spans_content(recipe.spans),
         pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
         weights=weigh_content(_weighing(recipe)) if weighed else {},
         stages=stages_content(recipe),
@@ -117,7 +119,7 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     read = pretraining_tokens(recipe, tokens, held.pretrain_on)
     both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
     derived = {
-        "spans": Step("spans", recipe.spans, both, content=splitter()),
+        "spans": Step("spans", recipe.spans, both, content=held.spans),
         "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
         "weights": _weights(recipe, both, held),
     }

@@ -32,14 +32,17 @@ def text_lines(place: Place) -> Iterator[tuple[int, str]]:
     """(number from 1, text) of the lines of a file that are not blank, plain or gzip'd.
 
     Raises:
-        UserError: if there is no such file.
+        UserError: if there is no such file, or it is no text or a broken gzip stream.
     """
     if not place.exists():
         raise UserError(f"{place}: there is no such file")
     with place.reading() as stream:
-        for number, line in enumerate(io.TextIOWrapper(unpacked(stream), encoding="utf-8"), start=1):
-            if line.strip():
-                yield number, line.rstrip("\r\n")
+        try:
+            for number, line in enumerate(io.TextIOWrapper(unpacked(stream), encoding="utf-8"), start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+            raise UserError(f"{place}: not a text file in UTF-8, plain or gzip'd ({error})") from None
 
 
 def unpacked(stream: BinaryIO) -> io.BufferedReader:
