@@ -59,4 +59,5 @@ def _attended(layer: Any, family: Family, heads: int, hidden_BLD: Tensor, visibl
     p_BHL = layer.get_submodule(family.attention_dropout)(scores_BHL.softmax(-1))
     mixed_BHC = torch.einsum("bhd,hcd->bhc", p_BHL @ hidden_BLD, value_HCD)
     bias_BHC = p_BHL.sum(-1, keepdim=True) * value.bias.view(heads, -1)
-    return (mixed_BHC + bias_BHC).flatten(1)
+    attended_BD: Tensor = (mixed_BHC + bias_BHC).flatten(1)
+    return attended_BD
