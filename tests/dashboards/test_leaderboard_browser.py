@@ -94,7 +94,7 @@ def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, add
 
 
 def test_the_surface_of_the_sweep(browser: Chrome, address: str) -> None:
-    browser.get(address)
+    browser.get(f"{address}/sweep")
     cells = (By.CSS_SELECTOR, ".heatmap-label text")
     WebDriverWait(browser, 90).until(lambda page: len(page.find_elements(*cells)) == 8)
     shown = {cell.text for cell in browser.find_elements(*cells)}

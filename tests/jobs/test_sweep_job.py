@@ -11,7 +11,7 @@ import optuna
 import psutil
 import pytest
 
-from midmask.leaderboard import rows
+from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "sweep_mask_ratio.py"

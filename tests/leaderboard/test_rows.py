@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from midmask.leaderboard import best, measure_names, rows, run_link, sweep_surface, sweeps, unfinished
+from midmask.leaderboard.rows import best, measure_names, rows, run_link, unfinished
+from midmask.leaderboard.surfaces import sweep_surface, sweeps
 from midmask.tracking import TrackedRow, Tracker, read_runs
 from tests.dashboards import tracked
 

@@ -1,0 +1,1 @@
+"""The pages, one file each: `show(context)` draws it. They only read."""

@@ -1,0 +1,146 @@
+"""Tracked runs -> rows. A run that carries measures is a system that was evaluated: one row per run, corpus and split.
+
+Cached runs repeat another run and make no row. Runs that have not finished are listed apart, never ranked. What a run
+does not tell (an older run's protocol, its costs) is empty here, never guessed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+
+import ir_measures
+
+from midmask.tracking import TrackedRow, is_measure, measure_of, ui_address
+
+FAVOURITES = ("nDCG@10", "RR@10", "R@10", "R@100", "R@1000", "AP@1000")
+"""Measures in the order in which this field's tables print them; others follow by name."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One evaluated system on one split.
+
+    `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts, `costs` the names of metrics
+    below `cost/` to their values (train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
+    search_ms_per_query). `pretrain_on` is the collection of the middle training ("corpus": the evaluated one).
+    `trial` tells a sweep's trial from a system that was evaluated for itself.
+    """
+
+    name: str
+    recipe: str
+    objective: str
+    protocol: str
+    representation: str
+    backbone: str
+    pretrain_on: str
+    corpus: str
+    split: str
+    seed: str
+    measures: Mapping[str, float]
+    costs: Mapping[str, float]
+    trial: bool
+    split_made_here: bool
+    fingerprint: str
+    run_id: str
+    experiment_id: str
+    parent_id: str | None
+    started: datetime
+    params: Mapping[str, str]
+
+
+def rows(runs: Iterable[TrackedRow]) -> list[Row]:
+    """One row per finished run, corpus and split that has measures, in the order of the runs."""
+    return [
+        _row(run, corpus, split, values)
+        for run in runs
+        if run.status == "finished"
+        for (corpus, split), values in measured(run).items()
+    ]
+
+
+def unfinished(runs: Iterable[TrackedRow]) -> list[TrackedRow]:
+    """Runs that are being written, failed or were killed. A pruned trial is none: it ended as its sweep wanted."""
+    return [run for run in runs if run.status not in ("finished", "cached", "pruned")]
+
+
+def measure_names(found: Iterable[Row]) -> list[str]:
+    """Every measure of these rows, the field's favourites first."""
+    names = {name for row in found for name in row.measures}
+    return [name for name in FAVOURITES if name in names] + sorted(names - set(FAVOURITES))
+
+
+def best(found: Iterable[Row]) -> dict[tuple[str, str, str], float]:
+    """(corpus, split, measure) -> the highest value: only systems on the same questions are compared."""
+    highest: dict[tuple[str, str, str], float] = {}
+    for row in found:
+        for name, value in row.measures.items():
+            key = (row.corpus, row.split, name)
+            highest[key] = max(value, highest.get(key, value))
+    return highest
+
+
+def run_link(uri: str, run: Row | TrackedRow, ui: str | None = None) -> str:
+    """The address of a run in MLflow's own pages."""
+    return f"{ui_address(uri, ui)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
+
+
+def measured(run: TrackedRow) -> dict[tuple[str, str], dict[str, float]]:
+    """(corpus, split) -> measure -> value. A key of three segments whose last is no measure is another metric."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for key, value in run.metrics.items():
+        if (place := _measure(key)) is not None:
+            corpus, split, measure = place
+            found.setdefault((corpus, split), {})[measure] = value
+    return found
+
+
+def param(run: TrackedRow, name: str) -> str:
+    """The value at the shortest dotted path that ends in `name`, empty if there is none."""
+    paths = [path for path in run.params if path == name or path.endswith(f".{name}")]
+    return run.params[min(paths, key=len)] if paths else ""
+
+
+def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -> Row:
+    tag = {key.removeprefix("midmask."): value for key, value in run.tags.items() if key.startswith("midmask.")}
+    return Row(
+        name=run.name,
+        recipe=tag.get("recipe", ""),
+        objective=tag.get("objective", ""),
+        protocol=tag.get("protocol", ""),
+        representation=tag.get("representation", ""),
+        backbone=tag.get("backbone", ""),
+        pretrain_on=tag.get("pretrain_on", ""),
+        corpus=corpus,
+        split=split,
+        seed=tag.get("seed") or _seed(run),
+        measures=measures,
+        costs={key.removeprefix("cost/"): value for key, value in run.metrics.items() if key.startswith("cost/")},
+        trial=tag.get("step") == "trial",
+        split_made_here=tag.get("split_made_here", "").lower() == "true",
+        fingerprint=tag.get("fingerprint", ""),
+        run_id=run.run_id,
+        experiment_id=run.experiment_id,
+        parent_id=run.parent_id,
+        started=run.started,
+        params=run.params,
+    )
+
+
+@cache
+def _measure(key: str) -> tuple[str, str, str] | None:
+    """(corpus, split, measure) of a metric's key; thousands of runs share a few keys, and parsing one takes long."""
+    if not is_measure(key):
+        return None
+    corpus, split, measure = measure_of(key)
+    try:
+        ir_measures.parse_measure(measure)
+    except (NameError, ValueError, SyntaxError, TypeError):
+        return None
+    return corpus, split, measure
+
+
+def _seed(run: TrackedRow) -> str:
+    """The last fine-tuning stage's seed, the one that repeated runs of a system differ in; else the run's own."""
+    stages = sorted(path for path in run.params if path.startswith("stages.") and path.endswith(".train.seed"))
+    return run.params[stages[-1]] if stages else param(run, "seed")

@@ -1,0 +1,55 @@
+"""Sweeps: which runs are one, and the finished trials of each as points of its surface."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from midmask.leaderboard.rows import measured, param
+from midmask.tracking import TrackedRow
+
+ENCODER_RATIO = "objective.encoder_mask_ratio"
+DECODER_RATIO = "objective.decoder_mask_ratio"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One finished trial of a sweep: its two mask ratios and the measure it reached."""
+
+    encoder_ratio: float
+    decoder_ratio: float
+    value: float
+    run_id: str
+
+
+def sweeps(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
+    """Parent runs, newest first, whose nested runs differ in a mask ratio."""
+    parents = {run.parent_id for run in runs if _ratio(run, ENCODER_RATIO) is not None}
+    parents |= {run.parent_id for run in followed(runs) if _ratio(run, ENCODER_RATIO) is not None}
+    return [run for run in runs if run.run_id in parents and run.status != "cached"]
+
+
+def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split: str, measure: str) -> list[Point]:
+    """A sweep's finished trials, ordered by ratios. A cached trial counts with the values of the run it links."""
+    points = []
+    for run in followed(runs):
+        encoder, decoder = _ratio(run, ENCODER_RATIO), _ratio(run, DECODER_RATIO)
+        value = measured(run).get((corpus, split), {}).get(measure)
+        if run.parent_id == parent_id and run.status == "finished" and None not in (encoder, decoder, value):
+            points.append(Point(encoder, decoder, value, run.run_id))  # type: ignore[arg-type]
+    return sorted(points, key=lambda point: (point.encoder_ratio, point.decoder_ratio))
+
+
+def followed(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
+    """The runs, each cached one replaced by what it links, at the place where it hangs."""
+    by_id = {run.run_id: run for run in runs}
+    found = []
+    for run in runs:
+        source = by_id.get(run.tags.get("midmask.cached_run", ""))
+        found.append(replace(source, parent_id=run.parent_id) if run.status == "cached" and source else run)
+    return found
+
+
+def _ratio(run: TrackedRow, name: str) -> float | None:
+    try:
+        return float(param(run, name))
+    except ValueError:
+        return None
