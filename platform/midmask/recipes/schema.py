@@ -94,6 +94,23 @@ class Recipe(Config):
                 raise ValueError(f"stages.{number}.negatives: mined:{late[0]} is not a stage before it")
         return self
 
+    @model_validator(mode="after")
+    def _given_tokens_suffice(self) -> "Recipe":
+        """Raises UserError if the middle training needs texts and has only their tokens."""
+        if self.objective is None or not self.given_tokens:
+            return self
+        reads, needs = self.objective.reads(), None
+        if reads.rows not in ("passages", "packed"):
+            needs = f"objective.name = {self.objective.name} reads {reads.rows.replace('_', '-')}"
+        elif reads.term_weights and self.weights.kind == "file":
+            needs = f"weights.source = {self.weights.source} names passages"
+        if needs is not None:
+            raise UserError(
+                f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
+                "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
+            )
+        return self
+
     def fine_tuned_as(self, other: "Recipe") -> "Recipe":
         """This middle training with the other's fine-tuning, so that only the former tells them apart."""
         shared = ("protocol", "representation", "stages", "evaluation")
@@ -125,23 +142,8 @@ class Recipe(Config):
             )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
-        if self.given_tokens:
-            self._check_given_tokens(reads)
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
         for stage in self.stages:
             stage.loss.check_representation(self.representation)
-
-    def _check_given_tokens(self, reads: Reads) -> None:
-        """Raises UserError if the middle training needs the texts behind its tokens."""
-        needs = None
-        if self.objective is not None and reads.rows not in ("passages", "packed"):
-            needs = f"objective.name = {self.objective.name} reads {reads.rows.replace('_', '-')}"
-        elif reads.term_weights and self.weights.kind == "file":
-            needs = f"weights.source = {self.weights.source} names passages"
-        if needs is not None:
-            raise UserError(
-                f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
-                "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
-            )
