@@ -14,7 +14,7 @@ from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import Config
+from midmask.identity import Config, flatten, override
 from midmask.objectives import OBJECTIVES, ObjectiveConfig
 from midmask.objectives.objective import Reads
 from midmask.recipes.stage import StageConfig as StageConfig
@@ -115,6 +115,11 @@ class Recipe(Config):
         """This middle training with the other's fine-tuning, so that only the former tells them apart."""
         shared = ("protocol", "representation", "stages", "evaluation")
         return self.model_copy(update={name: getattr(other, name) for name in shared})
+
+    def seeded(self, seed: int) -> "Recipe":
+        """The recipe with another fine-tuning seed; the middle training is shared by all seeds."""
+        paths = [path for path in flatten(self) if path.startswith("stages.") and path.endswith(".train.seed")]
+        return override(self, {path: seed for path in paths})
 
     def check(self) -> None:
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
