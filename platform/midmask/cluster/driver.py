@@ -98,7 +98,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
             return {key: load(step.place(storage)) for key, step in targets.items()}
         connect()
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
-            observer = TrackingObserver(tracker, parent, options.job, recipe)
+            observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
             runner = Runner(storage, cluster_makers(options.workers), observer)
             return {key: runner.run(step) for key, step in targets.items()}
 

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from midmask.artifact import Artifact
+from midmask.artifact import Artifact, Place
 from midmask.cluster.progress import StepProgress
 from midmask.identity import flatten
+from midmask.recipes.costs import Costs, costs_of
 from midmask.recipes.plan import Step
 from midmask.recipes.schema import Recipe
 from midmask.tracking import TrackedRun, Tracker, metric_key
@@ -21,18 +22,49 @@ def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
         "midmask.recipe": recipe.name,
         "midmask.objective": recipe.objective.name if recipe.objective else "none",
         "midmask.corpus": recipe.corpus.short_name,
+        "midmask.pretrain_on": pretrained_on(recipe),
+        "midmask.backbone": recipe.backbone.name,
+        "midmask.protocol": recipe.protocol,
+        "midmask.representation": recipe.representation.label,
+        "midmask.seed": str(recipe.stages[-1].train.seed),
     }
+
+
+def pretrained_on(recipe: Recipe) -> str:
+    """Short names of what the middle training reads, joined by +; "corpus" if that is the corpus itself, "none" if
+    there is no middle training.
+    """
+    if recipe.objective is None:
+        return "none"
+    return "+".join(name.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1] for name in recipe.pretrain_on) or "corpus"
+
+
+BM25 = {
+    "midmask.recipe": "bm25",
+    "midmask.objective": "none",
+    "midmask.pretrain_on": "none",
+    "midmask.backbone": "none",
+    "midmask.protocol": "none",
+    "midmask.representation": "bm25",
+}
+"""Tags of BM25's runs, in place of those of the recipe that it is held against."""
+
+
+def artifact_tag(artifact: Artifact) -> dict[str, str]:
+    return {"midmask.artifact": str(artifact.place)}
 
 
 def step_tags(step: Step) -> dict[str, str]:
     """The tags of one step's run; BM25 is a system of its own, whatever recipe it is held against."""
     own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
     is_bm25 = "bm25" in (step.name, *(source.name for source in step.inputs.values()))
-    return {**own, "midmask.recipe": "bm25", "midmask.objective": "none"} if is_bm25 else own
+    return {**own, **BM25} if is_bm25 else own
 
 
-def log_evaluation(run: TrackedRun, artifact: Artifact) -> None:
-    """An evaluation's means as metrics, its per-query values and its ranked list as files. A slice is like a split."""
+def log_evaluation(run: TrackedRun, artifact: Artifact, costs: Costs) -> None:
+    """An evaluation's means and its costs as metrics, its per-query values and its ranked list as files. A slice is
+    like a split. The artifact's place is a tag: from there, pages find texts, lists and traces.
+    """
     result = artifact.result
     corpus, split = result["corpus"], result["split"]
     means = {split: result["measures"], **{name: own["measures"] for name, own in result.get("slices", {}).items()}}
@@ -41,6 +73,8 @@ def log_evaluation(run: TrackedRun, artifact: Artifact) -> None:
         run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
+    run.log(costs.metrics(), step=0)
+    run.tag(artifact_tag(artifact))
     if result["split_made_here"]:
         run.tag({"midmask.split_made_here": "true"})
 
@@ -59,9 +93,10 @@ def numbers(result: Mapping[str, Any]) -> dict[str, float]:
 class TrackingObserver:
     """A nested run for every step that is computed; a link to the first run for every step that was there."""
 
-    def __init__(self, tracker: Tracker, parent: TrackedRun, job: str, recipe: Recipe) -> None:
+    def __init__(self, tracker: Tracker, parent: TrackedRun, job: str, recipe: Recipe, storage: Place) -> None:
         self._tracker = tracker
         self._parent = parent
+        self._storage = storage
         self._tags = base_tags(job, recipe)
         self._params = flatten(recipe)
         self._open: dict[str, TrackedRun] = {}
@@ -87,14 +122,15 @@ class TrackingObserver:
             log.info("%s: taken from %s", step.name, artifact.place)
             finished = self._tracker.find(step.fingerprint, step=step.name).finished
             if finished:
-                tags = {**self._tags, **step_tags(step)}
+                tags = {**self._tags, **step_tags(step), **artifact_tag(artifact)}
                 self._tracker.link_cached(finished, f"{step.name} (cached)", tags=tags, parent=self._parent.id)
                 return
             self.begin(step)
         run = self._open.pop(step.fingerprint)
         if step.name == "evaluate":
-            log_evaluation(run, artifact)
+            log_evaluation(run, artifact, costs_of(step, self._storage))
         else:
+            run.tag(artifact_tag(artifact))
             run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
         run.finish()
         log.info("%s: done, in %s", step.name, artifact.place)

@@ -13,7 +13,7 @@ import ray
 from midmask.artifact import RECORD, Place, load, produce
 from midmask.cluster.board import Board
 from midmask.cluster.channel import Channel
-from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, seeded
+from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation, seeded
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
 from midmask.cluster.driver import changed
@@ -27,6 +27,7 @@ from midmask.cluster.trial import Context, trial_name
 from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
@@ -144,7 +145,7 @@ def run_sweep(sweep: Sweep) -> str:
 def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> dict[str, Any]:
     storage, recipe = Place(sweep.options.storage), sweep.recipe
     contents = contents_of(recipe)
-    observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe)
+    observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
     runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
     planned = plan(recipe, contents)
     runner.run(planned.pretraining_tokens)
@@ -191,5 +192,5 @@ def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scor
             tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent.id)
             continue
         with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
-            for artifact in one.evaluations.values():
-                log_evaluation(run, artifact)
+            for split, artifact in one.evaluations.items():
+                log_evaluation(run, artifact, costs_of(evaluation(recipe, split), Place(sweep.options.storage)))

@@ -45,6 +45,17 @@ class Representation(Config):
             raise ValueError("lexical = logits gives every word a weight; set passage_terms, such as 384")
         return self
 
+    @property
+    def label(self) -> str:
+        """As tables name it: dense, splade, OT:768, 384+384, dense+splade; `mean` where the dense view is no [CLS]."""
+        whole = "dense" if self.dense == "cls" else "mean"
+        if self.lexical is None:
+            return f"{whole}:{self.width}" if self.width else whole
+        words = self.passage_terms or self.lexical
+        if self.dense is None:
+            return {"splade": "splade", "logits": "OT"}[self.lexical] + (f":{words}" if self.passage_terms else "")
+        return f"{self.width or whole}+{words}"
+
     def terms(self, side: Literal["query", "passage"]) -> int | None:
         """How many words of a text of this side count; none: all."""
         return self.query_terms if side == "query" else self.passage_terms

@@ -1,5 +1,10 @@
-"""Running a step: its inputs first, each once, nothing that is finished already. Who computes a step is handed in."""
+"""Running a step: its inputs first, each once, nothing that is finished already. Who computes a step is handed in.
 
+Every result has `seconds`: what the step says of itself (a training adds up its steps, across kills), else the time
+that its maker took.
+"""
+
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -61,7 +66,9 @@ class Runner:
 
         def make(out: Place) -> dict[str, Any]:
             log: Log = lambda at, values: self._observer.log(step, at, values)  # noqa: E731
-            return self._makers[step.name](step.config, inputs, out, log=log)
+            began = time.perf_counter()
+            result = self._makers[step.name](step.config, inputs, out, log=log)
+            return {"seconds": round(time.perf_counter() - began, 3), **result}
 
         artifact = produce(place, self._record(step, inputs), make)
         self._observer.end(step, artifact, cached=False)

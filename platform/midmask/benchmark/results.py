@@ -1,0 +1,170 @@
+"""What a benchmark measured: one result per system, seed, corpus and split, with its values per query and its costs."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, overload
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midmask.artifact import Place
+from midmask.errors import unknown
+from midmask.evaluate.measures import aggregate
+from midmask.recipes.costs import Costs
+
+COSTS = b"midmask.costs"
+"""Key of the costs in the schema metadata of a results file."""
+
+
+@dataclass(frozen=True)
+class SystemKey:
+    """What is compared.
+
+    system: a recipe's name, or bm25. collection: what the middle training read: "corpus" (the corpus that is fine-tuned
+    on), "none" (there was none), or a label of the benchmark's collections. representation: dense, splade or hybrid; of
+    bm25: bm25. setting: the fine-tuning, a protocol's name or a label that the benchmark gives to one; of bm25: none.
+    """
+
+    system: str
+    collection: str
+    representation: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One system's evaluation.
+
+    seed: of the fine-tuning. measures: ir-measures name -> mean. per_query: query_id, measure, value.
+    """
+
+    key: SystemKey
+    seed: int
+    corpus: str
+    split: str
+    measures: Mapping[str, float]
+    per_query: pa.Table
+    costs: Costs | None = None
+
+
+class Results(Sequence[Result]):
+    """An immutable sequence of results, in the order in which the benchmark lists its cells."""
+
+    def __init__(self, found: Iterable[Result]) -> None:
+        self._found = tuple(found)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Results": ...
+
+    def __getitem__(self, index: int | slice) -> "Result | Results":
+        return Results(self._found[index]) if isinstance(index, slice) else self._found[index]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._found)
+
+    def where(
+        self,
+        *,
+        system: str | None = None,
+        representation: str | None = None,
+        setting: str | None = None,
+        collection: str | None = None,
+        corpus: str | None = None,
+        split: str | None = None,
+        seed: int | None = None,
+    ) -> "Results":
+        """Those of this system, of this representation, …; a field that is not given does not matter."""
+        key = {"system": system, "representation": representation, "setting": setting, "collection": collection}
+        own = {"corpus": corpus, "split": split, "seed": seed}
+        return Results(
+            result
+            for result in self._found
+            if all(value is None or getattr(result.key, name) == value for name, value in key.items())
+            and all(value is None or getattr(result, name) == value for name, value in own.items())
+        )
+
+    def names(self, field: str) -> tuple[str, ...]:
+        """The different values of a field of the key or of a result (`system`, `corpus`, …), in order of appearance.
+
+        Raises:
+            UserError: for a field that there is not.
+        """
+        known = [one.name for one in fields(SystemKey)]
+        if field not in (*known, "corpus", "split", "seed"):
+            raise unknown("field of a result", field, [*known, "corpus", "split", "seed"])
+        return tuple(dict.fromkeys(getattr(one.key if field in known else one, field) for one in self._found))
+
+    def per_query(
+        self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
+    ) -> dict[str, list[pa.Table]]:
+        """Label -> one table per seed (query_id, measure, value), as `evaluate.tables` and `significance` want them.
+
+        Raises:
+            ValueError: if two systems get one label: narrow the results with `where`, or label by more of the key.
+        """
+        found: dict[str, list[pa.Table]] = {}
+        owners: dict[str, SystemKey] = {}
+        for result in self.where(corpus=corpus, split=split):
+            label = by(result.key)
+            if owners.setdefault(label, result.key) != result.key:
+                raise ValueError(f"label {label!r} stands for {owners[label]} and for {result.key}")
+            found.setdefault(label, []).append(result.per_query)
+        return found
+
+    def write(self, place: Place) -> None:
+        """As one Parquet file: a row per value (system, collection, representation, setting, seed, corpus, split,
+        query_id, measure, value), a row group per result, the costs beside the schema.
+        """
+        costs = [None if result.costs is None else asdict(result.costs) for result in self._found]
+        schema = SCHEMA.with_metadata({COSTS: json.dumps(costs)})
+        with place.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+            for result in self._found:
+                writer.write_table(_with_names(result).cast(schema))
+
+
+NAMES = ("system", "collection", "representation", "setting", "seed", "corpus", "split")
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.int64() if name == "seed" else pa.string()) for name in NAMES),
+        ("query_id", pa.string()),
+        ("measure", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
+
+def read_results(place: Place) -> Results:
+    """What `Results.write` has written."""
+    with place.reading() as stream:
+        file = pq.ParquetFile(stream)
+        costs: list[dict[str, Any] | None] = json.loads(file.schema_arrow.metadata[COSTS])
+        return Results(_result(file.read_row_group(number), cost) for number, cost in enumerate(costs))
+
+
+def _result(table: pa.Table, costs: dict[str, Any] | None) -> Result:
+    *key, seed, corpus, split = (table[name][0].as_py() for name in NAMES)
+    per_query = table.select(["query_id", "measure", "value"]).replace_schema_metadata()
+    known = None if costs is None else Costs(**costs)
+    return Result(SystemKey(*key), seed, corpus, split, aggregate(per_query), per_query, known)
+
+
+def _with_names(result: Result) -> pa.Table:
+    """The values with the result's names in front.
+
+    Raises:
+        ValueError: for a result without values, which no file could tell from one that is missing.
+    """
+    if not len(result.per_query):
+        raise ValueError(f"{result.key} on {result.corpus} {result.split} has no values")
+    named = {**vars(result.key), "seed": result.seed, "corpus": result.corpus, "split": result.split}
+    columns = [pa.array([named[name]] * len(result.per_query), SCHEMA.field(name).type) for name in NAMES]
+    own = [result.per_query[name] for name in ("query_id", "measure", "value")]
+    return pa.table([*columns, *own], schema=SCHEMA)

@@ -1,0 +1,40 @@
+"""A collection and recipes so small that a whole experiment takes a second."""
+
+import json
+from pathlib import Path
+
+from midmask.identity import flatten, override
+from midmask.recipes.schema import Recipe
+
+WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
+
+SPLITS = {"train": range(24), "dev": range(24, 36), "test": range(36, 48)}
+
+
+def write_collection(folder: Path) -> str:
+    """48 passages of eight words, a query being three of its passage's words, in BEIR's layout; its name."""
+    (folder / "qrels").mkdir(parents=True)
+    texts = {
+        n: [WORDS[(n * step + place) % 16] for place, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))] for n in range(48)
+    }
+    lines = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    queries = [{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in queries))
+    for split, numbers in SPLITS.items():
+        rows = "".join(f"q{n}\td{n}\t1\n" for n in numbers)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    return f"beir:{folder}"
+
+
+SHORT: dict[str, object] = {"tokens.vocabulary_size": 300, "pretrain.steps": 3, "pretrain.batch_size": 8}
+"""Changes that make any recipe short, by dotted path; `short` adds those of its stages."""
+
+
+def short(recipe: Recipe, corpus: str) -> Recipe:
+    """The recipe on the collection, each training two or three steps long."""
+    changes = {"corpus.name": corpus, **SHORT}
+    for path in flatten(recipe):
+        if path.startswith("stages.") and path.endswith((".train.steps", ".train.batch_size")):
+            changes[path] = 2 if path.endswith("steps") else 4
+    return override(recipe, changes)
