@@ -86,10 +86,7 @@ def test_an_id_of_the_package_itself_is_read_from_what_it_has_cached(
 
 @pytest.mark.parametrize("part", ["collection.tsv", "dev/small/queries.tsv", "dev/small/qrels"])
 def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], part: str) -> None:
-    import ir_datasets
-
     write_msmarco(home, leave_out=part)
-    before = ir_datasets.util.RequestsDownload.stream
     with pytest.raises(UserError) as error:
         open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
     line = str(error.value)
@@ -97,7 +94,18 @@ def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], 
     assert f"not on this machine: {kind} of msmarco-passage/dev/small (https://" in line and "\n" not in line
     assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
     assert not calls
-    assert ir_datasets.util.RequestsDownload.stream is before, "a user's own calls of the package fetch as ever"
+
+
+def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[str]) -> None:
+    import requests
+    from ir_datasets.util import RequestsDownload
+
+    with pytest.raises(UserError, match="not on this machine"):
+        open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
+    assert not calls
+    with pytest.raises(requests.ConnectionError), RequestsDownload("https://host/x", tries=1).stream() as stream:
+        stream.read()
+    assert calls == ["https://host/x"]
 
 
 def test_all_that_is_missing_is_named_at_once(home: Path, calls: list[str]) -> None:
