@@ -98,7 +98,7 @@ class SimLM(Objective):
                 layer.get_submodule(name).load_state_dict(part.state_dict())
         self.positions = DecoderPositions(backbone)
         with said_of_generator():
-            seed = int(torch.randint(2**31, ()))
+            seed = int(torch.randint(2**31, (), device="cpu"))
             made = build_backbone(BackboneConfig(name=config.generator, dropout=0.0), vocabulary, seed=seed)
         self.generator = made if config.generator in SIZES else None
         self._guesser = (made,)  # in a tuple: what is frozen is no part of the state
