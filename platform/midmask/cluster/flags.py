@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags
 
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
-    formats = "FORMAT:PLACE with FORMAT beir, msmarco, trec, nq, tripclick or texts and PLACE a folder; or ir_datasets:ID"
+    formats = "FORMAT:FOLDER with FORMAT beir, msmarco, trec, nq, tripclick or texts, or ir_datasets:ID"
     shared.add_argument(
         "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
     )
