@@ -5,30 +5,35 @@
     journal   a run's values on disk until they have arrived
     sender    the thread that carries them
     runs      Tracker and TrackedRun: what a job's driver writes
-    reading   rows for the leaderboard
+    reading   runs as rows of plain data: all, or those that changed
+    files     artifacts of runs as local files
     models    finished models in the registry; imported where it is used, since MLflow's own models take long to import
 
 Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
 pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
 """
 
+from midmask.tracking.files import artifact_file
 from midmask.tracking.names import is_measure, measure_of, metric_key, redacted
-from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
 from midmask.tracking.runs import Found, TrackedRun, Tracker
-from midmask.tracking.store import Patience, resolve_tracking_uri, ui_address, ui_command
+from midmask.tracking.store import Patience, resolve_tracking_uri, sqlite_file, ui_address, ui_command
 
 __all__ = [
     "Found",
     "Patience",
+    "StoreReader",
     "TrackedRow",
     "TrackedRun",
     "Tracker",
+    "artifact_file",
     "is_measure",
     "measure_of",
     "metric_key",
     "read_runs",
     "redacted",
     "resolve_tracking_uri",
+    "sqlite_file",
     "ui_address",
     "ui_command",
 ]

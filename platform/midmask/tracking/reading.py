@@ -1,15 +1,20 @@
-"""Tracked runs as rows of plain data, for whoever only looks."""
+"""Tracked runs as rows of plain data, for whoever only looks. Nothing here creates a store."""
 
+import contextlib
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from mlflow.entities import Run
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Run, ViewType
 
 from midmask.errors import UserError
 from midmask.tracking.runs import PARENT
 from midmask.tracking.store import EXPERIMENT, FAILURES, alone_with, connect, sqlite_file, unreachable
 
 PAGE = 1000
+NAMED_AT_ONCE = 200
+"""Ids in one request for runs by name, which a server may get in an address."""
 
 
 @dataclass(frozen=True)
@@ -28,32 +33,84 @@ class TrackedRow:
     metrics: dict[str, float]
 
 
+class StoreReader:
+    """Looks into one store. Every method raises UserError if the store does not answer."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._client: MlflowClient | None = None
+        self._experiment: Experiment | None = None
+        path = sqlite_file(uri)
+        if path is None or path.exists():
+            with self._answering(), alone_with(uri):  # a job may be creating it
+                self._client = connect(uri)
+                self._experiment = self._client.get_experiment_by_name(EXPERIMENT)
+
+    @property
+    def identity(self) -> str:
+        """Tells a store that was made anew in the same place from the one before; empty while nothing is tracked."""
+        own = self._experiment
+        return f"{own.experiment_id} of {own.creation_time}" if own else ""
+
+    def all(self, progress: Callable[[int], None] = lambda count: None) -> list[TrackedRow]:
+        """Every run that is not deleted, oldest first, so that a run that comes meanwhile moves no page.
+
+        Args:
+            progress: told how many have been read, after each page.
+        """
+        rows: list[TrackedRow] = []
+        for page in self._pages(""):
+            rows += map(_row, page)
+            progress(len(rows))
+        return rows
+
+    def running_or_since(self, when: datetime) -> list[TrackedRow]:
+        """Runs that have not ended, and those that began or ended then or later: MLflow keeps no time of change."""
+        at = int(when.timestamp() * 1000)
+        queries = (f"attributes.{what}" for what in ("status = 'RUNNING'", f"start_time >= {at}", f"end_time >= {at}"))
+        return list({run.run_id: run for query in queries for run in self._rows(query)}.values())
+
+    def named(self, run_ids: Collection[str]) -> list[TrackedRow]:
+        """Those of these runs that are not deleted."""
+        ids = sorted(run_ids)
+        parts = (ids[start : start + NAMED_AT_ONCE] for start in range(0, len(ids), NAMED_AT_ONCE))
+        queries = (f"attributes.run_id IN ({', '.join(repr(run_id) for run_id in part)})" for part in parts)
+        return [run for query in queries for run in self._rows(query)]
+
+    def deleted(self) -> frozenset[str]:
+        """Ids of the runs that were deleted and may be restored."""
+        return frozenset(run.info.run_id for page in self._pages("", ViewType.DELETED_ONLY) for run in page)
+
+    def _rows(self, query: str) -> Iterator[TrackedRow]:
+        return (_row(run) for page in self._pages(query) for run in page)
+
+    def _pages(self, query: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[list[Run]]:
+        token = None
+        while self._client is not None and self._experiment is not None:
+            with self._answering():
+                found = self._client.search_runs(
+                    [self._experiment.experiment_id], query, view, PAGE, ["start_time ASC"], token
+                )
+            yield found
+            token = found.token
+            if not token:
+                break
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except FAILURES as error:
+            raise UserError(unreachable(self._uri, error)) from None
+
+
 def read_runs(uri: str) -> list[TrackedRow]:
-    """Every run of the experiment, newest first; empty if nothing was tracked there yet. Creates nothing.
+    """Every run of the experiment, newest first; empty if nothing was tracked there yet.
 
     Raises:
         UserError: if the store does not answer.
     """
-    path = sqlite_file(uri)
-    if path is not None and not path.exists():
-        return []
-    rows: list[TrackedRow] = []
-    try:
-        with alone_with(uri):  # a job may be creating it
-            client = connect(uri)
-            experiment = client.get_experiment_by_name(EXPERIMENT)
-        token = None
-        while experiment is not None:
-            found = client.search_runs(
-                [experiment.experiment_id], max_results=PAGE, page_token=token, order_by=["start_time DESC"]
-            )
-            rows += [_row(run) for run in found]
-            token = found.token
-            if not token:
-                break
-    except FAILURES as error:
-        raise UserError(unreachable(uri, error)) from None
-    return rows
+    return StoreReader(uri).all()[::-1]
 
 
 def _row(run: Run) -> TrackedRow:
