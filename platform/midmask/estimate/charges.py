@@ -1,0 +1,206 @@
+"""What each kind of step costs: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.artifact import Place
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.representation import Representation
+from midmask.estimate.cores import ONE_CORE, PER_SECOND, read_and_written
+from midmask.estimate.memory import Memory, training_memory
+from midmask.estimate.ranking import pair_tokens, pair_work, text_work
+from midmask.estimate.sizes import Sizes, encoder_sizes
+from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
+from midmask.estimate.trainings import Lengths, Training, training
+from midmask.estimate.volumes import QUERY_TOKENS, Texts, Volumes
+from midmask.recipes.step import Step
+from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.teacher.teach import TeachConfig
+
+POSTINGS_PER_SECOND = 1e8
+"""Entries of a lexical index that a core adds up in a second."""
+UNPRUNED = {"passages": 200, "queries": 30}
+"""Words of a text's lexical view, where nothing but the regularisers limits them."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one step costs. tokens: that a model reads. flops: on devices; core_seconds: on CPU cores, of which as many
+    help as there are unless `one_core`. memory: of each device, for trainings. peak_bytes: beside `bytes`, while it
+    runs."""
+
+    step: Step
+    tokens: float = 0.0
+    flops: float = 0.0
+    core_seconds: float = 0.0
+    one_core: bool = False
+    bytes: float = 0.0
+    peak_bytes: float = 0.0
+    memory: Memory | None = None
+    training: Training | None = None
+
+
+class Charges:
+    """Charges steps, knowing what is finished in a storage.
+
+    Args:
+        kind: of the devices, cpu or cuda.
+        workers: that a training is spread over.
+    """
+
+    def __init__(self, storage: Place, kind: str, workers: int) -> None:
+        self.volumes = Volumes(storage)
+        self._kind, self._workers = kind, workers
+
+    def of(self, step: Step) -> Charge:
+        own: dict[str, Callable[[Step], Charge]] = {
+            "pretrain": self._training,
+            "finetune": self._training,
+            "teach": self._training,
+            "encode": self._encode,
+            "search": self._search,
+            "score": self._score,
+            "initial": self._initial,
+        }
+        return own.get(step.name, self._on_cores)(step)
+
+    def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
+        """The encoder that a step makes or starts from, and the entries of its tokenizer."""
+        if step.name == "adopt":
+            return BackboneConfig(name=step.config.folder), 0  # type: ignore[attr-defined]
+        backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
+        if "start" not in step.inputs:
+            return backbone, self.volumes.texts(step.inputs["tokens"]).vocabulary
+        name, vocabulary = self.encoder(step.inputs["start"])
+        return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
+
+    def sizes(self, step: Step) -> Sizes:
+        return encoder_sizes(*self.encoder(step))
+
+    def _training(self, step: Step) -> Charge:
+        config: Any = step.config
+        encoder, vocabulary = self.encoder(step)
+        done = step.resume.optimiser_steps if step.resume else 0
+        own = training(config, encoder, vocabulary, self._lengths(step), step.optimiser_steps - done)
+        cuda = self._kind == "cuda"
+        precision = config.train.precision
+        memory = training_memory(
+            own.sizes,
+            own.parameters,
+            own.row,
+            rows=own.at_once(self._workers),
+            kind=self._kind,
+            bf16=precision == "bf16" or (precision == "auto" and cuda),
+            dropout=encoder.dropout > 0,
+        )
+        stays = isinstance(config, PretrainConfig)
+        rows = config.train.batch_size
+        size = training_bytes(own.parameters, steps=step.optimiser_steps, rows=rows, state_stays=stays)
+        return Charge(
+            step,
+            tokens=own.rows * own.tokens,
+            flops=own.flops(self._workers),
+            bytes=size,
+            peak_bytes=checkpoint_bytes(own.parameters),
+            memory=memory,
+            training=own,
+        )
+
+    def _lengths(self, step: Step) -> Lengths:
+        config: Any = step.config
+        texts = self.volumes.texts(step.inputs["tokens"])
+        if isinstance(config, FinetuneConfig):
+            return Lengths(min(texts.tokens, config.passage_length), min(texts.query_tokens, config.query_length))
+        if isinstance(config, TeachConfig):
+            return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))
+        if "spans" in step.inputs:
+            done = self.volumes.finished(step.inputs["spans"])
+            longest = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
+            span = done.result["tokens_per_span"] if done else min(longest, texts.tokens / 2 + 1)
+            return Lengths(span, span)
+        if config.objective.reads().rows == "packed":
+            return Lengths(step.inputs["tokens"].config.max_length, 0.0)  # type: ignore[attr-defined]
+        queries = step.inputs.get("pseudo_queries")
+        longest = queries.config.max_length if queries else QUERY_TOKENS  # type: ignore[attr-defined]
+        return Lengths(texts.tokens, min(longest, QUERY_TOKENS))
+
+    def _initial(self, step: Step) -> Charge:
+        return Charge(step, bytes=4 * self.sizes(step).parameters)
+
+    def _encoded(self, step: Step) -> tuple[Texts, int, float, float]:
+        """Of a step `encode`: its texts, how many of them, tokens of each, words of each in a lexical view."""
+        config: Any = step.config
+        texts = self.volumes.texts(step.inputs["tokens"])
+        representation = self._representation(step.inputs["model"])
+        passages = config.side == "passages"
+        count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
+        tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
+        terms = config.terms or representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
+        return texts, count, tokens, terms
+
+    def _representation(self, model: Step) -> Representation:
+        return model.config.representation if isinstance(model.config, FinetuneConfig) else Representation()
+
+    def _encode(self, step: Step) -> Charge:
+        _, count, tokens, terms = self._encoded(step)
+        sizes, representation = self.sizes(step.inputs["model"]), self._representation(step.inputs["model"])
+        work = text_work(representation, sizes, tokens)
+        return Charge(
+            step,
+            tokens=count * tokens,
+            flops=count * work.forward,
+            bytes=count * vector_bytes(representation, sizes, terms),
+        )
+
+    def _search(self, step: Step) -> Charge:
+        config: Any = step.config
+        model = step.inputs["passages"].inputs["model"]
+        sizes, representation = self.sizes(model), self._representation(model)
+        _, passages, _, passage_terms = self._encoded(step.inputs["passages"])
+        _, queries, _, query_terms = self._encoded(step.inputs["queries"])
+        dense = representation.dense is not None and config.views != "lexical"
+        lexical = representation.lexical is not None and config.views != "dense"
+        passage_terms = min(passage_terms, config.passage_terms or passage_terms)
+        query_terms = min(query_terms, config.query_terms or query_terms)
+        postings = queries * passages * query_terms * passage_terms / sizes.vocabulary
+        return Charge(
+            step,
+            flops=2.0 * queries * passages * (representation.width or sizes.width) * dense,
+            core_seconds=lexical * postings / POSTINGS_PER_SECOND,
+            bytes=RANKED * queries * min(config.depth, passages),
+        )
+
+    def _score(self, step: Step) -> Charge:
+        config: Any = step.config
+        lists = [source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))]
+        texts = self.volumes.texts(self._tokens(step))
+        queries = min([texts.volume.of_split(config.split), *(_most_queries(source) or 10**9 for source in lists)])
+        listed = sum(min(_listed(source), config.depth or 10**9) for source in lists)
+        teacher = step.inputs["teacher"]
+        longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else 512
+        passage = min(texts.tokens, config.passage_length or longest)
+        pair = pair_tokens(min(config.query_length, texts.query_tokens), passage, config.max_length or longest)
+        pairs = queries * (1 + listed)
+        forward = pair_work(self.sizes(teacher), pair).forward
+        return Charge(step, tokens=pairs * pair, flops=pairs * forward, bytes=PAIR * pairs)
+
+    def _tokens(self, step: Step) -> Step:
+        """The nearest tokens upstream, which tell how long texts are."""
+        return next(source for source in reversed(list(step.upstream())) if source.name == "tokenise")
+
+    def _on_cores(self, step: Step) -> Charge:
+        count, size = read_and_written(step, self.volumes)
+        seconds = count / PER_SECOND[step.name] if step.name in PER_SECOND else 0.0
+        return Charge(step, core_seconds=seconds, one_core=step.name in ONE_CORE, bytes=size)
+
+
+def _most_queries(step: Step) -> int | None:
+    """The limit that a list of candidates, or what it was mined from, puts on its queries."""
+    return getattr(step.config, "max_queries", None)
+
+
+def _listed(step: Step) -> int:
+    """Candidates a query in mined negatives, or in a ranked list."""
+    config: Any = step.config
+    return int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))

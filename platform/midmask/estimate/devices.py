@@ -1,0 +1,136 @@
+"""The table of devices, and cluster shapes such as `8xH100`, `4xA100-40G` or `2xcpu`.
+
+Every device has one utilisation: what this kind of training makes, on average over a whole job, of the peak that its
+maker states. It was written down before any prediction was compared with a stated cost, and so:
+
+A100    Ma et al. 2024 (bowdpr, README) publish samples of 512 tokens a second of an end-to-end pre-training at BERT's
+        base size: 269.7 for MLM, 85.8 for RetroMAE with its published collator, which waits for data. In FLOPs, as
+        counted here, that is 27% and 11% of an A100's peak; hours add up, so the mean is the harmonic one: 16%. They do
+        not name their GPU; that it was one A100 is assumed.
+others  At width 768 most kernels wait for memory, not for arithmetic. So the A100's 16% times what the device has of
+        memory bandwidth by peak, against the A100-40G's 1.555 TB/s by 312 TFLOP/s; at most 30%.
+cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. Where finished
+        trainings lie in the storage, what they made of this machine is taken in its place (`measured`).
+
+No GPU has run midmask's own trainings yet (docs/results/benchmarks.md): its masks are drawn on the GPU, so it should
+be faster than what the table's utilisation was taken from.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from midmask.errors import UserError, unknown
+
+GIB = 2**30
+CORES_PER_GPU = 8
+"""CPU cores beside each GPU of a named shape; cloud machines have 8 to 30."""
+USABLE = 0.92
+"""Share of a GPU's memory that tensors can have; the rest is the CUDA context's and lost between blocks."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device. memory: bytes; of a CPU core none, since cores share theirs. peak: FLOP/s, dense, in the type that
+    training takes (bf16 or fp16; fp32 on CPUs). utilisation: share of it that a training reaches. measured: what the
+    utilisation was measured on, if it was."""
+
+    name: str
+    kind: Literal["cpu", "cuda"]
+    memory: int | None
+    peak: float
+    utilisation: float
+    measured: str = ""
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s that a training reaches."""
+        return self.peak * self.utilisation
+
+
+def _gpu(name: str, gib: int, teraflops: float, utilisation: float) -> Device:
+    return Device(name, "cuda", gib * GIB, teraflops * 1e12, utilisation)
+
+
+DEVICES = {
+    device.name.lower(): device
+    for device in (
+        Device("cpu", "cpu", None, 96e9, 0.30),
+        _gpu("V100-16G", 16, 125, 0.23),  # 0.900 TB/s
+        _gpu("V100-32G", 32, 125, 0.23),
+        _gpu("T4", 15, 65, 0.16),  # 0.320
+        _gpu("L4", 22, 121, 0.08),  # 0.300
+        _gpu("A10G", 22, 125, 0.15),  # 0.600
+        _gpu("A100-40G", 40, 312, 0.16),  # 1.555
+        _gpu("A100-80G", 80, 312, 0.21),  # 2.039
+        _gpu("H100", 80, 989, 0.11),  # 3.35
+        _gpu("H200", 139, 989, 0.16),  # 4.8
+    )
+}
+
+EXAMPLES = "8xH100, 4xA100-40G or 2xcpu"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """So many devices of one kind. cores: CPU cores of the whole cluster. ram: bytes, of a CPU shape's machine.
+    label: what the shape is called where it was not named."""
+
+    device: Device
+    count: int
+    cores: int
+    ram: int
+    label: str = ""
+
+    def __str__(self) -> str:
+        return self.label or f"{self.count}x{self.device.name}"
+
+    @property
+    def rate(self) -> float:
+        return self.count * self.device.rate
+
+
+def shape_named(text: str) -> Shape:
+    """`8xH100`, or a device alone; names in any case.
+
+    Raises:
+        UserError: for a text of another form, no devices, or an unknown one.
+    """
+    match = re.fullmatch(r"(?:([+-]?\d+)\s*[xX*]\s*)?([A-Za-z][\w-]*)", text.strip())
+    if match is None:
+        raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE; write {EXAMPLES}")
+    count = int(match[1] or 1)
+    if count < 1:
+        raise UserError(f"--on {text!r}: {count} devices compute nothing; write {EXAMPLES}")
+    name = match[2].lower()
+    if name not in DEVICES:
+        close = [device.name for key, device in DEVICES.items() if key.startswith(name)]
+        hint = f"There are several: {', '.join(close)}." if len(close) > 1 else f"Write {EXAMPLES}."
+        raise unknown("device", match[2], [device.name for device in DEVICES.values()], hint=hint)
+    device = DEVICES[name]
+    cores = count if device.kind == "cpu" else count * CORES_PER_GPU
+    return Shape(device, count, cores, _ram())
+
+
+def this_machine() -> Shape:
+    """The GPUs of this machine, else the CPU cores that this process may use. A GPU that the table lacks is taken for
+    the one of the table that is next below it in memory, by its own memory."""
+    cores = len(os.sched_getaffinity(0))
+    if not torch.cuda.is_available():
+        return Shape(DEVICES["cpu"], cores, cores, _ram(), f"this machine ({cores} CPU cores)")
+    name, memory = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).total_memory
+    gpus = [device for device in DEVICES.values() if device.memory is not None]
+    smaller = [device for device in gpus if (device.memory or 0) <= 1.05 * memory] or gpus
+    named = [device for device in smaller if device.name.split("-")[0].lower() in name.lower()]
+    like = max(named or smaller, key=lambda device: device.memory or 0)
+    count = torch.cuda.device_count()
+    label = f"this machine ({count} x {name}, reckoned as {like.name})"
+    return Shape(replace(like, memory=memory), count, cores, _ram(), label)
+
+
+def _ram() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

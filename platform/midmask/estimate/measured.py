@@ -1,0 +1,53 @@
+"""What this machine has made of its trainings so far, from the records that lie in a storage."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.encoders.backbone import BackboneConfig
+from midmask.errors import UserError
+from midmask.estimate.devices import Shape
+from midmask.estimate.trainings import CONFIGS, recorded_lengths, training
+
+LONG_ENOUGH = 5.0
+"""Seconds: a shorter training tells mostly how long it takes to begin."""
+LOOKED_AT = 4
+"""Finished trainings of each kind that are looked at: those whose fingerprints come first, a sample by chance."""
+
+
+def measured(shape: Shape, storage: Place) -> Shape:
+    """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
+    of them, since some ran beside other work; the shape itself if there are none."""
+    found = [flops / seconds for kind, flops, seconds in _trainings(storage) if kind == shape.device.kind]
+    if not found:
+        return shape
+    rate = median(found)
+    note = f"{len(found)} finished training{'s' if len(found) > 1 else ''} in {storage}"
+    return replace(shape, device=replace(shape.device, utilisation=rate / shape.device.peak, measured=note))
+
+
+def _trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
+    """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores)."""
+    for name in CONFIGS:
+        places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
+        for place in places:
+            if (place / RECORD).exists() and (one := _reckoned(name, load(place))) is not None:
+                yield one
+
+
+def _reckoned(name: str, done: Artifact) -> tuple[str, float, float] | None:
+    """None for a training that is too short, or whose record or model is of an older form."""
+    result: dict[str, Any] = done.result
+    try:
+        config = CONFIGS[name].model_validate(done.record["config"])
+        seconds, workers = float(result["seconds"]), int(result["workers"])
+        if seconds < LONG_ENOUGH:
+            return None
+        encoder = BackboneConfig(name=str((done.place / "model").local()))
+        own = training(config, encoder, 0, recorded_lengths(config, result), int(result["steps"]))
+    except (KeyError, ValueError, UserError):
+        return None
+    cores = int(result["threads"]) if result["device"] == "cpu" else 1
+    return str(result["device"]), own.flops(workers), seconds * workers * cores

@@ -1,0 +1,99 @@
+"""What a plan will cost on a cluster shape, step by step. Finished steps cost nothing, and neither does what only they
+need.
+"""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from midmask.artifact import RECORD, Place
+from midmask.estimate.charges import Charge, Charges
+from midmask.estimate.devices import Shape, this_machine
+from midmask.estimate.measured import measured
+from midmask.recipes.step import Step
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The charges of all steps that are still to be done. cached: steps that are done. volumes: a line a collection.
+    free: bytes where the storage is, if that is a disk."""
+
+    shape: Shape
+    workers: int
+    charges: tuple[Charge, ...]
+    cached: int
+    volumes: tuple[str, ...]
+    free: int | None
+
+    @property
+    def total_hours(self) -> float:
+        return sum(self.hours(charge) for charge in self.charges)
+
+    @property
+    def total_bytes(self) -> float:
+        return sum(charge.bytes for charge in self.charges)
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most that lies in the storage at a time beside what was there."""
+        return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
+
+    def hours(self, charge: Charge) -> float:
+        """Of one step. Trainings have as many devices as workers; what else has FLOPs, all of them."""
+        rate = self.shape.rate
+        if charge.training is not None and self.shape.device.kind == "cuda":
+            rate = self.workers * self.shape.device.rate
+        cores = 1 if charge.one_core else self.shape.cores
+        return (charge.flops / rate + charge.core_seconds / cores) / 3600
+
+
+def estimate(
+    targets: Iterable[Step], storage: Place, shape: Shape | None = None, *, workers: int | None = None
+) -> Estimate:
+    """What is still to be paid for these steps and all that they need.
+
+    Args:
+        shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.
+        workers: training processes; none: one per GPU, or one where there is none.
+    """
+    known = shape or measured(this_machine(), storage)
+    count = workers or (known.count if known.device.kind == "cuda" else 1)
+    charges = Charges(storage, known.device.kind, count)
+    left: dict[str, Step] = {}
+    seen: set[str] = set()
+    for target in targets:
+        _missing(target, storage, left, seen)
+    own = tuple(charges.of(step) for step in left.values())
+    facts = dict.fromkeys(_volume(charges, step) for step in left.values())
+    free = shutil.disk_usage(_nearest(storage)).free if storage.is_path else None
+    volumes = tuple(fact for fact in facts if fact)
+    return Estimate(known, count, own, len(seen) - len(left), volumes, free)
+
+
+def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
+    """Steps that will be computed, as `recipes.run.Runner` goes: inputs first, and nothing behind a finished step."""
+    if step.fingerprint in seen:
+        return
+    seen.add(step.fingerprint)
+    if (step.place(storage) / RECORD).exists():
+        return
+    for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
+        _missing(source, storage, left, seen)
+    left[step.fingerprint] = step
+
+
+def _volume(charges: Charges, step: Step) -> str:
+    """How much a collection holds and where that is known from."""
+    corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
+    if corpus is None or corpus.name not in ("prepare", "join"):
+        return ""
+    volume = charges.volumes.corpus(corpus)
+    name = getattr(corpus.config, "name", "") or " + ".join(getattr(corpus.config, "names", ()))
+    return f"{name}: {volume.passages:,} passages, {volume.queries:,} queries, {volume.source}"
+
+
+def _nearest(storage: Place) -> Path:
+    """The first folder on the way to the storage that is there."""
+    folder = Path(storage.uri).absolute()
+    return next(path for path in (folder, *folder.parents) if path.exists())

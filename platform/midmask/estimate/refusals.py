@@ -1,0 +1,71 @@
+"""Plans that could never run on a cluster shape, which Ray would wait for without a word: refused with the sum."""
+
+from midmask.errors import UserError
+from midmask.estimate.charges import Charge
+from midmask.estimate.devices import USABLE
+from midmask.estimate.memory import gib
+from midmask.estimate.plan import Estimate
+from midmask.estimate.rendering import counted, lasting, slowest
+
+CPU_DAYS = 7
+"""A plan of more days without a GPU is refused."""
+CPUS_PER_WORKER = 0.5
+"""The least that a training worker and its reading task are given (`cluster.train.worker_cpus`)."""
+
+
+def refuse_impossible(plan: Estimate) -> None:
+    """Raises UserError, with the sum, for more workers than devices have room for, for a share of a batch that does not
+    fit into a device's memory, and for days and days on CPUs."""
+    trainings = [charge for charge in plan.charges if charge.training is not None]
+    if trainings:
+        _refuse_too_many_workers(plan)
+    for charge in trainings:
+        _refuse_too_large(plan, charge)
+    if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
+        flops = counted(sum(charge.flops for charge in plan.charges))
+        raise UserError(
+            f"--on {plan.shape}: {flops} FLOPs at {counted(plan.shape.rate)} FLOP/s and the work of CPU cores are "
+            f"{lasting(plan.total_hours)} without a GPU, of which {slowest(plan)}; name GPUs such as --on 8xH100, or "
+            "set a smaller backbone.name, fewer pretrain.steps or fewer stages"
+        )
+
+
+def _refuse_too_many_workers(plan: Estimate) -> None:
+    shape, workers = plan.shape, plan.workers
+    if shape.device.kind == "cuda" and workers > shape.count:
+        raise UserError(
+            f"--workers {workers}: one GPU each, {workers} in all, and {shape} has {shape.count}; use --workers "
+            f"{shape.count} or fewer, or name a larger shape"
+        )
+    if shape.device.kind == "cpu" and workers * CPUS_PER_WORKER > shape.cores:
+        raise UserError(
+            f"--workers {workers}: each needs at least {CPUS_PER_WORKER} CPUs with its reading task, "
+            f"{workers * CPUS_PER_WORKER:g} in all, and {shape} has {shape.cores}; use --workers "
+            f"{int(shape.cores / CPUS_PER_WORKER)} or fewer"
+        )
+
+
+def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
+    """Workers on CPUs share their machine's memory; each GPU has its own."""
+    device, memory = plan.shape.device, charge.memory
+    if memory is None or charge.training is None:
+        return
+    together = plan.workers if device.kind == "cpu" else 1
+    room = plan.shape.ram / together if device.memory is None else USABLE * device.memory
+    if memory.total <= room:
+        return
+    rows = charge.training.at_once(plan.workers)
+    each = (memory.activations + memory.heads) / rows
+    fitting = int((room - (memory.total - rows * each)) / each)
+    advice = "not even one row fits; take a smaller backbone or shorter rows"
+    if fitting >= 1:
+        advice = f"set {FIELDS[charge.step.name]}.micro_batch={fitting} or less"
+    shared = f" for each of {together} workers" if together > 1 else ""
+    raise UserError(
+        f"{charge.step.name} on {plan.shape}: {rows} rows at once need {gib(memory.total)} ({memory}), and there are "
+        f"{gib(room)}{shared}; {advice}"
+    )
+
+
+FIELDS = {"pretrain": "pretrain", "finetune": "stages.0.train", "teach": "stages.0.teacher.train"}
+"""Step name -> where a recipe has the config of its training; the first of several stages."""

@@ -1,0 +1,126 @@
+"""What a training costs: pre-training, fine-tuning or teaching, from its step or from the record of a finished one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.representation import Representation
+from midmask.estimate.methods import Row, row_work
+from midmask.estimate.ranking import finetuning_work, pair_tokens, teaching_work
+from midmask.estimate.sizes import Sizes, encoder_sizes, trained_parameters
+from midmask.estimate.work import Work
+from midmask.objectives import OBJECTIVES, CoupledObjective
+from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.teacher.teach import TeachConfig
+from midmask.train.optimiser import TrainConfig
+
+TrainingConfig = PretrainConfig | FinetuneConfig | TeachConfig
+
+CONFIGS: dict[str, type[TrainingConfig]] = {
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "teach": TeachConfig,
+}
+"""Step name -> the config of such a training."""
+
+QUERY = 14.0
+"""Tokens of a query, where a record tells only those of whole rows."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Mean tokens, specials included: of a passage (or span), and of a query, pseudo-query or second span."""
+
+    passage: float
+    query: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training as it is reckoned. row: what one row of a batch costs. tokens: of one row. parameters: all that are
+    trained."""
+
+    config: TrainingConfig
+    sizes: Sizes
+    row: Work
+    tokens: float
+    parameters: int
+    steps: int
+
+    @property
+    def train(self) -> TrainConfig:
+        return self.config.train
+
+    @property
+    def rows(self) -> int:
+        return self.steps * self.train.batch_size
+
+    @property
+    def is_coupled(self) -> bool:
+        return isinstance(self.config, FinetuneConfig) or (
+            isinstance(self.config, PretrainConfig)
+            and issubclass(OBJECTIVES[self.config.objective.name], CoupledObjective)
+        )
+
+    def at_once(self, workers: int) -> int:
+        """Rows that go through the model at once on each of `workers` devices."""
+        share = -(-self.train.batch_size // workers)
+        return min(share, self.train.micro_batch or share)
+
+    def flops(self, workers: int) -> float:
+        """Of the whole training. A batch whose rows meet in the loss is read twice if it is cut: first without a
+        gradient, for all vectors (GradCache)."""
+        again = self.is_coupled and self.at_once(workers) * workers < self.train.batch_size
+        return self.rows * (self.row.flops + (self.row.forward if again else 0.0))
+
+
+def training(
+    config: TrainingConfig, encoder: BackboneConfig, vocabulary: int, lengths: Lengths, steps: int
+) -> Training:
+    """What a training costs.
+
+    Args:
+        encoder: what is trained, where the config says only that it comes from another step.
+        vocabulary: entries of the tokenizer.
+        steps: of the optimiser that are still to be done.
+    """
+    sizes = encoder_sizes(encoder, vocabulary)
+    if isinstance(config, PretrainConfig):
+        row, tokens = _pretraining(config, sizes, lengths)
+        parameters = trained_parameters(encoder, sizes.vocabulary, config.objective, Representation())
+        return Training(config, sizes, row, tokens, parameters, steps)
+    group = 1 + config.per_query
+    if isinstance(config, TeachConfig):
+        pair = pair_tokens(lengths.query, lengths.passage, config.loss.max_length)
+        row = teaching_work(config.loss, sizes, pair=pair, group=group)
+        # its head is a dense layer and one output, where a masked LM's is a dense layer, a norm and a bias of V
+        return Training(config, sizes, row, group * pair, sizes.parameters, steps)
+    row = finetuning_work(
+        config.representation,
+        sizes,
+        query=lengths.query,
+        passage=lengths.passage,
+        group=group,
+        candidates=group * config.train.batch_size,
+    )
+    parameters = trained_parameters(encoder, sizes.vocabulary, config.loss, config.representation)
+    return Training(config, sizes, row, lengths.query + group * lengths.passage, parameters, steps)
+
+
+def _pretraining(config: PretrainConfig, sizes: Sizes, lengths: Lengths) -> tuple[Work, float]:
+    reads = config.objective.reads().rows
+    second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(reads, 0.0)
+    return row_work(config.objective, Row(sizes, lengths.passage, second)), lengths.passage + second
+
+
+def recorded_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:
+    """Of a finished training, from the tokens that it read."""
+    row = result["tokens"] / (result["steps"] * config.train.batch_size)
+    if isinstance(config, PretrainConfig):
+        reads = config.objective.reads().rows
+        if reads == "spans":
+            return Lengths(row / 2, row / 2)
+        query = min(QUERY, row / 4) if reads == "pseudo_queries" else QUERY
+        return Lengths(row - query if reads == "pseudo_queries" else row, query)
+    query = min(QUERY, row / 4)
+    return Lengths((row - query) / (1 + config.per_query), query)

@@ -1,0 +1,212 @@
+"""How much there is to read: from the records of finished steps where there are any, else from a look into the files.
+
+prepared       passages and queries of the record; characters of the first passages of the first shard
+not prepared   some pieces of the collection's files are read for a block each: what rows they hold by their bytes,
+               times the bytes of all; said to be an estimate
+tokenised      tokens of the record
+not tokenised  characters / 4.5 and two specials, cut at max_length, passage by passage of those that were looked at
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.corpora import CorpusConfig, open_corpus
+from midmask.corpora.pieces import Piece
+from midmask.recipes.step import Step
+from midmask.tokens import TokensConfig
+from midmask.vocabulary import load_tokenizer
+
+CHARACTERS_PER_TOKEN = 4.5
+QUERY_TOKENS = 14
+"""Of a question, specials included (SQuAD's under BERT's vocabulary)."""
+SHARE_OF_SPLIT = {"train": 0.8}
+"""Of the queries, where the files have no judgements of the split's own; of every other split a tenth."""
+LOOKED_AT = 8
+"""Pieces of a collection that are read for a block each."""
+GZIP = 3.0
+"""Bytes of text in a byte of a compressed file."""
+PYDOCS_BYTES, PYDOCS_CHARACTERS = 7_800, 620
+"""Of Python source for each passage of pydocs, and the characters of one (numpy, pandas, scipy and scikit-learn); to
+read modules for it would take minutes."""
+LIKELY = 1_000
+"""Passages and queries, in place of a guess, of a collection whose files cannot be looked at."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A collection. splits: queries by split, those with a judgement. characters: of each passage that was looked at.
+    source: where the numbers are from, as a sentence's end."""
+
+    passages: int
+    queries: int
+    splits: dict[str, int]
+    characters: tuple[int, ...]
+    source: str
+
+    @property
+    def mean_characters(self) -> float:
+        return sum(self.characters) / max(1, len(self.characters))
+
+    def of_split(self, split: str | None, most: int | None = None) -> int:
+        """Queries of a split, at most so many."""
+        guess = round(self.queries * SHARE_OF_SPLIT.get(str(split), 0.1))
+        found = max(1, min(self.splits.get(str(split), guess), self.queries))
+        return min(found, most or found)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A collection as token rows; tokens: mean of a passage, specials included."""
+
+    volume: Volume
+    tokens: float
+    query_tokens: float
+    vocabulary: int
+
+
+class Volumes:
+    """Looks volumes up, each once."""
+
+    def __init__(self, storage: Place) -> None:
+        self._storage = storage
+        self._corpora: dict[str, Volume] = {}
+        self._texts: dict[str, Texts] = {}
+
+    def finished(self, step: Step) -> Artifact | None:
+        place = step.place(self._storage)
+        return load(place) if (place / RECORD).exists() else None
+
+    def corpus(self, step: Step) -> Volume:
+        """Of a step `prepare` or `join`."""
+        if step.fingerprint not in self._corpora:
+            self._corpora[step.fingerprint] = self._look(step)
+        return self._corpora[step.fingerprint]
+
+    def _look(self, step: Step) -> Volume:
+        done = self.finished(step)
+        if done is not None:
+            return _recorded(done)
+        if step.inputs:
+            return _joined([self.corpus(source) for source in step.inputs.values()])
+        config: CorpusConfig = step.config  # type: ignore[assignment]
+        return _looked_at(config)
+
+    def texts(self, step: Step) -> Texts:
+        """Of a step `tokenise` or `read_tokens`."""
+        if step.fingerprint not in self._texts:
+            self._texts[step.fingerprint] = self._read(step)
+        return self._texts[step.fingerprint]
+
+    def _read(self, step: Step) -> Texts:
+        done = self.finished(step)
+        config: Any = step.config
+        query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
+        if done is not None and "tokens" in done.result:
+            result = done.result
+            mean = result["tokens"] / max(1, result["passages"])
+            if "corpus" in step.inputs:
+                volume = self.corpus(step.inputs["corpus"])
+            else:
+                volume = Volume(result["passages"], 0, {}, (), "of its record")
+            vocabulary = result.get("vocabulary") or self._vocabulary(step)
+            return Texts(volume, mean, query_tokens, vocabulary)
+        if "corpus" not in step.inputs:
+            unknown = Volume(LIKELY, 0, {}, (), f"not known: taken for {LIKELY:,} full rows")
+            return Texts(unknown, config.max_length, query_tokens, self._vocabulary(step))
+        volume = self.corpus(step.inputs["corpus"])
+        rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
+        mean = sum(rows) / len(rows) if rows else config.max_length
+        return Texts(volume, mean, query_tokens, self._vocabulary(step))
+
+    def _vocabulary(self, step: Step) -> int:
+        if "like" in step.inputs:
+            return self.texts(step.inputs["like"]).vocabulary
+        config: TokensConfig = step.config  # type: ignore[assignment]
+        return config.vocabulary_size if config.tokenizer is None else _entries(config.tokenizer)
+
+
+@lru_cache(maxsize=16)
+def _entries(tokenizer: str) -> int:
+    return len(load_tokenizer(Path(tokenizer)))
+
+
+def _recorded(done: Artifact) -> Volume:
+    result = done.result
+    names = (done.place / "docs").names()
+    characters: tuple[int, ...] = ()
+    if names:
+        with (done.place / "docs" / names[0]).reading() as stream:
+            characters = _characters(next(pq.ParquetFile(stream).iter_batches(columns=["title", "text"])))
+    splits = {name: int(own["queries"]) for name, own in result.get("splits", {}).items()}
+    passages, queries = (int(result.get(name, LIKELY)) for name in ("passages", "queries"))
+    return Volume(passages, queries, splits, characters, "of its record")
+
+
+def _joined(volumes: Sequence[Volume]) -> Volume:
+    """Several collections read as one; only their passages are read."""
+    characters = [count for volume in volumes for count in volume.characters]
+    source = "; ".join(dict.fromkeys(volume.source for volume in volumes))
+    return Volume(sum(volume.passages for volume in volumes), 0, {}, tuple(characters), source)
+
+
+def _looked_at(config: CorpusConfig) -> Volume:
+    corpus = open_corpus(config)
+    size = sum(piece.size for piece in corpus.docs)
+    source = f"estimated from {size / 1e6:,.1f} MB of files"
+    if config.format == "pydocs":
+        passages = min(max(1, size // PYDOCS_BYTES), config.max_passages or size)
+        return Volume(passages, passages, {}, (PYDOCS_CHARACTERS,), source)
+    rows, characters = _reckoned(corpus.docs)
+    passages = min(rows, config.max_passages or rows)
+    queries, _ = _reckoned(corpus.queries)
+    names = {piece.split for piece in corpus.qrels if piece.split}
+    splits = {name: _reckoned([piece for piece in corpus.qrels if piece.split == name])[0] for name in names}
+    return Volume(passages, queries, splits, characters, source)
+
+
+def _reckoned(pieces: Sequence[Piece]) -> tuple[int, tuple[int, ...]]:
+    """Rows of some pieces, by the bytes of the blocks that are looked at; and the characters of these rows' texts."""
+    if not pieces:
+        return 0, ()
+    rows, size = 0, 0.0
+    characters: list[int] = []
+    for piece in pieces[:: -(-len(pieces) // LOOKED_AT)]:
+        table, whole = _first_block(piece)
+        own = _characters(table)
+        characters += own
+        rows += len(table)
+        size += piece.size if whole else _bytes_of(table) / (GZIP if piece.file.endswith(".gz") else 1)
+    total = sum(piece.size for piece in pieces)
+    return max(1, round(total * rows / max(1.0, size))), tuple(characters)
+
+
+def _first_block(piece: Piece) -> tuple[pa.Table, bool]:
+    """Good rows of a piece's first block, and whether that is all of the piece."""
+    blocks: Iterator[pa.Table] = piece.read()
+    first = next(blocks)
+    for name in ("fault", "rule"):  # what is wrong with a row, or what leaves it out
+        if name in first.column_names:
+            first = first.filter(pc.is_null(first[name]))
+    return first, not list(islice(blocks, 1))
+
+
+def _characters(table: Any) -> tuple[int, ...]:
+    """Of each row's title and text."""
+    if "text" not in table.schema.names:
+        return ()
+    return tuple(len(text or "") for text in table["text"].to_pylist())
+
+
+def _bytes_of(table: pa.Table) -> float:
+    """What the rows take in a file: their texts and ids, and a few characters around each."""
+    columns = [name for name in ("doc_id", "query_id", "title", "text") if name in table.column_names]
+    return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)
