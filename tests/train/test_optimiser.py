@@ -10,8 +10,6 @@ from transformers import get_linear_schedule_with_warmup
 from midmask.errors import UserError
 from midmask.train.optimiser import TrainConfig, build_optimiser, learning_rate, update
 
-CPU = torch.device("cpu")
-
 
 def config(**changes: float) -> TrainConfig:
     return TrainConfig(**{"steps": 100, "batch_size": 4, "learning_rate": 0.01, **changes})  # type: ignore[arg-type]
@@ -51,7 +49,7 @@ def test_an_update_is_adamw_with_a_clipped_gradient() -> None:
     settings = config(warmup=0.0, decay=0.0, weight_decay=0.1, clip_norm=0.5)
     expected = {name: value.detach().clone() for name, value in module.named_parameters()}
     moments = {name: (torch.zeros_like(value), torch.zeros_like(value)) for name, value in expected.items()}
-    optimiser = build_optimiser(module, settings, CPU)
+    optimiser = build_optimiser(module, settings)
     for step in range(4):
         module(torch.randn(5, 3, dtype=torch.float64)).pow(3).sum().backward()
         gradients = {name: value.grad.clone() for name, value in module.named_parameters() if value.grad is not None}

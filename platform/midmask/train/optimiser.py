@@ -58,7 +58,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.learning_rate * min(rise, fall)
 
 
-def build_optimiser(module: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+def build_optimiser(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW (Loshchilov & Hutter 2019) over the module's parameters; the rate is set before every step."""
     matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
     others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
@@ -66,9 +66,7 @@ def build_optimiser(module: nn.Module, config: TrainConfig, device: torch.device
         {"params": matrices, "weight_decay": config.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=config.learning_rate, fused=device.type == "cuda"
-    )
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=config.learning_rate, fused=True)
 
 
 def update(module: nn.Module, optimiser: torch.optim.AdamW, config: TrainConfig, step: int) -> Tensor:

@@ -83,7 +83,7 @@ class _Run:
         self.backbone, objective, self.vocabulary = setup.build()
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
-        self.optimiser = build_optimiser(self.objective, config, device)
+        self.optimiser = build_optimiser(self.objective, config)
         self.trace = Trace(out, tuple(self.objective.parts), self.plan, writes=world.rank() == 0)
         self.checkpoints = out / "checkpoints"
         self.good: Place | None = None
