@@ -46,6 +46,22 @@ if missing:
     sys.stderr.write(f"error: {sys.executable} (Python {sys.version.split()[0]}) lacks {missing}. {remedy()}\n")
     sys.exit(2)
 
+from midmask.cluster.flags import add_sweep_flags  # noqa: E402
 from midmask.cluster.job import run  # noqa: E402
 
-__all__ = ["run"]
+
+def run_space(name, description):
+    """The sweep of `search_spaces/NAME.yaml`."""
+    from pathlib import Path
+
+    space = Path(__file__).resolve().parents[1] / "search_spaces" / (name + ".yaml")
+
+    def work(options, flags):
+        from midmask.cluster.sweep import sweep
+
+        sweep(options, flags, space)
+
+    run(work, description, add_sweep_flags)
+
+
+__all__ = ["run", "run_space"]

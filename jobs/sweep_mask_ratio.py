@@ -5,22 +5,7 @@ Every trial is pre-trained, fine-tuned and evaluated under the same protocol; tr
 measures on dev. The winner alone is reported on test. Interrupted, it goes on when submitted again.
 """
 
-from argparse import Namespace
-from pathlib import Path
-
-from _entry import run
-
-from midmask.cluster.flags import add_sweep_flags
-from midmask.cluster.job import Options
-
-SPACE = Path(__file__).resolve().parents[1] / "search_spaces" / "mask_ratio.yaml"
-
-
-def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.sweep import sweep
-
-    sweep(options, flags, SPACE)
-
+from _entry import run_space
 
 if __name__ == "__main__":
-    run(work, __doc__, add_sweep_flags)
+    run_space("mask_ratio", __doc__)

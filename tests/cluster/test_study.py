@@ -4,7 +4,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from midmask.cluster.study import Remaining, distributions, open_study, outcomes, remaining, sampler
+from midmask.cluster.study import Remaining, open_study, outcomes, remaining, sampler, suggest
 from midmask.recipes.space import Space
 
 RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
@@ -20,7 +20,8 @@ def storage(tmp_path):
 
 
 def finish(study, of, value, rungs=3):
-    trial = study.ask(fixed_distributions=distributions(of))
+    trial = study.ask()
+    suggest(of, trial)
     for number in range(1, rungs):
         trial.report(value, number)
     study.tell(trial, value)  # as Ray does: the last result is the value, and not reported beside it
@@ -47,7 +48,7 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     for point in points:
         study.enqueue_trial(point)
     done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
-    held = study.ask(fixed_distributions=distributions(grid)).params  # and then the process is killed
+    held = suggest(grid, study.ask())  # and then the process is killed
     left = remaining(open_study(storage, "s", grid), grid)
     assert left == Remaining([held], 4)  # one handed out again, three still waiting in the study
     study = open_study(storage, "s", grid)
@@ -72,7 +73,7 @@ def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
     study = open_study(storage, "s", tpe)
     assert remaining(study, tpe) == Remaining([], 6)
     finish(study, tpe, 0.5)
-    held = study.ask(fixed_distributions=distributions(tpe)).params
+    held = suggest(tpe, study.ask())
     assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held], 5)
     failed = study.get_trials(states=(TrialState.FAIL,))
     assert [trial.params for trial in failed] == [held]

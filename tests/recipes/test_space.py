@@ -6,7 +6,8 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
-from midmask.recipes.space import check, grid, load_space
+from midmask.recipes.points import check, grid
+from midmask.recipes.space import load_space
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 

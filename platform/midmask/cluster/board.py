@@ -6,8 +6,9 @@ from typing import Any
 
 from midmask.cluster.observe import base_tags, named
 from midmask.cluster.progress import SweepProgress, clock
-from midmask.cluster.trial import Context, trial_name
+from midmask.cluster.trial import Context
 from midmask.identity import fingerprint, flatten
+from midmask.recipes.points import described
 from midmask.tracking import TrackedRun, Tracker, metric_key
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Board:
             self._rung(source, row)
 
     def _start(self, source: str, parameters: dict[str, Any]) -> None:
-        name = trial_name(parameters)
+        name = described(self._context.space, parameters)
         recipe = self._context.recipe_at(parameters)
         tags = {
             **base_tags(self._job, recipe),
@@ -67,21 +68,23 @@ class Board:
     def _rung(self, source: str, row: dict[str, Any]) -> None:
         """A rung was measured; the last one is the trial's final evaluation."""
         space, trial = self._context.space, self._trials[source]
-        last = row["number"] == len(space.rungs.shares) + 1
-        text = f"{space.measure} {row['measure']:.4f} ({clock(row['seconds'])})"
-        if not last:
-            name = metric_key(row["corpus"], "dev", space.measure).rsplit("/", 1)[-1]
-            trial.run.log({f"probe/{name}": row["measure"]}, step=row["number"])  # two segments: no leaderboard row
+        objective = space.targets[0]
+        value = row["measures"][objective.measure]
+        text = f"{objective.measure} {value:.4f} ({clock(row['seconds'])})"
+        if row["number"] < len(space.shares):
+            name = metric_key(row["corpus"], "dev", objective.measure).rsplit("/", 1)[-1]
+            trial.run.log({f"probe/{name}": value}, step=row["number"])  # two segments: no leaderboard row
             self._progress.measured(source, f"probe at {row['share']:g} of the pre-training: {text}")
             return
-        for name, value in row["measures"].items():
-            trial.run.log({metric_key(row["corpus"], "dev", name): value}, step=0)
+        for name, mean in row["measures"].items():
+            trial.run.log({metric_key(row["corpus"], "dev", name): mean}, step=0)
+        trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
         trial.run.finish()
         self._progress.measured(source, f"dev: {text}")
-        sign = 1 if space.mode == "max" else -1
-        better = self._best is None or sign * row["measure"] > sign * self._best
-        self._best = row["measure"] if better else self._best
-        self._progress.ended(row["measure"], trial.name, better=better)
+        sign = 1 if objective.mode == "max" else -1
+        better = self._best is None or sign * value > sign * self._best
+        self._best = value if better else self._best
+        self._progress.ended(value, trial.name, better=better)
 
     def close(self) -> None:
         """After the last trial: what has not finished was ended at a rung (or failed, which Ray has reported)."""

@@ -7,7 +7,6 @@ import ray
 from midmask.artifact import Artifact, Place, load
 from midmask.cluster.channel import Channel
 from midmask.cluster.trial import ChannelObserver
-from midmask.identity import flatten, override
 from midmask.recipes.plan import Step, plan
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
@@ -31,12 +30,6 @@ class Scored:
     entrant: Entrant
     seed: int
     evaluations: dict[str, Artifact]
-
-
-def seeded(recipe: Recipe, seed: int) -> Recipe:
-    """The recipe with another fine-tuning seed; the middle training is shared by all seeds."""
-    paths = [path for path in flatten(recipe) if path.startswith("stages.") and path.endswith(".train.seed")]
-    return override(recipe, {path: seed for path in paths})
 
 
 def evaluation(recipe: Recipe, split: str) -> Step:
@@ -64,7 +57,7 @@ def compare(
     pending = []
     for seed in seeds:
         for entrant in entrants:
-            recipe = seeded(entrant.recipe, seed)
+            recipe = entrant.recipe.seeded(seed)
             steps = [evaluation(recipe, split) for split in SPLITS]
             source = f"{entrant.label}, seed {seed}"
             pending.append((entrant, seed, task.remote(steps, storage, channel, source)))

@@ -1,105 +1,115 @@
-"""The end of a sweep, told from what its steps have left behind: who won, by how much, and what the probing cost."""
+"""The end of a sweep, told from what its steps have left behind: who won, by how much, what mattered, and what of it is
+above the noise.
+"""
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from midmask.artifact import RECORD, Artifact, Place, load
-from midmask.cluster import report
-from midmask.cluster.comparison import SPLITS, Scored, seeded
-from midmask.cluster.search import best
-from midmask.cluster.study import Outcome
-from midmask.cluster.trial import dev_evaluation, probe, trial_name
-from midmask.evaluate.significance import Comparison
-from midmask.identity import override
-from midmask.recipes.plan import Contents, Step, plan
-from midmask.recipes.schema import Recipe
-from midmask.recipes.space import Space
+from midmask.artifact import Artifact, Place, load
+from midmask.cluster import report, verdict
+from midmask.cluster.comparison import SPLITS, Scored
+from midmask.cluster.importance import Importance
+from midmask.cluster.noise import SeedSpread, Standing, noise_floor, seed_spread
+from midmask.cluster.proxy import Proxy, proxies
+from midmask.cluster.trials import Trials
+from midmask.recipes.plan import Step, plan
+from midmask.recipes.points import labels
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A finished sweep. `bm25`: its evaluations by split."""
+    """A finished sweep. scored: systems x seeds of the final comparison, the winner first; bm25: its evaluations by
+    split; importance: none where there were too few trials.
+    """
 
-    space: Space
-    recipe: Recipe
-    contents: Contents
-    storage: Place
-    found: list[Outcome]
-    winner: Outcome
+    trials: Trials
     scored: list[Scored]
     bm25: dict[str, Artifact]
+    importance: Importance | None
 
-    def text(self) -> str:
-        """The trials, the comparison, and a sentence."""
-        measure, corpus = self.space.measure, self.recipe.corpus.short_name
-        systems = self._systems()
-        floor = next((system for system in systems if system.label == "none"), systems[-1])
-        systems.append(report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()}))
-        others = [name for name in self.bm25["test"].result["measures"] if name != measure]
-        note = "; split made here" if self.bm25["dev"].result["split_made_here"] else ""
-        parts = [
-            f"Trials on {corpus} dev ({len(self.found)}; rungs took {self.rung_share():.0%} of their time):",
-            report.trials_table(self.found, self.space.rungs.shares, measure),
-            f"Comparison on {corpus} (test reported once, for the winner alone{note}):",
-            report.comparison_table(systems, floor.label, measure, others),
-            report.sentence(systems[0], floor, self._runner_up(), measure),
-        ]
-        return "\n\n".join(parts)
+    @property
+    def measure(self) -> str:
+        """The first objective."""
+        return self.trials.space.targets[0].measure
 
-    def rung_share(self) -> float:
-        """Share of the trials' time that probing at rungs took."""
-        shares = (*self.space.rungs.shares, 1.0)
-        probes = rest = 0.0
-        for outcome in self.found:
-            recipe = override(self.recipe, outcome.parameters)
-            reached = shares[: len(outcome.measures)]
-            probes += sum(
-                self._measuring(probe(recipe, share, self.space, self.contents)) for share in reached if share < 1
-            )
-            rest += self._measuring(self._final(outcome)) if outcome.complete else 0.0
-            pretrained = plan(recipe, self.contents, share=reached[-1]).pretrained
-            rest += self._seconds(pretrained) if pretrained else 0.0
-        return probes / (probes + rest) if self.found else 0.0
+    @cached_property
+    def seeds(self) -> SeedSpread:
+        """From the trials, where they were repeated, else from the systems of the final comparison."""
+        own = seed_spread(self.trials.seed_means())
+        if own.degrees:
+            return own
+        return seed_spread(
+            [[one.result["measures"][self.measure] for one in system.evaluations["dev"]] for system in self.systems]
+        )
 
-    def _measuring(self, evaluation: Step) -> float:
-        """Seconds of an evaluation, of its search and encodings, and of the fine-tuning before it. Encodings that have
-        been deleted since are left out.
-        """
-        search = evaluation.inputs["ranked"]
-        encodings = [search.inputs[name] for name in ("passages", "queries")]
-        there = [step for step in encodings if (step.place(self.storage) / RECORD).exists()]
-        return sum(self._seconds(step) for step in (evaluation, search, *there, encodings[0].inputs["model"]))
+    @cached_property
+    def standings(self) -> dict[str, Standing]:
+        return self.trials.standings(self.seeds)
 
-    def _seconds(self, step: Step) -> float:
-        return float(load(step.place(self.storage)).result["seconds"])
+    @cached_property
+    def noise_floor(self) -> float | None:
+        return noise_floor(self.standings)
 
-    def _final(self, outcome: Outcome) -> Step:
-        recipe = override(self.recipe, outcome.parameters)
-        return plan(recipe, self.contents).evaluation(dev_evaluation(recipe))
+    @cached_property
+    def proxies(self) -> list[Proxy]:
+        return proxies([trial.outcome for trial in self.trials.all], self.trials.space.shares)
 
-    def _systems(self) -> list[report.System]:
+    @cached_property
+    def systems(self) -> list[report.System]:
         """The compared systems, in the order of their first mention."""
         groups: dict[str, list[Scored]] = {}
         for one in self.scored:
             groups.setdefault(one.entrant.label, []).append(one)
         return [self._system(label, rows) for label, rows in groups.items()]
 
+    def text(self) -> str:
+        """The trials, the comparison, and what follows from them, a sentence each."""
+        space, corpus = self.trials.space, self.trials.recipe.corpus.short_name
+        bm25 = report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()})
+        others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
+        note = "; split made here" if self.bm25["dev"].result["split_made_here"] else ""
+        compared = "the winner" if not space.has_several_objectives else "the systems below"
+        parts = [
+            f"Trials on {corpus} dev ({len(self.trials.all)}{self._probing()}):",
+            verdict.trials_table(self.trials, self.standings),
+            f"Comparison on {corpus} (test reported once, for {compared} alone{note}):",
+            report.comparison_table([*self.systems, bm25], self.floor.label, self.measure, others),
+            *self.sentences,
+        ]
+        return "\n\n".join(parts)
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """What the sweep says, the most important first."""
+        space = self.trials.space
+        told = [
+            verdict.sentence(self.systems[0], self.floor, self.measure),
+            verdict.runner_up_sentence(self.trials, self.standings),
+            verdict.floor_sentence(self.standings, self.seeds, len(space.trial_seeds) or 1),
+        ]
+        if space.has_several_objectives:
+            told.insert(1, verdict.front_sentence(self.trials, self.systems))
+        told += [verdict.proxy_sentence(proxy, pruned=space.rungs.prune) for proxy in self.proxies]
+        told.append(verdict.importance_sentence(self.importance, labels(space), len(self.trials.complete)))
+        return [sentence for sentence in told if sentence]
+
+    @property
+    def floor(self) -> report.System:
+        """The system without middle training, or the last of the baselines."""
+        return next((system for system in self.systems if system.label == "none"), self.systems[-1])
+
+    def _probing(self) -> str:
+        share = self.trials.rung_share()
+        return f"; rungs took {share:.0%} of their time" if share else ""
+
     def _system(self, label: str, rows: list[Scored]) -> report.System:
         """A row of the comparison, with the seconds that its trainings took when they were computed."""
-        steps = plan(seeded(rows[0].entrant.recipe, rows[0].seed))
-        pretrain = self._seconds(steps.pretrained) if steps.pretrained else None
-        finetune = sum(self._seconds(stage) for stage in steps.stages)
+        steps = plan(rows[0].entrant.recipe.seeded(rows[0].seed))
+        pretrain = _seconds(steps.pretrained, self.trials.storage) if steps.pretrained else None
+        finetune = sum(_seconds(stage, self.trials.storage) for stage in steps.stages)
         evaluations = {split: [one.evaluations[split] for one in rows] for split in SPLITS}
         return report.System(label, evaluations, pretrain, finetune)
 
-    def _runner_up(self) -> tuple[str, Comparison] | None:
-        """The second-best complete trial against the best, on the dev queries of their own evaluations."""
-        others = [outcome for outcome in self.found if outcome.complete and outcome != self.winner]
-        if not others:
-            return None
-        second = best(others, self.space)
-        name = trial_name(second.parameters)
-        pair = [
-            report.System(label, {"dev": [load(self._final(outcome).place(self.storage))]})
-            for label, outcome in (("winner", self.winner), (name, second))
-        ]
-        return name, report.against(pair, "winner", "dev", self.space.measure)[name]
+
+def _seconds(step: Step, storage: Place) -> float:
+    return float(load(step.place(storage)).result["seconds"])

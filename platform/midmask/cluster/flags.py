@@ -52,9 +52,7 @@ def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
     formats = "FORMAT:FOLDER with FORMAT beir, msmarco, trec, nq, tripclick or texts, or ir_datasets:ID"
-    shared.add_argument(
-        "--corpus", default="pydocs", metavar="NAME", help=f"pydocs (built in, the default), or {formats}"
-    )
+    shared.add_argument("--corpus", metavar="NAME", help=f"pydocs (built in, the default), or {formats}")
     shared.add_argument(
         "--pretrain-on",
         action="append",
@@ -103,9 +101,9 @@ def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:
 def add_sweep_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that all sweeps share."""
     parser.add_argument(
-        "--search", choices=("grid", "random", "tpe"), help="how trials are chosen; default: the space's"
+        "--search", choices=("grid", "random", "tpe", "nsga2"), help="how trials are chosen; default: the space's"
     )
-    parser.add_argument("--trials", type=_positive, metavar="N", help="budget of random and tpe; default: the space's")
+    parser.add_argument("--trials", type=_positive, metavar="N", help="budget of all but grid; default: the space's")
 
 
 def _change(text: str) -> tuple[str, str]:

@@ -120,7 +120,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     refuse_lost_results(storage, tracking_uri)
     return Options(
         job=job_file.stem,
-        corpus=resolve_corpus(flags.corpus, base),
+        corpus=resolve_corpus(flags.corpus or "pydocs", base),
         pretrain_on=tuple(flags.pretrain_on),
         recipe=flags.recipe,
         protocol=flags.protocol,

@@ -1,21 +1,16 @@
-"""What a sweep says in the end: its trials, the comparison with the baselines, and one sentence."""
+"""Tables of evaluations, and the comparison of systems over seeds with which a sweep ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact
-from midmask.cluster.study import Outcome
 from midmask.evaluate.rendering import markdown
 from midmask.evaluate.significance import Comparison, compare
 from midmask.recipes.elsewhere import with_averages
-
-FEW_QUERIES = 50
-"""Dev queries below which no conclusion is drawn."""
 
 
 @dataclass(frozen=True)
@@ -71,24 +66,6 @@ def _measures_table(title: str, rows: Mapping[str, Mapping[str, float]], measure
     return markdown([title, *measures], cells)
 
 
-def trials_table(found: Sequence[Outcome], shares: Sequence[float], measure: str) -> str:
-    """One row per trial in the order of asking: its parameters, the measure at each rung, how it ended."""
-    paths = list(found[0].parameters) if found else []
-    headers = [
-        *(path.rsplit(".", 1)[-1] for path in paths),
-        *(f"probe at {share:g}" for share in shares),
-        measure,
-        "end",
-    ]
-    rows = []
-    for outcome in found:
-        cells = [_cell(outcome.parameters[path]) for path in paths]
-        cells += [_number(outcome.measures.get(number)) for number in range(1, len(shares) + 1)]
-        final = outcome.last if outcome.complete else None
-        rows.append([*cells, _number(final), "complete" if outcome.complete else "pruned"])
-    return markdown(headers, rows)
-
-
 def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str]) -> str:
     """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline with its p."""
     compared = against(systems, baseline, "test", measure)
@@ -104,34 +81,6 @@ def comparison_table(systems: Sequence[System], baseline: str, measure: str, oth
         cells += [_seconds(system.pretrain_seconds), _seconds(system.finetune_seconds)]
         rows.append(cells)
     return markdown(headers, rows)
-
-
-def sentence(winner: System, floor: System, runner_up: tuple[str, Comparison] | None, measure: str) -> str:
-    """What won, by how much, and whether that is above the noise; decided on dev."""
-    row = against([winner, floor], floor.label, "dev", measure)[winner.label]
-    if row.queries < FEW_QUERIES:
-        return (
-            f"{winner.label} had the highest dev {measure}, "
-            f"but with only {row.queries} dev queries nothing can be decided."
-        )
-    verb = "won" if row.difference > 0 else f"was the best trial but stays behind {floor.label}"
-    text = (
-        f"{winner.label} {verb}: dev {measure} {row.mean:.4f}, {row.difference:+.4f} to {floor.label} "
-        f"[95% interval {row.low:+.4f}, {row.high:+.4f}; paired t-test over {row.queries} queries and {row.seeds} "
-        f"fine-tuning seeds, p = {row.p:.2g}], which is {'above' if row.p < 0.05 else 'within'} the noise."
-    )
-    if runner_up is not None:
-        name, other = runner_up
-        verdict = "is distinguishable" if other.p < 0.05 else "is not distinguishable"
-        text += (
-            f" The next best, {name}, {verdict} from it on dev (difference {other.difference:+.4f}, p = {other.p:.2g}, "
-            f"smallest detectable difference {other.detectable:.4f})."
-        )
-    return text
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _number(value: float | None) -> str:

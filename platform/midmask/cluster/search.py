@@ -3,17 +3,18 @@
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import optuna
 from ray import tune
-from ray.tune.schedulers import AsyncHyperBandScheduler
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 from midmask.artifact import Place
-from midmask.cluster.study import Outcome, Remaining, distributions, outcomes, sampler
+from midmask.cluster.study import Outcome, Remaining, outcomes, sampler, suggest
 from midmask.cluster.trial import Context, run_trial
 from midmask.errors import UserError
+from midmask.recipes.points import Point
 from midmask.recipes.space import Space
 
 log = logging.getLogger(__name__)
@@ -53,10 +54,11 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
     """
     space = context.space
     if left.count:
+        names, modes = _objectives(space)
         searcher = OptunaSearch(
-            distributions(space),
-            metric="measure",
-            mode=space.mode,
+            partial(suggest, space),
+            metric=names if space.has_several_objectives else names[0],
+            mode=modes if space.has_several_objectives else modes[0],
             points_to_evaluate=left.points,
             sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again
             study_name=study.study_name,
@@ -67,25 +69,36 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
     return outcomes(study, space)
 
 
-def _tuner(context: Context, searcher: OptunaSearch, count: int, use: Resources, name: str) -> tune.Tuner:
-    rungs = context.space.rungs
-    scheduler = AsyncHyperBandScheduler(
+def _objectives(space: Space) -> tuple[list[str], list[str]]:
+    """Names under which trials report the objectives, and the way that each is optimised."""
+    return [f"objective{place}" for place in range(len(space.targets))], [one.mode for one in space.targets]
+
+
+def _scheduler(space: Space) -> TrialScheduler:
+    """ASHA on the retrieval measure of the probes; nothing is pruned of several objectives, for which it has no order,
+    or where the space says so.
+    """
+    if len(space.shares) == 1 or not space.rungs.prune:
+        return FIFOScheduler()
+    return AsyncHyperBandScheduler(
         time_attr="rung",
-        metric="measure",
-        mode=context.space.mode,
-        max_t=len(rungs.shares) + 1,
+        metric="objective0",
+        mode=space.targets[0].mode,
+        max_t=len(space.shares),
         grace_period=1,
-        reduction_factor=rungs.reduction,
+        reduction_factor=space.rungs.reduction,
     )
 
-    def trainable(parameters: dict[str, Any]) -> None:
+
+def _tuner(context: Context, searcher: OptunaSearch, count: int, use: Resources, name: str) -> tune.Tuner:
+    def trainable(parameters: Point) -> None:
         run_trial(parameters, context, tune.report)
 
     return tune.Tuner(
         tune.with_resources(trainable, {"cpu": use.cpus, "gpu": use.gpus}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=scheduler,
+            scheduler=_scheduler(context.space),
             num_samples=count,
             max_concurrent_trials=use.trials,
             reuse_actors=True,
@@ -102,7 +115,7 @@ def _tune_folder(storage: Place) -> str:
 
 
 def best(found: list[Outcome], space: Space) -> Outcome:
-    """The best of the trials that ran to the end.
+    """The best of the trials that ran to the end, by the first objective.
 
     Raises:
         UserError: if none did.
@@ -110,5 +123,5 @@ def best(found: list[Outcome], space: Space) -> Outcome:
     complete = [outcome for outcome in found if outcome.complete]
     if not complete:
         raise UserError(f"sweep {space.name}: no trial ran to the end; the log above says why each one failed")
-    sign = 1 if space.mode == "max" else -1
+    sign = 1 if space.targets[0].mode == "max" else -1
     return max(complete, key=lambda outcome: sign * outcome.last)

@@ -5,67 +5,93 @@ submitted again asks the study which points are done, gives back the ones that a
 rest.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from midmask.recipes.space import Distribution, Space, grid
+from midmask.recipes.points import Point, complete, grid
+from midmask.recipes.space import Distribution, Space, Value
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
+class Suggests(Protocol):
+    """What of an Optuna trial is used: Ray hands over a stand-in that writes down what was suggested."""
+
+    suggest_categorical: Callable[..., Any]
+    suggest_float: Callable[..., float]
+    suggest_int: Callable[..., int]
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """One finished trial: its parameters, the measure at each rung (by number from 1), whether it ran to the end."""
+    """One finished trial: its parameters, the first objective at each rung (by number from 1), whether it ran to the
+    end. values: all objectives at the end; of a trial that was pruned none.
+    """
 
-    parameters: dict[str, Any]
+    parameters: Point
     measures: dict[int, float]
     complete: bool
+    values: tuple[float, ...] = ()
 
     @property
     def last(self) -> float:
         return self.measures[max(self.measures)]
 
 
-def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Optuna's form of the space: the listed values for a grid or where there is no range, else the range."""
+def suggest(space: Space, trial: Suggests) -> Point:
+    """The next point, parameter by parameter, as define-by-run samplers want it: what its conditions exclude is never
+    asked for. A listed value for a grid or where there is no range, else one from the range.
+    """
 
-    def of(distribution: Distribution) -> BaseDistribution:
-        if space.search == "grid" or distribution.low is None or distribution.high is None:
-            return CategoricalDistribution(distribution.values)
-        return FloatDistribution(distribution.low, distribution.high, log=distribution.log)
+    def choose(path: str, distribution: Distribution) -> Value:
+        low, high = distribution.low, distribution.high
+        if space.search == "grid" or low is None or high is None:
+            value: Value = trial.suggest_categorical(path, distribution.values)
+            return value
+        if distribution.step is not None:
+            return trial.suggest_int(path, int(low), int(high), step=int(distribution.step), log=distribution.log)
+        return trial.suggest_float(path, low, high, log=distribution.log)
 
-    return {path: of(distribution) for path, distribution in space.parameters.items()}
+    return complete(space, choose)
 
 
 def sampler(space: Space, seed: int) -> BaseSampler:
-    """Every option that Optuna 5 has changed the default of is given, so that a study means the same in any version."""
+    """Every option that Optuna 5 has changed the default of is given, so that a study means the same in any version.
+
+    tpe: multivariate; a parameter that only some points have is drawn from its own trials. With several objectives it
+    is MOTPE (Ozaki et al. 2022). nsga2 (Deb et al. 2002) gets four generations or more out of the budget.
+    """
     if space.search == "tpe":
         return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=max(4, space.trials // 3))
+    if space.search == "nsga2":
+        size = max(4, space.trials // 4)
+        return NSGAIISampler(seed=seed, population_size=size, crossover_prob=0.9, swapping_prob=0.5)
     return RandomSampler(seed=seed)
 
 
 def open_study(storage: optuna.storages.BaseStorage, name: str, space: Space) -> optuna.Study:
     """The study of that name; made if there is none."""
-    direction = StudyDirection.MAXIMIZE if space.mode == "max" else StudyDirection.MINIMIZE
-    return optuna.create_study(storage=storage, study_name=name, direction=direction, load_if_exists=True)
+    ways = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
+    directions = [ways[objective.mode] for objective in space.targets]
+    return optuna.create_study(storage=storage, study_name=name, directions=directions, load_if_exists=True)
 
 
 def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
     """The finished trials, in the order in which they were asked."""
-    last = len(space.rungs.shares) + 1
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    last = len(space.shares)
     found = []
-    for trial in done:
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         measures = dict(trial.intermediate_values)
-        if trial.value is not None:  # Ray reports the result that ends a trial as its value alone
-            measures[len(measures) + 1] = trial.value
-        found.append(Outcome(trial.params, measures, last in measures))
+        if len(measures) < last:  # Ray hands over the result at which a scheduler ends a trial as its value alone
+            measures[len(measures) + 1] = trial.values[0]
+        is_complete = last in measures
+        found.append(Outcome(trial.params, measures, is_complete, tuple(trial.values) if is_complete else ()))
     return found
 
 
@@ -73,7 +99,7 @@ def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
 class Remaining:
     """What is still to run: points to hand to the searcher first, and the number of trials in all."""
 
-    points: list[dict[str, Any]]
+    points: list[Point]
     count: int
 
 
@@ -95,5 +121,6 @@ def remaining(study: optuna.Study, space: Space) -> Remaining:
     return Remaining(again, max(0, space.trials - len(finished)))
 
 
-def _point(trial: FrozenTrial) -> dict[str, Any]:
-    return dict(trial.params or trial.system_attrs.get("fixed_params", {}))
+def _point(trial: FrozenTrial) -> Point:
+    """What was asked of a trial; killed in between, perhaps not all of it."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}

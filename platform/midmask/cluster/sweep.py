@@ -2,7 +2,8 @@
 
 import logging
 from argparse import Namespace
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,25 +14,30 @@ import ray
 from midmask.artifact import RECORD, Place, load, produce
 from midmask.cluster.board import Board
 from midmask.cluster.channel import Channel
-from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation, seeded
+from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
 from midmask.cluster.driver import changed
-from midmask.cluster.job import Options
+from midmask.cluster.importance import importance
+from midmask.cluster.job import Options, resolve_corpus
 from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation
 from midmask.cluster.progress import SweepProgress
-from midmask.cluster.search import Resources, best, resources, search
-from midmask.cluster.study import Outcome, open_study, outcomes, remaining
-from midmask.cluster.trial import Context, trial_name
+from midmask.cluster.search import Resources, resources, search
+from midmask.cluster.study import open_study, outcomes, remaining
+from midmask.cluster.trial import Context
+from midmask.cluster.trials import Trial, Trials
 from midmask.errors import UserError
+from midmask.evaluate import answers, measures
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.points import briefly, budget, check, mark_of
+from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
-from midmask.recipes.space import Space, check, grid, load_space
+from midmask.recipes.space import COSTS, Space, load_space
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
@@ -71,6 +77,8 @@ class Sweep:
 def sweep(options: Options, flags: Namespace, path: Path) -> None:
     """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
     space = load_space(path)
+    if flags.corpus is None and space.corpus is not None:
+        options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
     given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
     one = sweep_for(options, override(space, given))
     if options.dry_run:
@@ -87,17 +95,37 @@ def sweep_for(options: Options, space: Space) -> Sweep:
         UserError: for a path or value that the recipe refuses.
     """
 
-    def recipe(name: str) -> Recipe:
-        return changed(override(RECIPES[name](), dict(space.settings)), options)
-
-    base = recipe(options.recipe or space.recipe)
+    base = _recipe(space, options.recipe or space.recipe, options)
     check(space, base)
-    names = base.evaluation.measures
-    if names and space.measure not in names:
-        raise UserError(
-            f"measure = {space.measure!r} is not among evaluation.measures ({', '.join(names)}); add it there"
-        )
-    return Sweep(space, base, tuple(recipe(name).fine_tuned_as(base) for name in space.baselines), options)
+    _check_objectives(space, base)
+    shared = replace(options, changes=_without_objective(options.changes))
+    alike = space.model_copy(update={"settings": _without_objective(space.settings)})
+    baselines = tuple(_recipe(alike, name, shared).fine_tuned_as(base) for name in space.baselines)
+    return Sweep(space, base, baselines, options)
+
+
+def _recipe(space: Space, name: str, options: Options) -> Recipe:
+    """A recipe with the space's protocol, unless --protocol names another; then its settings; then the flags."""
+    recipe, protocol = RECIPES[name](), options.protocol or space.protocol
+    if protocol is not None:
+        recipe = PROTOCOLS[protocol]().on(recipe, options.scale)
+    return changed(override(recipe, dict(space.settings)), replace(options, protocol=None))
+
+
+def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What of these changes is not about the middle training of one method, so that baselines take it too."""
+    return {path: value for path, value in changes.items() if not path.startswith("objective.")}
+
+
+def _check_objectives(space: Space, recipe: Recipe) -> None:
+    """Raises UserError for an objective that no trial's evaluation will tell."""
+    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *answers.DEFAULT)
+    for objective in space.targets:
+        if objective.measure not in (*told, *COSTS):
+            raise UserError(
+                f"measure = {objective.measure!r} is not among those that are measured ({', '.join(told)}) nor a cost "
+                f"({', '.join(COSTS)}); name it in settings: evaluation.measures"
+            )
 
 
 def describe(sweep: Sweep) -> str:
@@ -105,9 +133,11 @@ def describe(sweep: Sweep) -> str:
     storage = Place(sweep.options.storage)
     known = storage.is_path and (Path(storage.uri) / "optuna.db").exists()
     done = len(outcomes(open_study(sweep.study_storage(), sweep.study, sweep.space), sweep.space)) if known else 0
-    count = len(grid(sweep.space)) if sweep.space.search == "grid" else sweep.space.trials
     lines = ["configuration:", *(f"  {path} = {value}" for path, value in flatten(sweep.recipe).items())]
-    lines += ["", f"sweep {sweep.study}: {sweep.space.search} search of {count} trials, {done} of them done"]
+    lines += [
+        "",
+        f"sweep {sweep.study}: {sweep.space.search} search of {budget(sweep.space)} trials, {done} of them done",
+    ]
     lines += [
         f"  {path}: {distribution.model_dump(exclude_defaults=True)}"
         for path, distribution in sweep.space.parameters.items()
@@ -160,30 +190,39 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> 
     board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
     with channel.forwarding(board):
         found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-        winner = best(found, sweep.space)
-        log.info("best on dev: %s; comparing it with its baselines", trial_name(winner.parameters))
-        entrants = [Entrant(_label(sweep, winner), override(recipe, winner.parameters))]
-        entrants += [Entrant(baseline.name, baseline) for baseline in sweep.baselines]
-        scored = compare(entrants, sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
+        trials = Trials(sweep.space, recipe, contents, storage, found)
+        log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
+        scored = compare(_entrants(sweep, trials), sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
     board.close()
     _track(sweep, tracker, parent, scored)
-    end = Conclusion(sweep.space, recipe, contents, storage, found, winner, scored, bm25)
+    end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
     return {
         "report": end.text(),
-        "best": winner.last,
-        "parameters": winner.parameters,
-        "rung_share": end.rung_share(),
+        "best": trials.best.outcome.last,
+        "parameters": trials.best.outcome.parameters,
+        "rung_share": trials.rung_share(),
     }
 
 
-def _label(sweep: Sweep, winner: Outcome) -> str:
-    return f"{sweep.recipe.name} {' / '.join(f'{value:.3g}' for value in winner.parameters.values())}"
+def _entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
+    """Who is compared in the end: the best trial; with several objectives also the marked ones; the baselines."""
+
+    def entrant(trial: Trial) -> Entrant:
+        name = mark_of(sweep.space, trial.outcome.parameters)
+        label = name or f"{sweep.recipe.name} {briefly(sweep.space, trial.outcome.parameters)}"
+        return Entrant(label, override(sweep.recipe, trial.outcome.parameters))
+
+    chosen = [entrant(trials.best)]
+    if sweep.space.has_several_objectives:
+        found = {mark_of(sweep.space, trial.outcome.parameters): trial for trial in trials.complete}
+        chosen += [entrant(found[name]) for name in sweep.space.marks if name in found and found[name] != trials.best]
+    return chosen + [Entrant(baseline.name, baseline) for baseline in sweep.baselines]
 
 
 def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scored]) -> None:
     """A leaderboard row for every system and seed; a system that an earlier sweep has tracked is linked."""
     for one in scored:
-        recipe = seeded(one.entrant.recipe, one.seed)
+        recipe = one.entrant.recipe.seeded(one.seed)
         identity = fingerprint({split: artifact.fingerprint for split, artifact in one.evaluations.items()})
         tags = {**base_tags(sweep.options.job, recipe), "midmask.step": "evaluate", "midmask.fingerprint": identity}
         name = f"{one.entrant.label}, seed {one.seed}"

@@ -5,19 +5,24 @@ scheduler stops it (ray issue 54305), so trials run the Ray-free steps.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from midmask.artifact import Artifact, Place
 from midmask.cluster.channel import Channel
+from midmask.errors import unknown
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import fingerprint, override
 from midmask.recipes import recipe_from
+from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import Contents, Step, plan, rungs
+from midmask.recipes.points import Point
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
-from midmask.recipes.space import Space
+from midmask.recipes.space import Objective, Space
 from midmask.steps import LOCAL
 
 
@@ -31,7 +36,7 @@ class Context:
     storage: Place
     channel: Channel
 
-    def recipe_at(self, parameters: dict[str, Any]) -> Recipe:
+    def recipe_at(self, parameters: Point) -> Recipe:
         return override(recipe_from(self.recipe), parameters)
 
 
@@ -53,37 +58,63 @@ class ChannelObserver:
         self._channel.push(self._source, [{"event": "end", "step": step.name, "cached": cached}])
 
 
-def trial_name(parameters: dict[str, Any]) -> str:
-    """Short and readable: `encoder_mask_ratio=0.3 decoder_mask_ratio=0.5`."""
-    return " ".join(f"{path.rsplit('.', 1)[-1]}={_short(value)}" for path, value in parameters.items())
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def run_trial(parameters: dict[str, Any], context: Context, report: Callable[[dict[str, float]], None]) -> None:
-    """Runs one point of the space. `report` hands a rung's measure to the scheduler, which may end the trial there."""
+def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, float]], None]) -> None:
+    """Runs one point of the space. `report` hands what was measured to the scheduler, which may end the trial at a
+    rung: `rung`, and `objective0`, `objective1`, … in the order of the space.
+    """
     source = fingerprint(parameters)
     context.channel.push(source, [{"event": "start", "parameters": parameters}])
     runner = Runner(context.storage, LOCAL, ChannelObserver(context.channel, source))
-    recipe = context.recipe_at(parameters)
-    shares = (*context.space.rungs.shares, 1.0)
-    for number, (share, rung) in enumerate(zip(shares, rungs(recipe, shares, context.contents), strict=True), start=1):
+    recipe, space = context.recipe_at(parameters), context.space
+    for number, rung in enumerate(rungs(recipe, space.shares, context.contents), start=1):
         if rung.pretrained is not None:
             runner.run(rung.pretrained)
         trained = time.perf_counter()
-        last = number == len(shares)
-        step = (
-            rung.evaluation(dev_evaluation(recipe)) if last else probe(recipe, share, context.space, context.contents)
-        )
-        result = runner.run(step).result
-        measure = float(result["measures"][context.space.measure])
+        share = space.shares[number - 1]
+        last = number == len(space.shares)
+        steps = finals(recipe, space, context.contents) if last else [probe(recipe, share, space, context.contents)]
+        results = [runner.run(step).result for step in steps]
+        found = measured(steps, results, context.storage)
         seconds = time.perf_counter() - trained
-        row = {"event": "rung", "number": number, "share": share, "measure": measure, "seconds": seconds}
-        row |= {"measures": result["measures"], "corpus": result["corpus"]}
-        context.channel.push(source, [row])
-        report({"rung": number, "measure": measure})
+        row = {"event": "rung", "number": number, "share": share, "seconds": seconds, "corpus": results[0]["corpus"]}
+        context.channel.push(source, [row | asdict(found)])
+        objectives = found.of(space.targets if last else space.targets[:1])
+        report({"rung": number, **{f"objective{place}": value for place, value in enumerate(objectives)}})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a trial's evaluations found. measures: mean over fine-tuning seeds; costs: those of the first seed, by the
+    names of `Costs`, without what is not known.
+    """
+
+    measures: dict[str, float]
+    costs: dict[str, float]
+
+    def of(self, objectives: Sequence[Objective]) -> tuple[float, ...]:
+        """The values of objectives.
+
+        Raises:
+            UserError: for one that these evaluations do not tell.
+        """
+        known = {**self.measures, **self.costs}
+        for objective in objectives:
+            if objective.measure not in known:
+                raise unknown("objective", objective.measure, known, hint="These the evaluation tells.")
+        return tuple(known[objective.measure] for objective in objectives)
+
+
+def measured(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
+    """Means over the evaluations, which differ in the fine-tuning seed alone."""
+    means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
+    costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
+    return Measured(means, costs)
+
+
+def finals(recipe: Recipe, space: Space, contents: Contents) -> list[Step]:
+    """A trial's last measurement: the whole protocol on dev, once per seed."""
+    repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
+    return [plan(one, contents).evaluation(dev_evaluation(one)) for one in repeated]
 
 
 def probe(recipe: Recipe, share: float, space: Space, contents: Contents) -> Step:

@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""Sweeps RetroMAE's decoder: layers, basic or enhanced decoding, and the share of its input that is hidden.
+
+Every trial is pre-trained, fine-tuned and evaluated under the same protocol; trials are chosen and pruned by retrieval
+measures on dev. The winner alone is reported on test. Interrupted, it goes on when submitted again.
+"""
+
+from _entry import run_space
+
+if __name__ == "__main__":
+    run_space("decoder_depth", __doc__)
