@@ -1,0 +1,57 @@
+"""Results drawn from a known truth: every system's mean, and how much queries, seeds and both together add to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from midmask.benchmark.results import Result, Results, SystemKey
+from midmask.evaluate.measures import aggregate
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations: of a query for all systems, of one on a query, of a seed's mean, of a seed on a query."""
+
+    query: float = 0.3
+    system: float = 0.1
+    seed: float = 0.01
+    both: float = 0.1
+
+    def scaled(self, factor: float) -> "Noise":
+        return Noise(*(factor * value for value in (self.query, self.system, self.seed, self.both)))
+
+
+def drawn(
+    truth: Mapping[SystemKey, float],
+    *,
+    noise: Noise = Noise(),
+    queries: int = 100,
+    seeds: int = 3,
+    draw: int = 0,
+    corpus: str = "msmarco",
+    split: str = "dev",
+    measure: str = "RR@10",
+) -> list[Result]:
+    """One result per system and seed; values are not cut to [0, 1], so that means are the truth's."""
+    rng = np.random.default_rng(draw)
+    shared_Q = rng.normal(0, noise.query, queries)
+    ids = pa.array([f"q{number}" for number in range(queries)])
+    measures = pa.array([measure] * queries)
+    found = []
+    for key, mean in truth.items():
+        own_Q = mean + shared_Q + rng.normal(0, noise.system, queries)
+        for seed in range(1 if key.system == "bm25" else seeds):
+            values_Q = own_Q + rng.normal(0, noise.seed) + rng.normal(0, noise.both, queries)
+            table = pa.table({"query_id": ids, "measure": measures, "value": values_Q})
+            found.append(Result(key, seed, corpus, split, aggregate(table), table))
+    return found
+
+
+def dense(system: str, *, collection: str = "corpus", setting: str = "in_batch") -> SystemKey:
+    return SystemKey(system, "none" if system == "none" else collection, "dense", setting)
+
+
+def results(*parts: list[Result]) -> Results:
+    return Results([one for part in parts for one in part])
