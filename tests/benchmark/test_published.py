@@ -81,7 +81,7 @@ def test_systems_measures_and_corpora_are_known():
     slices = {n.split for n in ALL if n.corpus == "tripclick"}
     assert slices == {"test.head-dctr", "test.head", "test.torso", "test.tail"}
     assert all(QRELS.fullmatch(f"qrels.raw.{split.split('.')[1].split('-')[0]}.test.txt") for split in slices)
-    settings = {re.sub(r"_(50k|100k|stage\d)$", "", n.setting) for n in ALL} - {""}
+    settings = {re.sub(r"_(50k|100k|stage\d)$", "", n.setting) for n in ALL} - {"", "none"}
     assert settings <= set(PROTOCOLS)
 
 

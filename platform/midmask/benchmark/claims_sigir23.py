@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from midmask.benchmark.contrast import Term
 from midmask.benchmark.published import Published, published
@@ -107,12 +108,22 @@ def no_trec_difference(results: Results) -> Verdict:
 
 def _trec_comparisons(results: Results) -> Iterator[Comparison]:
     for corpus in ("trec-dl-2019", "trec-dl-2020"):
-        for setting in results.names("setting"):
-            for representation in results.names("representation"):
-                own = results.where(corpus=corpus, setting=setting, representation=representation)
-                for split in own.names("split"):
-                    tables = own.per_query(corpus, split, by=lambda key: f"{key.system} ({key.collection})")
-                    yield from compare(tables, measure="nDCG@10", correction="bonferroni")
+        here = results.where(corpus=corpus)
+        for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
+            own = here.where(setting=setting, representation=representation)
+            tables = own.per_query(corpus, split, by=lambda key: f"{key.system} ({key.collection})")
+            yield from compare(tables, measure="nDCG@10", correction="bonferroni")
+
+
+def target_collection(results: Results) -> Verdict:
+    """RetroMAE pre-trained on the target corpus > on Wikipedia."""
+    return all_of(
+        results,
+        PAPER,
+        [
+            pair(_number(WEAK, "RetroMAE MS", "dense"), _number(WEAK, "RetroMAE", "dense"), what="corpus against wiki"),
+        ],
+    )
 
 
 SIGIR23 = (
@@ -141,4 +152,10 @@ SIGIR23 = (
         one_helps_the_other,
     ),
     Claim("sigir23.e_trec", PAPER, "(e) No difference on TREC DL is significant.", no_trec_difference),
+    Claim(
+        "sigir23.collection",
+        PAPER,
+        "Middle training on the target corpus is better than on Wikipedia (RetroMAE, dense, one negative).",
+        target_collection,
+    ),
 )

@@ -173,18 +173,14 @@ def _over_seeds(terms: Sequence[Term], seeds: Sequence[_Seeds]) -> list[Variance
     ]
 
 
-def found_for(results: Results, key: SystemKey, place: tuple[str, str]) -> Results:
-    """The results of exactly this system on this (corpus, split), one a seed."""
-    return results.where(**vars(key), corpus=place[0], split=place[1])
-
-
 def sample(results: Results, key: SystemKey, place: tuple[str, str], measure: str) -> Sample:
     """A system's values on a (corpus, split).
 
     Raises:
         ValueError: if there is no result, or its seeds were measured on different queries.
     """
-    found = sorted(found_for(results, key, place), key=lambda result: result.seed)
+    here = (result for result in results if result.key == key and (result.corpus, result.split) == place)
+    found = sorted(here, key=lambda result: result.seed)
     if not found:
         raise ValueError(f"no result of {key} on {place[0]} {place[1]}")
     rows: list[Mapping[str, float]] = [by_query(result.per_query, measure) for result in found]

@@ -2,15 +2,18 @@
 under one other setting, or after reading one other collection, all of them alike. What differs from the paper is told.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from midmask.benchmark.contrast import Term, found_for
+from midmask.benchmark.contrast import Term
 from midmask.benchmark.published import Published
 from midmask.benchmark.results import Results, SystemKey
 
 NONE = "none"
 """The collection of a system without middle training, and the setting of one without fine-tuning."""
+
+CORPUS = "corpus"
+"""The collection that is the corpus itself; benchmarks may also call it by the corpus' name."""
 
 SPLITS = ("test", "dev")
 """In order of preference: what was selected on dev is told on test."""
@@ -54,66 +57,73 @@ def match(
         place: the paper's corpus and split; where that corpus was not measured, `home`.
         elsewhere: on every corpus but `home` instead; of several readings, the one with most corpora.
     """
+    measured = {(one.key, one.corpus, one.split) for one in results if measure in one.measures}
+    splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, place, elsewhere)}
     best: Match | None = None
     for setting, collection in _readings(results):
         own = [_read(term.key, setting, collection) for term in terms]
         if len(set(own)) < len({term.key for term in terms}):
             continue  # the terms would not be told apart
-        corpora = _elsewhere(results) if elsewhere else [_corpus(results, place)]
-        found = tuple(one for corpus in corpora if (one := _place(results, own, corpus, place, measure)) is not None)
+        found = tuple(
+            (corpus, split)
+            for corpus, there in splits.items()
+            if (split := _split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
+        )
         if found and (best is None or len(found) > len(best.places)):
             ours = tuple(replace(term, key=key) for term, key in zip(terms, own, strict=True))
-            best = Match(ours, found, _differences([term.key for term in terms], own))
+            best = Match(ours, found, _differences([term.key for term in terms], own, home(results)))
         if best is not None and not elsewhere:
             break
     return best or Missing(_missing(terms, results, measure))
 
 
-def _readings(results: Results) -> Iterator[tuple[str | None, str | None]]:
-    """(setting, collection) to put in the place of all others; none: as they are. The nearest to the paper first."""
-    collections = [name for name in results.names("collection") if name != NONE]
-    collections.sort(key=lambda name: name != "corpus")
+def _corpora(results: Results, place: Place, elsewhere: bool) -> list[str]:
+    corpora = results.names("corpus")
+    if elsewhere:
+        return [corpus for corpus in corpora if corpus != home(results)]
+    return [place[0] if place[0] in corpora else home(results)]
+
+
+def _readings(results: Results) -> Iterator[tuple[str | None, dict[str, str]]]:
+    """A setting to put in the place of all others, or none, and what to read for a collection's label ("" for any
+    other). The nearest to the paper first.
+    """
+    labels = [name for name in results.names("collection") if name != NONE]
+    itself = [name for name in (CORPUS, home(results)) if name in labels]
+    labels.sort(key=lambda name: name not in itself)
     for setting in (None, *(name for name in results.names("setting") if name != NONE)):
-        for collection in (None, *collections):
-            yield setting, collection
+        yield setting, dict(zip((CORPUS,), itself, strict=False))
+        for name in labels:
+            yield setting, {"": name}
 
 
-def _read(key: SystemKey, setting: str | None, collection: str | None) -> SystemKey:
+def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -> SystemKey:
+    other = collections.get("", key.collection)
     return replace(
         key,
         setting=key.setting if setting is None or key.setting == NONE else setting,
-        collection=key.collection if collection is None or key.collection == NONE else collection,
+        collection=NONE if key.collection == NONE else collections.get(key.collection, other),
     )
 
 
-def _corpus(results: Results, place: Place) -> str:
-    return place[0] if place[0] in results.names("corpus") else home(results)
+def _split(
+    splits: Sequence[str],
+    wanted: str,
+    corpus: str,
+    keys: Sequence[SystemKey],
+    measured: Collection[tuple[SystemKey, str, str]],
+) -> str:
+    """The best split of a corpus that has all these systems; empty if none has."""
+    order = [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
+    return next((split for split in order if all((key, corpus, split) in measured for key in keys)), "")
 
 
-def _elsewhere(results: Results) -> list[str]:
-    return [corpus for corpus in results.names("corpus") if corpus != home(results)]
-
-
-def _place(results: Results, keys: Sequence[SystemKey], corpus: str, wanted: Place, measure: str) -> Place | None:
-    """The corpus with the best split that has all these systems by this measure."""
-    splits = results.where(corpus=corpus).names("split")
-    order = [wanted[1]] if corpus == wanted[0] else []
-    for split in dict.fromkeys([*order, *SPLITS, *splits]):
-        if all(_measured(found_for(results, key, (corpus, split)), measure) for key in keys):
-            return corpus, split
-    return None
-
-
-def _measured(found: Results, measure: str) -> bool:
-    return bool(found) and all(measure in result.measures for result in found)
-
-
-def _differences(published: Sequence[SystemKey], ours: Sequence[SystemKey]) -> tuple[str, ...]:
+def _differences(published: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> tuple[str, ...]:
     said = []
     for field, verb in (("setting", "fine-tuned as"), ("collection", "pre-trained on")):
         theirs = dict.fromkeys(name for key in published if (name := getattr(key, field)) not in (NONE, ""))
         own = dict.fromkeys(name for key in ours if (name := getattr(key, field)) != NONE)
-        if theirs and theirs != own:
+        if theirs and theirs != dict.fromkeys(CORPUS if name == corpus else name for name in own):
             said.append(f"{verb} {', '.join(own)} (paper: {', '.join(theirs)})")
     return tuple(said)
 
