@@ -9,6 +9,7 @@ Jobs import what is heavy inside `work`, so that --help and a mistyped flag are 
 import os
 import re
 import sys
+from collections.abc import Sequence
 
 
 def lacking() -> "str | None":
@@ -50,18 +51,28 @@ from midmask.cluster.flags import add_sweep_flags  # noqa: E402
 from midmask.cluster.job import run  # noqa: E402
 
 
-def run_space(name, description):
-    """The sweep of `search_spaces/NAME.yaml`."""
+def run_space(name: str, description: "str | None", variants: "Sequence[tuple[str, str, str]]" = ()) -> None:
+    """The sweep of `search_spaces/NAME.yaml`.
+
+    Args:
+        variants: (name, file, help) of flags that take another file in its place.
+    """
     from pathlib import Path
 
-    space = Path(__file__).resolve().parents[1] / "search_spaces" / (name + ".yaml")
+    folder = Path(__file__).resolve().parents[1] / "search_spaces"
+
+    def add_flags(parser):
+        for flag, file, text in variants:
+            parser.add_argument("--" + flag, dest="space", action="store_const", const=file, help=text)
+        add_sweep_flags(parser)
+        parser.set_defaults(space=name)
 
     def work(options, flags):
         from midmask.cluster.sweep import sweep
 
-        sweep(options, flags, space)
+        sweep(options, flags, folder / (flags.space + ".yaml"))
 
-    run(work, description, add_sweep_flags)
+    run(work, description, add_flags)
 
 
 __all__ = ["run", "run_space"]

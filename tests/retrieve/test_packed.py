@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.retrieve.packed import HEADER, MAGIC, read_rows, write_rows
+from midmask.retrieve.packed import HEADER, MAGIC, packed_size, read_lengths, read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
 
 
@@ -43,6 +43,14 @@ def test_rows_come_back_as_they_were(table):
     spread = int(lengths.max(initial=0) - lengths.min(initial=10**9)) if len(lengths) else 0
     sizes = [32 * len(rows.terms), bits * len(rows.terms), spread.bit_length() * len(rows)]
     assert len(packed) == HEADER.size + sum(-(-size // 8) for size in sizes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.sampled_from([1, 2, 40]))
+def test_the_bytes_of_fewer_words_are_known_without_reading_any(table, kept):
+    rows = SparseRows.top(table, None)
+    lengths, width = read_lengths(io.BytesIO(written(rows)))
+    assert packed_size(np.minimum(lengths, kept), width) == len(written(rows.heaviest(kept)))
 
 
 def test_more_numbers_than_are_packed_at_once_come_back():

@@ -169,15 +169,23 @@ def test_terms_override_what_the_model_was_trained_for_and_bytes_follow(inputs, 
     np.testing.assert_array_equal(as_matrix(rows[0].heaviest(10)), as_matrix(rows[1]))
 
 
+def dense_files(vectors) -> list[Path]:
+    return list((vectors["passages"].place / "dense").local().iterdir())
+
+
 def test_fewer_words_are_searched_without_encoding_again(inputs, tmp_path: Path):
     model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], Representation(lexical="splade"))
     given, lists = {**inputs, "model": model}, []
     for kept, cut in (({"terms": 8}, {}), ({}, {"query_terms": 8, "passage_terms": 8})):
         root, sides = Place(str(tmp_path / f"{len(lists)}")), {"passages": PASSAGES, "queries": QUERIES}
         vectors = {name: made(encode, side.model_copy(update=kept), given, root / name) for name, side in sides.items()}
-        search(SearchConfig(depth=9, **cut), {**vectors, "tokens": inputs["tokens"]}, root / "found")
-        lists.append((root / "found" / "ranked" / "dev.parquet").read())
-    assert lists[0] == lists[1]
+        found = search(SearchConfig(depth=9, **cut), {**vectors, "tokens": inputs["tokens"]}, root / "found")
+        lists.append(((root / "found" / "ranked" / "dev.parquet").read(), found["bytes_per_passage"]))
+        encoded_bytes = vectors["passages"].result["bytes_per_passage"]
+    assert lists[0] == lists[1] and lists[1][1] < encoded_bytes
+    only = SearchConfig(depth=9, views="dense")
+    found = search(only, {**vectors, "tokens": inputs["tokens"]}, root / "dense")
+    assert found["bytes_per_passage"] == round(sum(path.stat().st_size for path in dense_files(vectors)) / 300, 2)
     with pytest.raises(UserError, match=r"query_terms = 8: no lexical view is searched"):
         config = SearchConfig(depth=9, query_terms=8, views="dense")
         search(config, {**vectors, "tokens": inputs["tokens"]}, Place(str(tmp_path / "none")))

@@ -73,6 +73,20 @@ def read_rows(stream: BinaryIO) -> SparseRows:
     )
 
 
+def read_lengths(stream: BinaryIO) -> tuple[NDArray[np.int64], int]:
+    """How many entries each row of such a file has, and the width, without reading the entries."""
+    _, _, count, entries, width, shortest, length_bits, _ = HEADER.unpack(stream.read(HEADER.size))
+    stream.seek(HEADER.size + 4 * entries + _bytes(entries, _term_bits(width)))
+    return shortest + _unpacked(stream.read(), count, length_bits), width
+
+
+def packed_size(lengths: NDArray[np.int64], width: int) -> int:
+    """Bytes that `write_rows` takes for rows of these lengths."""
+    entries = int(lengths.sum())
+    varied = int(lengths.max() - lengths.min()).bit_length() if len(lengths) else 0
+    return HEADER.size + 4 * entries + _bytes(entries, _term_bits(width)) + _bytes(len(lengths), varied)
+
+
 def _term_bits(width: int) -> int:
     return max(1, (width - 1).bit_length())
 

@@ -29,7 +29,7 @@ from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.merging import Found, as_table, merge, read_found, write_found
 from midmask.retrieve.sparse import SparseRows
-from midmask.retrieve.views import Views, read_views
+from midmask.retrieve.views import Views, read_views, stored_size
 
 
 class SearchConfig(Config):
@@ -119,7 +119,8 @@ class Search:
         return self.out / "partial" / f"{shard.start:05d}-{shard.stop:05d}.{block:05d}.npz"
 
     def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
-        """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts.
+        """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts,
+        and the bytes a passage that were searched.
 
         Args:
             searched: all query blocks in order, each when every shard has searched it.
@@ -132,8 +133,14 @@ class Search:
             "passages": passages,
             "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
             "splits": {self.split: {"queries": queries, "ranked": rows}},
+            "bytes_per_passage": round(self._searched_bytes() / passages, 2),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
+
+    def _searched_bytes(self) -> int:
+        """Of the passages' files, as far as they are searched: these views, so many words of each passage."""
+        place, terms = self.inputs["passages"].place, self.config.passage_terms
+        return sum(stored_size(place, block.name, self.views, terms) for block in self.blocks)
 
     def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.retrieve.packed import read_rows, write_rows
+from midmask.retrieve.packed import packed_size, read_lengths, read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
 
 Floats = NDArray[np.float32]
@@ -47,6 +47,19 @@ def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
         return Views(dense_ND, None)
     with (place / "lexical" / f"{name}.rows").reading() as stream:
         return Views(dense_ND, read_rows(stream))
+
+
+def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | None) -> int:
+    """Bytes of a block's files if no more than the `terms` heaviest words of each text were kept; none: as they are."""
+    size = (place / "dense" / f"{name}.npy").size() if "dense" in folders else 0
+    if "lexical" not in folders:
+        return size
+    lexical = place / "lexical" / f"{name}.rows"
+    if terms is None:
+        return size + lexical.size()
+    with lexical.reading() as stream:
+        lengths, width = read_lengths(stream)
+    return size + packed_size(np.minimum(lengths, terms), width)
 
 
 def load_vectors(place: Place) -> Floats:
