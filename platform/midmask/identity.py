@@ -8,6 +8,7 @@ precision) and enters the fingerprint. Runtime does not (workers, micro-batch, l
 import hashlib
 import json
 import math
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,13 +93,16 @@ def file_fingerprint(path: str | Path) -> str:
 
 def library_versions(names: tuple[str, ...] = NUMERIC_LIBRARIES) -> dict[str, str]:
     """Installed versions by name; a build suffix such as `+cpu` is cut, since CPU and GPU builds share an identity."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = version(name).split("+")[0]
-        except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+    return {name: _installed(name) for name in names}
+
+
+@cache
+def _installed(name: str) -> str:
+    """Asked once: a plan has hundreds of steps, and each answer is read from a file."""
+    try:
+        return version(name).split("+")[0]
+    except PackageNotFoundError:
+        return "absent"
 
 
 def as_user_error(error: ValidationError, where: str) -> UserError:

@@ -12,7 +12,7 @@ from midmask.recipes.step import Step
 TRAINING = ("pretrain", "finetune", "teach")
 """Steps that train; they record their device, workers and threads."""
 
-ON_DEVICE = (*TRAINING, "encode", "score")
+ON_DEVICE = (*TRAINING, "encode", "score", "search")
 """Steps that work on a GPU wherever there is one, so where the trainings did; all others use the CPU alone."""
 
 

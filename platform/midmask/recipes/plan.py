@@ -50,10 +50,15 @@ class Plan:
         ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
         return evaluated(ranked, tokens.inputs["corpus"], config)
 
-    def bm25_evaluation(self, config: EvaluateConfig) -> Step:
-        """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems."""
+    def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
+        """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems.
+
+        Args:
+            on: tokens of another collection (`elsewhere`).
+        """
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
-        return evaluated(bm25_ranking(self.corpus, config, titles=titles, judged="any"), self.corpus, config)
+        corpus = (on or self.tokens).inputs["corpus"]
+        return evaluated(bm25_ranking(corpus, config, titles=titles, judged="any"), corpus, config)
 
     def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.

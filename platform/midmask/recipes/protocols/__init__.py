@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from midmask.recipes.protocols.cotmote import cotmote
-from midmask.recipes.protocols.dpr import ance, dpr, in_batch
+from midmask.recipes.protocols.dpr import ance, dpr, in_batch, in_batch_splade
 from midmask.recipes.protocols.dupmae import dupmae, dupmae_cls, dupmae_ot
 from midmask.recipes.protocols.lexmae import lexmae
 from midmask.recipes.protocols.msmarco import cocondenser, cotmae, retromae, retromae_distil
@@ -15,6 +15,7 @@ PROTOCOLS: Registry[Callable[[], Protocol]] = Registry(
     "protocol",
     {
         "in_batch": in_batch,  # one stage without hard negatives: the default of most recipes
+        "in_batch_splade": in_batch_splade,  # the same on SPLADE's words
         "dpr": dpr,  # Karpukhin et al. 2020: one BM25 negative
         "ance": ance,  # "ANCE-style": then negatives mined once with the first stage
         **SIGIR23,  # Lassance et al. 2023: 1 or 32 negatives, with or without distillation, dense or SPLADE

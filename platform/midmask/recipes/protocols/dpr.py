@@ -1,18 +1,31 @@
 """The plain protocols: in-batch negatives, one BM25 negative (DPR), and negatives mined once ("ANCE-style")."""
 
+from midmask.encoders.representation import Representation
 from midmask.mining.mine import MineConfig
 from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.regularisers import Regularisers
 from midmask.recipes.protocols.protocol import Protocol, epochs
 from midmask.recipes.stage import StageConfig
 
 BM25 = MineConfig(depth=200, per_query=100)
 """Any passage of BM25's first 200."""
 
+RAMPED = Regularisers(query="flops", passage="flops", lambda_query=3e-4, lambda_passage=1e-4, ramp=1 / 3)
+"""SPLADE's own: its 50,000 of 150,000 steps."""
+
 
 def in_batch() -> Protocol:
     """One stage; the other queries' passages are the negatives."""
     stage = StageConfig(loss=Contrastive.Config(), train=epochs(3, batch=128, rate=2e-5, warmup=0.1))
     return Protocol(name="in_batch", stages=(stage,))
+
+
+def in_batch_splade() -> Protocol:
+    """The same on SPLADE's words, with the regularisers of SPLADE++ (Formal et al. 2022)."""
+    stage = StageConfig(loss=Contrastive.Config(regularisers=RAMPED), train=epochs(3, batch=128, rate=2e-5, warmup=0.1))
+    return Protocol(
+        name="in_batch_splade", representation=Representation(dense=None, lexical="splade"), stages=(stage,)
+    )
 
 
 def dpr() -> Protocol:

@@ -16,15 +16,13 @@ from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.distillation import Distillation
 from midmask.objectives.ranking import RankingConfig
 from midmask.objectives.regularisers import Regularisers
+from midmask.recipes.protocols.dpr import RAMPED
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
 from midmask.recipes.stage import StageConfig
 from midmask.train.optimiser import TrainConfig
 
 CONSTANT = Regularisers(query="l1", passage="flops", lambda_query=5e-3, lambda_passage=5e-3, anti_zero=1.0)
 """Of the 32-negative runs: from the first step on, without a ramp."""
-
-RAMPED = Regularisers(query="flops", passage="flops", lambda_query=3e-4, lambda_passage=1e-4, ramp=1 / 3)
-"""SPLADE's own: a third of 150,000 steps."""
 
 ONE = TrainConfig(steps=150_000, batch_size=128, learning_rate=2e-5, warmup=0.01, decay=0.99, weight_decay=0.0)
 MANY = epochs(5, batch=20, rate=2e-5, warmup=0.01).model_copy(update={"weight_decay": 0.0})

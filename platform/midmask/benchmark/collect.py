@@ -1,0 +1,34 @@
+"""From the artifacts of a benchmark's cells to results."""
+
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+
+from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.benchmark.design import Cell, Layout
+from midmask.benchmark.results import Result, Results
+from midmask.recipes.costs import Costs, costs_of
+
+
+def collect(layout: Layout, storage: Place) -> Results:
+    """What lies in the storage of the benchmark's cells; an evaluation that has not been made gives no result."""
+    return Results(result for cell in layout.cells for result in _results(cell, storage))
+
+
+def _results(cell: Cell, storage: Place) -> Iterator[Result]:
+    """One per evaluation, and one for each slice of its queries, which is like a split."""
+    for (corpus, split), step in cell.evaluations.items():
+        place = step.place(storage)
+        if (place / RECORD).exists():
+            done, costs = load(place), costs_of(step, storage)
+            yield _result(cell, done, corpus, split, costs)
+            for name in done.result["slices"]:
+                yield _result(cell, done, corpus, name, costs)
+
+
+def _result(cell: Cell, done: Artifact, corpus: str, split: str, costs: Costs) -> Result:
+    """`corpus` is the label of the benchmark; the file bears the collection's own name."""
+    means = done.result["measures"] if split == done.result["split"] else done.result["slices"][split]["measures"]
+    with (done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet").reading() as stream:
+        per_query = pq.read_table(stream)
+    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs)

@@ -1,0 +1,51 @@
+"""What the middle training reads as an axis: the main finding of Lassance et al. (SIGIR 2023)."""
+
+from midmask.benchmark.design import Benchmark, Setting
+from midmask.benchmark.presets.given import TOY_GIVEN, Given, conditions, sizes
+from midmask.corpora import CorpusConfig
+from midmask.errors import UserError
+
+LENGTH = 64
+"""Tokens of a row. Nearly every passage is longer, so that equal steps are equal tokens."""
+
+STEPS = 2000
+
+
+def collections(given: Given = TOY_GIVEN) -> Benchmark:
+    """{none, the other collection, the corpus, both} × {MLM, RetroMAE, DupMAE} at equal tokens: 2,000 steps of 32 rows
+    of 64 tokens, about 4 million. Three fine-tuning seeds; `--zero-shot beir:FOLDER` adds a collection that is only
+    searched.
+
+    Raises:
+        UserError: without another collection.
+    """
+    if not given.pretrain_on:
+        raise UserError(
+            "--preset collections: add --pretrain-on FORMAT:PLACE, such as beir:/data/wiki, to compare with"
+        )
+    other = "+".join(CorpusConfig(name=name).short_name for name in given.pretrain_on)
+    own = CorpusConfig(name=given.corpus).short_name
+    toy = {
+        "pretrain.steps": STEPS,
+        "pretrain.checkpoint_every": 250,
+        "tokens.vocabulary_size": 8192,
+        "tokens.max_length": LENGTH,
+        "stages.*.train.steps": 300,
+    }
+    equal = (
+        f"Equal tokens of middle training on every collection: {STEPS:,} steps of 32 rows of at most {LENGTH} tokens; "
+        "one middle training each, three fine-tuning seeds."
+    )
+    return Benchmark(
+        name="collections",
+        title=f"What the middle training reads: {other}, {own}, both, or nothing",
+        corpus=given.corpus,
+        systems=("bm25", "none", "mlm", "retromae", "dupmae"),
+        collections={other: given.pretrain_on, own: (), "both": (given.corpus, *given.pretrain_on)},
+        settings={"in_batch": Setting(protocols={"dense": "in_batch"})},
+        seeds=(0, 1, 2),
+        measures=("RR@10", "nDCG@10", "R@100"),
+        baseline="none",
+        notes=(equal,) if given.scale == "demo" else conditions(given, "Lassance et al. 2023"),
+        **sizes(given, toy),
+    )

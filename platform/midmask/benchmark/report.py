@@ -1,0 +1,134 @@
+"""The report of a benchmark: one table per representation and setting, in Markdown, CSV and LaTeX, and the results as
+one Parquet file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from midmask.artifact import Place
+from midmask.benchmark.design import BM25, NONE, Benchmark, LeftOut
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluate.rendering import as_csv, as_latex, as_markdown, comparisons_csv, markdown
+from midmask.evaluate.tables import ResultTable, by_measure, tabulate
+
+UNKNOWN = "—"
+
+
+@dataclass(frozen=True)
+class Titled:
+    """A table with the name of its files and a heading."""
+
+    name: str
+    heading: str
+    table: ResultTable
+
+
+def write_report(
+    results: Results,
+    benchmark: Benchmark,
+    folder: Path,
+    *,
+    left_out: Sequence[LeftOut] = (),
+    failed: Mapping[str, str] | None = None,
+) -> str:
+    """Writes `report.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`, and
+    `results.parquet`; returns the text of the report.
+
+    Args:
+        left_out: combinations that were not run, and why.
+        failed: cell -> why it could not be run.
+    """
+    tables = list(tables_of(results, benchmark))
+    for titled in tables:
+        _write_table(titled, folder / "tables")
+    results.write(Place(str(folder / "results.parquet")))
+    parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
+    parts += [f"## {titled.heading}\n\n{as_markdown(titled.table)}" for titled in tables]
+    parts += [f"## What it cost\n\n{costs_table(results)}"]
+    if failed:
+        parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
+    if left_out:
+        parts.append("## Left out\n\n" + "\n".join(grouped(left_out)))
+    text = "\n\n".join(parts) + "\n"
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    return text
+
+
+def tables_of(results: Results, benchmark: Benchmark) -> Iterator[Titled]:
+    """One table per corpus, split, representation and setting: systems × measures, all pairs compared."""
+    for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
+        here = results.where(corpus=corpus, split=split)
+        for kind, setting in dict.fromkeys((one.key.representation, one.key.setting) for one in here):
+            own = here.where(representation=kind, setting=setting)
+            if kind == BM25:
+                continue
+            systems = Results([*own, *here.where(system=BM25)])
+            per_query = systems.per_query(corpus, split, by=lambda key: label(key, benchmark))
+            measures = [name for name in own[0].measures if all(name in one.measures for one in systems)]
+            name = f"{corpus}.{split}.{kind}.{setting}"
+            heading = f"{corpus} {split}, {kind}, {setting}"
+            yield Titled(name, heading, tabulate(by_measure(per_query, measures)))
+
+
+def label(key: SystemKey, benchmark: Benchmark) -> str:
+    """A row's name: the system, and what it was pre-trained on where that differs between rows."""
+    several = len(benchmark.collections) > 1 and key.collection != NONE
+    return f"{key.system} ({key.collection})" if several else key.system
+
+
+def costs_table(results: Results) -> str:
+    """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
+    mean over seeds. Steps that systems share count for each of them.
+    """
+    headers = ["system", "collection", "representation", "setting", "pre-training tokens", "training s", "CPU h"]
+    headers += ["GPU h", "bytes/passage", "search ms/query"]
+    rows = []
+    for key in dict.fromkeys(result.key for result in results):
+        own = [one for one in results if one.key == key and one.costs is not None]
+        first = [one.costs for one in own if (one.corpus, one.split) == (own[0].corpus, own[0].split) and one.costs]
+        if first:
+            cells = [
+                _mean([float(cost.pretrain_tokens) for cost in first], "{:,.0f}"),
+                _mean([cost.train_seconds for cost in first], "{:.0f}"),
+                _mean([cost.cpu_hours for cost in first], "{:.3f}"),
+                _mean([cost.gpu_hours for cost in first], "{:.3f}"),
+                _mean([cost.bytes_per_passage for cost in first], "{:.0f}"),
+                _mean([cost.search_ms_per_query for cost in first], "{:.2f}"),
+            ]
+            rows.append([*vars(key).values(), *cells])
+    return markdown(headers, rows)
+
+
+def grouped(left_out: Sequence[LeftOut]) -> list[str]:
+    """A line per reason, with the combinations that it holds for."""
+    found: dict[str, list[str]] = {}
+    for one in left_out:
+        key = one.key
+        found.setdefault(one.reason, []).append(f"{key.system} ({key.collection}, {key.representation}, {key.setting})")
+    return [f"- {', '.join(keys)}: {reason}" for reason, keys in found.items()]
+
+
+def _conditions(results: Results, benchmark: Benchmark) -> str:
+    seeds = ", ".join(map(str, benchmark.seeds))
+    lines = [f"Fine-tuned on {benchmark.corpus}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
+    for name, read in benchmark.collections.items():
+        lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
+    return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes))
+
+
+def _write_table(titled: Titled, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "md": as_markdown(titled.table),
+        "csv": as_csv(titled.table),
+        "tex": as_latex(titled.table),
+        "tests.csv": comparisons_csv(titled.table),
+    }
+    for ending, text in files.items():
+        (folder / f"{titled.name}.{ending}").write_text(text, encoding="utf-8")
+
+
+def _mean(values: Sequence[float | None], style: str) -> str:
+    known = [value for value in values if value is not None]
+    return style.format(sum(known) / len(known)) if known else UNKNOWN

@@ -1,0 +1,155 @@
+"""Cells: every combination that makes sense, a reason for every other, and recipes that differ where they should."""
+
+import pytest
+
+from midmask.benchmark.design import Benchmark, Setting, lay_out, recipe_of, variant
+from midmask.benchmark.presets import PRESETS, Given
+from midmask.errors import UserError
+from midmask.recipes import RECIPES
+from tests.benchmark.tiny import write_collection
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return write_collection(tmp_path_factory.mktemp("design") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> str:
+    return write_collection(tmp_path_factory.mktemp("design") / "other")
+
+
+def given(corpus: str, **changes) -> Benchmark:
+    both = Setting(protocols={"dense": "in_batch", "splade": "in_batch_splade"})
+    fields = {"name": "try", "title": "a try", "corpus": corpus, "settings": {"in_batch": both}, **changes}
+    return Benchmark(**{"systems": ("bm25", "none", "mlm"), "representations": ("dense", "splade"), **fields})
+
+
+def test_each_system_meets_each_condition_once(corpus, other):
+    layout = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7)))
+    found = [(cell.key.system, cell.key.collection, cell.key.representation, cell.seed) for cell in layout.cells]
+    trained = [
+        ("mlm", name, kind, seed) for name in ("corpus", "other") for kind in ("dense", "splade") for seed in (0, 7)
+    ]
+    untrained = [("none", "none", kind, seed) for kind in ("dense", "splade") for seed in (0, 7)]
+    assert found == [("bm25", "none", "bm25", 0), *untrained, *trained]
+    assert not layout.left_out and len({cell.name for cell in layout.cells}) == len(layout.cells)
+    assert {name for cell in layout.cells for name in cell.evaluations} == {("tiny", "dev"), ("tiny", "test")}
+
+
+def test_seeds_and_representations_share_the_middle_training(corpus, other):
+    cells = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7))).cells
+    steps = [
+        {step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()}
+        for cell in cells
+        if cell.key.system == "mlm"
+    ]
+    assert len({found["pretrain"] for found in steps}) == 2, "one per collection"
+    assert len({found["finetune"] for found in steps}) == len(steps) == 8
+
+
+@pytest.mark.parametrize(
+    "system, changes, reason",
+    [
+        ("simcse", {}, "splade): simcse leaves the MLM head"),
+        ("scratch", {}, "random weights in any case"),
+        ("retromae_ance", {"systems": ("retromae", "retromae_ance")}, "the same experiment as retromae"),
+        ("mlm", {"representations": ("dense", "hybrid")}, "in_batch has no hybrid form"),
+        ("mlm", {"only": {"splade": ("none",)}, "systems": ("none", "mlm")}, "try runs splade with none alone"),
+        ("cotmae", {"changes": {"spans.span_length": 4000}}, "the backbone takes at most"),
+    ],
+)
+def test_what_makes_no_sense_is_left_out_with_its_reason(system, changes, reason, corpus):
+    layout = lay_out(given(corpus, **{"systems": ("none", system), **changes}))
+    told = [f"{one.key.representation}): {one.reason}" for one in layout.left_out if one.key.system == system]
+    assert any(reason in line for line in told), told
+    run = {(cell.key.system, cell.key.representation) for cell in layout.cells}
+    assert not run & {(one.key.system, one.key.representation) for one in layout.left_out}
+
+
+def test_a_collection_that_is_the_corpus_is_no_second_row(corpus):
+    layout = lay_out(given(corpus, collections={"corpus": (), "again": (corpus,)}, representations=("dense",)))
+    assert [one.key.collection for one in layout.left_out] == ["again"]
+
+
+def test_variants_change_one_field_of_a_recipe(corpus):
+    benchmark = given(corpus, systems=("retromae", "retromae[decoding=basic,decoder_layers=2]", "cotmae[experts=all]"))
+    _, changed, split = [recipe_of(benchmark, key) for key in benchmark.keys() if key.representation == "dense"]
+    assert (changed.objective.decoding, changed.objective.decoder_layers) == ("basic", 2)
+    assert split.backbone.experts == "all" and split.objective.name == "cotmae"
+    assert variant("dupmae[representation.passage_terms=260]")[1] == {"representation.passage_terms": "260"}
+
+
+@pytest.mark.parametrize(
+    "system, message",
+    [
+        ("retromea", "retromae"),
+        ("retromae[decoding]", "recipe\\[field=value"),
+        ("retromae[decoder_layer=2]", "decoder_layers"),
+        ("retromae[decoder_layers=2]", "needs decoding = basic"),
+    ],
+)
+def test_a_mistyped_system_is_told_before_anything_runs(system, message, corpus):
+    with pytest.raises(UserError, match=message):
+        lay_out(given(corpus, systems=(system,)))
+
+
+def test_a_change_for_all_stages_reaches_every_stage_and_only_teachers_that_are_there(corpus):
+    setting = Setting(protocols={"hybrid": "dupmae"})
+    changes = {"stages.*.train.steps": 5, "stages.*.teacher.train.steps": 9}
+    benchmark = given(
+        corpus, systems=("dupmae",), representations=("hybrid",), settings={"dupmae": setting}, changes=changes
+    )
+    (key,) = benchmark.keys()
+    stages = recipe_of(benchmark, key).stages
+    assert [stage.train.steps for stage in stages] == [5, 5, 5]
+    assert [stage.teacher.train.steps for stage in stages if stage.teacher] == [9]
+    two = recipe_of(
+        benchmark.model_copy(update={"settings": {"dupmae": setting.model_copy(update={"stages": 2})}}), key
+    )
+    assert len(two.stages) == 2 and not any(stage.teacher for stage in two.stages)
+
+
+def test_zero_shot_cells_search_the_other_collection_with_every_system(corpus, other):
+    layout = lay_out(given(corpus, zero_shot=(other,)))
+    assert all(("other", "test") in cell.evaluations for cell in layout.cells)
+    trained = next(cell for cell in layout.cells if cell.key.system == "mlm")
+    (stage,) = [step for step in trained.evaluations["other", "test"].upstream() if step.name == "finetune"]
+    assert stage.fingerprint in {step.fingerprint for step in trained.evaluations["tiny", "test"].upstream()}
+
+
+@pytest.mark.parametrize("scale", ["demo", "published"])
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "collections"])
+def test_presets_can_be_planned(name, scale, corpus, other, monkeypatch):
+    """Published sizes with a backbone that is at hand."""
+    benchmark = PRESETS[name](Given(scale, corpus, (other,)))
+    small = {**benchmark.changes, "backbone.name": "tiny", "tokens.tokenizer": None}
+    layout = lay_out(benchmark.model_copy(update={"changes": small}))
+    assert layout.cells and {cell.key.setting for cell in layout.cells} - {"none"} == set(benchmark.settings)
+    assert benchmark.baseline in {cell.key.system for cell in layout.cells}
+
+
+def test_the_demo_can_take_every_recipe(corpus):
+    benchmark = PRESETS["demo"](Given(corpus=corpus)).model_copy(update={"systems": tuple(RECIPES)})
+    layout = lay_out(benchmark)
+    run, left = {cell.key.system for cell in layout.cells}, {one.key.system for one in layout.left_out}
+    assert run | left == set(RECIPES) and left - run == {"scratch", "retromae_ance"}
+
+
+def test_collections_are_compared_at_equal_tokens(corpus, other):
+    benchmark = PRESETS["collections"](Given(corpus=corpus, pretrain_on=(other,)))
+    layout = lay_out(benchmark)
+    kinds = {(cell.key.system, cell.key.collection) for cell in layout.cells}
+    assert kinds == {
+        ("bm25", "none"),
+        ("none", "none"),
+        *((name, read) for name in ("mlm", "retromae", "dupmae") for read in ("other", "tiny", "both")),
+    }
+    rows = {
+        step.config.train.steps * step.config.train.batch_size
+        for step in layout.steps().values()
+        if step.name == "pretrain"
+    }
+    assert len(rows) == 1
+    with pytest.raises(UserError, match="--pretrain-on"):
+        PRESETS["collections"](Given(corpus=corpus))
