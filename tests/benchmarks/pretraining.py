@@ -53,13 +53,13 @@ class Speed:
 
 def count_flops(step: Callable[[], None]) -> float:
     """Model FLOPs of one eager step, as defined above."""
-    counter = FlopCounterMode(display=False, custom_mapping=_formulas())
+    counter = FlopCounterMode(display=False, custom_mapping=formulas())
     with counter:
         step()
     return float(counter.get_total_flops())
 
 
-def _formulas() -> dict[Any, Callable[..., int]]:
+def formulas() -> dict[Any, Callable[..., int]]:
     """What the counter of torch lacks or counts otherwise; arguments are shapes."""
 
     def forward(q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> int:

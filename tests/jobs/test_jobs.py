@@ -77,7 +77,7 @@ def test_a_corpus_is_prepared_with_what_is_asked_for_besides(tmp_path: Path, col
     asked = ["--spans", "--pseudo-queries", "titles", "--set", "spans.span_length=32"]
     done = job("prepare_corpus", "--dry-run", "--corpus", collection, *asked, home=tmp_path)
     assert done.returncode == 0, done.stderr
-    steps = [line.split()[2] for line in done.stdout.split("steps:\n")[1].splitlines()]
+    steps = [line.split()[2] for line in done.stdout.split("steps:\n")[1].split("\n\n")[0].splitlines()]
     assert steps == ["prepare", "tokenise", "spans", "pseudo_queries"]
     assert "pseudo_queries.source = titles" in done.stdout and "spans.span_length = 32" in done.stdout
     alone = job("prepare_corpus", "--dry-run", "--corpus", collection, home=tmp_path)

@@ -9,6 +9,7 @@ from midmask.cluster.connection import connect
 from midmask.cluster.job import Options, resolve_corpus
 from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags
+from midmask.cluster.outlook import tell_cost
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, adopted
@@ -85,6 +86,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     storage = Place(options.storage)
     if options.dry_run:
         print(dry_run(recipe, targets, storage))
+        tell_cost(targets.values(), options)
         return {}
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}

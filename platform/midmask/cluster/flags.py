@@ -84,7 +84,12 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
     shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
-    shared.add_argument("--dry-run", action="store_true", help="print configuration, steps and work to do, and stop")
+    shared.add_argument(
+        "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"
+    )
+    shared.add_argument(
+        "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
+    )
 
 
 def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ class Options:
     job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. pretrain_on: empty, or what the middle
     training reads in its place. recipe, protocol, workers, seed: None where not given. scale: of the protocol, demo or
     published. changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow
-    wants it.
+    wants it. on: the cluster that a dry run is reckoned for; none: this machine.
     """
 
     job: str
@@ -45,6 +45,7 @@ class Options:
     workers: int | None
     seed: int | None
     dry_run: bool
+    on: str | None = None
 
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
@@ -113,6 +114,8 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     """
     from midmask.tracking import resolve_tracking_uri  # here, so that --help does not wait for MLflow
 
+    if flags.on is not None and not flags.dry_run:
+        raise UserError(f"--on {flags.on}: it says for which cluster a --dry-run is reckoned; add --dry-run")
     job_file = job_file or Path(sys.argv[0])
     base = home(job_file)
     storage = resolve_storage(flags.storage, base)
@@ -132,6 +135,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         workers=flags.workers,
         seed=flags.seed,
         dry_run=flags.dry_run,
+        on=flags.on,
     )
 
 

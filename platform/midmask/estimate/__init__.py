@@ -19,18 +19,19 @@ def estimate_text(
     shape: Shape | None = None,
     *,
     workers: int | None = None,
+    side_by_side: bool = False,
 ) -> str:
     """The estimate of a plan as --dry-run prints it.
 
     Args:
         shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.
-        workers: training processes; none: one per GPU, or one where there is none.
+        workers, side_by_side: as in `estimate`.
 
     Raises:
         UserError: with the sum, if the plan could never run there.
     """
     steps = targets.values() if isinstance(targets, Mapping) else targets
-    plan = estimate(steps, storage, shape, workers=workers)
+    plan = estimate(steps, storage, shape, workers=workers, side_by_side=side_by_side)
     refuse_impossible(plan)
     return as_text(plan)
 

@@ -4,9 +4,9 @@ weights, gradients    4 bytes a parameter each, fp32
 AdamW                 8 bytes a parameter: both moments, fp32
 bf16 copies           2 bytes a matrix entry, while autocast is on
 activations           of a layer, a token and a column: 16 fp32 numbers (queries, keys, values, what was attended, both
-                      norms' inputs and outputs, twice the four times wider inner layer), 10 bytes more with dropout;
-                      under autocast 42 bytes, 2 more with dropout. On a CPU, dropout in the attention also keeps 12
-                      bytes for each pair of tokens and head; a GPU's fused attention keeps none
+                      norms' inputs and outputs, twice the four times wider inner layer), under autocast 42 bytes;
+                      with dropout 2 bytes of masks more on a GPU, 10 on a CPU, where dropout in the attention also
+                      keeps 12 bytes for each pair of tokens and head; a GPU's fused attention keeps none
 heads                 of a target: its state and gradient; of a fused cross-entropy: the gradient of the output matrix,
                       and logits for a chunk of targets at a time (`heads.CHUNK_VALUES`)
 """
@@ -19,8 +19,8 @@ from midmask.estimate.work import Work
 from midmask.heads import CHUNK_VALUES
 
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8
-PLAIN, PLAIN_DROPOUT = 65, 10
-AUTOCAST, AUTOCAST_DROPOUT = 42, 2
+PLAIN, AUTOCAST = 65, 42
+MASKS = {"cpu": 10, "cuda": 2}
 PAIR = 12
 CHUNK_COPIES = 3
 """Of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
@@ -63,8 +63,8 @@ def training_memory(
         rows: that go through the model at once.
         kind: cpu or cuda.
     """
-    byte = (AUTOCAST + AUTOCAST_DROPOUT * dropout) if bf16 else (PLAIN + PLAIN_DROPOUT * dropout)
-    activations = byte * sizes.width * work.layer_tokens
+    bytes_each = (AUTOCAST if bf16 else PLAIN) + MASKS[kind] * dropout
+    activations = bytes_each * sizes.width * work.layer_tokens
     if kind == "cpu" and dropout:
         activations += PAIR * work.pairs
     matrix = 4 * sizes.vocabulary * sizes.embedding_width

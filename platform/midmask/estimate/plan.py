@@ -16,11 +16,12 @@ from midmask.recipes.step import Step
 
 @dataclass(frozen=True)
 class Estimate:
-    """The charges of all steps that are still to be done. cached: steps that are done. volumes: a line a collection.
-    free: bytes where the storage is, if that is a disk."""
+    """The charges of all steps that are still to be done. workers: of a training. at_once: trainings side by side.
+    cached: steps that are done. volumes: a line a collection. free: bytes where the storage is, if that is a disk."""
 
     shape: Shape
     workers: int
+    at_once: int
     charges: tuple[Charge, ...]
     cached: int
     volumes: tuple[str, ...]
@@ -40,25 +41,35 @@ class Estimate:
         return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
 
     def hours(self, charge: Charge) -> float:
-        """Of one step. Trainings have as many devices as workers; what else has FLOPs, all of them."""
+        """Of one step, or the share of it that a cluster notices where trainings run side by side. Trainings have as
+        many GPUs as workers, what else has FLOPs all of them; on CPUs everything has all cores."""
         rate = self.shape.rate
         if charge.training is not None and self.shape.device.kind == "cuda":
-            rate = self.workers * self.shape.device.rate
+            rate = self.workers * self.at_once * self.shape.device.rate
         cores = 1 if charge.one_core else self.shape.cores
         return (charge.flops / rate + charge.core_seconds / cores) / 3600
 
 
 def estimate(
-    targets: Iterable[Step], storage: Place, shape: Shape | None = None, *, workers: int | None = None
+    targets: Iterable[Step],
+    storage: Place,
+    shape: Shape | None = None,
+    *,
+    workers: int | None = None,
+    side_by_side: bool = False,
 ) -> Estimate:
     """What is still to be paid for these steps and all that they need.
 
     Args:
         shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.
-        workers: training processes; none: one per GPU, or one where there is none.
+        workers: training processes, or trainings at once if `side_by_side`; none: one per GPU, or one where there is
+            none (side by side: one per core).
+        side_by_side: whether each training has one device, or core, to itself, as in sweeps and benchmarks.
     """
     known = shape or measured(this_machine(), storage)
-    count = workers or (known.count if known.device.kind == "cuda" else 1)
+    every = known.count if known.device.kind == "cuda" or side_by_side else 1
+    at_once = (workers or every) if side_by_side else 1
+    count = 1 if side_by_side else (workers or every)
     charges = Charges(storage, known.device.kind, count)
     left: dict[str, Step] = {}
     seen: set[str] = set()
@@ -68,7 +79,7 @@ def estimate(
     facts = dict.fromkeys(_volume(charges, step) for step in left.values())
     free = shutil.disk_usage(_nearest(storage)).free if storage.is_path else None
     volumes = tuple(fact for fact in facts if fact)
-    return Estimate(known, count, own, len(seen) - len(left), volumes, free)
+    return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free)
 
 
 def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:

@@ -31,7 +31,7 @@ def refuse_impossible(plan: Estimate) -> None:
 
 
 def _refuse_too_many_workers(plan: Estimate) -> None:
-    shape, workers = plan.shape, plan.workers
+    shape, workers = plan.shape, plan.workers * plan.at_once
     if shape.device.kind == "cuda" and workers > shape.count:
         raise UserError(
             f"--workers {workers}: one GPU each, {workers} in all, and {shape} has {shape.count}; use --workers "
@@ -50,7 +50,7 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
     device, memory = plan.shape.device, charge.memory
     if memory is None or charge.training is None:
         return
-    together = plan.workers if device.kind == "cpu" else 1
+    together = plan.workers * plan.at_once if device.kind == "cpu" else 1
     room = plan.shape.ram / together if device.memory is None else USABLE * device.memory
     if memory.total <= room:
         return
@@ -60,7 +60,7 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
     advice = "not even one row fits; take a smaller backbone or shorter rows"
     if fitting >= 1:
         advice = f"set {FIELDS[charge.step.name]}.micro_batch={fitting} or less"
-    shared = f" for each of {together} workers" if together > 1 else ""
+    shared = f" for each of {together} that share the memory" if together > 1 else ""
     raise UserError(
         f"{charge.step.name} on {plan.shape}: {rows} rows at once need {gib(memory.total)} ({memory}), and there are "
         f"{gib(room)}{shared}; {advice}"

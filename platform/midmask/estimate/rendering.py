@@ -7,7 +7,7 @@ from midmask.estimate.memory import gib
 from midmask.estimate.plan import Estimate
 
 SLOW_HOURS = 24
-COLUMNS = (("times", 6), ("tokens", 9), ("FLOPs", 9), ("a device", 12), ("storage", 12), ("hours", 9))
+COLUMNS = (("times", 6), ("tokens", 9), ("FLOPs", 9), ("a device", 12), ("storage", 12), ("hours", 11))
 
 
 def as_text(plan: Estimate) -> str:
@@ -34,7 +34,9 @@ def _device(plan: Estimate) -> str:
     source = f"the median of {device.measured}" if device.measured else "as stated in midmask/estimate/devices.py"
     each = "a core" if device.kind == "cpu" else "a device"
     share = f"{device.utilisation:.0%} of {counted(device.peak)}, {source}"
-    return f"{counted(device.rate)} FLOP/s {each} ({share}); training workers: {plan.workers}"
+    trainings = f"{plan.at_once} side by side" if plan.at_once > 1 else "one after another"
+    workers = f"{plan.workers} worker{'s' if plan.workers > 1 else ''} each"
+    return f"{counted(device.rate)} FLOP/s {each} ({share}); trainings {trainings}, {workers}"
 
 
 def _line(plan: Estimate, name: str, charges: Iterable[Charge]) -> str:
