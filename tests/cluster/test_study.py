@@ -19,6 +19,93 @@ def storage(tmp_path):
     return optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'study.db'}")
 
 
+DECODER = {
+    "objective.decoding": {"values": ["enhanced", "basic"]},
+    "objective.decoder_layers": {"values": [1, 2, 3], "when": {"objective.decoding": "basic"}},
+    "objective.decoder_mask_ratio": {"low": 0.1, "high": 0.9},
+    "deep.share": {"low": 4, "high": 64, "step": 1, "log": True, "when": {"objective.decoder_layers": [2, 3]}},
+}
+BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}]
+
+
+def is_possible(point) -> bool:
+    """Said in other words than the space's."""
+    deep, basic = point.get("objective.decoder_layers", 1) > 1, point["objective.decoding"] == "basic"
+    wanted = {"objective.decoding", "objective.decoder_mask_ratio"}
+    wanted |= ({"objective.decoder_layers"} if basic else set()) | ({"deep.share"} if deep else set())
+    share = point.get("deep.share", 4)
+    return set(point) == wanted and 0.1 <= point["objective.decoder_mask_ratio"] <= 0.9 and 4 <= share <= 64
+
+
+@pytest.mark.parametrize(
+    ("search", "draws", "objectives"),
+    [("random", 600, []), ("tpe", 120, []), ("tpe", 80, BOTH), ("nsga2", 200, BOTH)],
+)
+def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
+    """A thousand draws in all, told values that pull the samplers towards deep decoders."""
+    of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
+    study = open_study(optuna.storages.InMemoryStorage(), "s", of)
+    study.sampler = sampler(of, seed=1)
+    points = []
+    for _ in range(draws):
+        trial = study.ask()
+        points.append(suggest(of, trial))
+        value = points[-1].get("objective.decoder_layers", 0) + points[-1].get("deep.share", 0) / 64
+        study.tell(trial, [value, len(points[-1])] if objectives else value)
+    assert all(is_possible(point) for point in points)
+    assert all(isinstance(point.get("deep.share", 4), int) for point in points)
+    last = points[-draws // 3 :]
+    has_learnt = sum("deep.share" in point for point in last) > len(last) / 2
+    assert has_learnt or search == "random" or objectives  # a front has shallow points too
+
+
+def test_a_killed_conditional_grid_hands_out_each_point_once(storage):
+    parameters = {**DECODER, "objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}
+    parameters.pop("deep.share")
+    of = Space(name="s", recipe="retromae", parameters=parameters)
+    study = open_study(storage, "s", of)
+    points = remaining(study, of).points
+    assert len(points) == 8
+    for point in points:
+        study.enqueue_trial(point)
+    done = [finish(study, of, 0.5) for _ in range(3)]
+    held = suggest(of, study.ask())  # and the process is killed
+    half = study.ask()
+    half.suggest_categorical("objective.decoding", ["enhanced", "basic"])  # killed while it was asked
+    study = open_study(storage, "s", of)
+    left = remaining(study, of)
+    assert left.count == 5 and held in left.points
+    for point in left.points:
+        study.enqueue_trial(point)
+    done += [finish(study, of, 0.5) for _ in range(left.count)]
+    assert sorted(map(str, done)) == sorted(map(str, points))
+    assert remaining(study, of) == Remaining([], 0)
+
+
+def test_several_objectives_are_the_values_of_an_outcome(storage):
+    of = Space(name="s", recipe="retromae", parameters=DECODER, search="nsga2", objectives=BOTH, trials=5)
+    study = open_study(storage, "s", of)
+    trial = study.ask()
+    point = suggest(of, trial)
+    study.tell(trial, [0.4, 512.0])
+    (found,) = outcomes(study, of)
+    assert (found.parameters, found.values, found.complete, found.last) == (point, (0.4, 512.0), True, 0.4)
+    assert remaining(study, of) == Remaining([], 4)
+
+
+def test_without_pruning_the_last_result_is_not_counted_twice(storage):
+    """Ray reports the end of a trial that no scheduler stopped both as its last step and as its value."""
+    grid = space(rungs={"prune": False})
+    study = open_study(storage, "s", grid)
+    trial = study.ask()
+    suggest(grid, trial)
+    for number in (1, 2, 3):
+        trial.report(number / 10, number)
+    study.tell(trial, 0.3)
+    (found,) = outcomes(study, grid)
+    assert found.measures == {1: 0.1, 2: 0.2, 3: 0.3} and found.complete and found.values == (0.3,)
+
+
 def finish(study, of, value, rungs=3):
     trial = study.ask()
     suggest(of, trial)

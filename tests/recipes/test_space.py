@@ -7,6 +7,7 @@ import pytest
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.points import check, grid
+from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.space import load_space
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
@@ -15,7 +16,8 @@ SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 @pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_space_of_the_house_fits_its_recipe(path):
     space = load_space(path)
-    check(space, RECIPES[space.recipe]())
+    recipe = RECIPES[space.recipe]()
+    check(space, recipe if space.protocol is None else PROTOCOLS[space.protocol]().on(recipe, "demo"))
     assert len(grid(space)) >= 6
 
 
@@ -29,6 +31,7 @@ def test_the_grid_is_the_product_with_the_last_parameter_fastest():
     ]  # fmt: skip
 
 
+DECODING = "parameters:\n  objective.decoding: {values: [enhanced, basic]}"
 WRONG = {
     "parameters:\n  objective.encoder_mask_ration: {values: [0.1]}": ["encoder_mask_ration", "did you mean"],
     "parameters:\n  objective.encoder_mask_ratio: {values: [1.7]}": ["encoder_mask_ratio = 1.7", "less than"],
@@ -38,9 +41,24 @@ WRONG = {
     "parameters: {}": ["parameters"],
     "trails: 3\nparameters:\n  objective.encoder_mask_ratio: {values: [0.1]}": ["trails", "no such field"],
     "rungs: {shares: [0.5, 0.25]}\nparameters:\n  objective.encoder_mask_ratio: {values: [0.1]}": ["ascending shares"],
+    "parameters:\n  objective.decoder_layers: {values: [1], when: {objective.decodin: basic}}": ["stand above"],
+    f"{DECODING}\n  objective.decoder_layers: {{values: [1], when: {{objective.decodin: basic}}}}": [
+        "'objective.decodin'", "did you mean 'objective.decoding'", "parameters.objective.decoder_layers.when",
+    ],
+    f"{DECODING}\n  objective.decoder_layers: {{values: [1], when: {{objective.decoding: deep}}}}": [
+        "objective.decoding is never 'deep'", "['enhanced', 'basic']",
+    ],
+    f"{DECODING}\n  objective.decoder_layers: {{values: [1, 2]}}": ["exclude each other", "when:"],
+    f"search: nsga2\n{DECODING}": ["nsga2", "two or more objectives"],
+    f"objectives: [{{measure: nDCG@10, mode: max}}, {{measure: nDCG@10, mode: min}}]\n{DECODING}": ["only once"],
+    f"objectives: [{{measure: bytes_per_passage, mode: min}}]\n{DECODING}": ["first must be a retrieval measure"],
+    f"measure: RR@10\nobjectives: [{{measure: nDCG@10, mode: max}}]\n{DECODING}": ["in place of measure and mode"],
+    f"marks: {{paper: {{objective.decodin: basic}}}}\n{DECODING}": ["marks.paper", "'objective.decoding'"],
+    "parameters:\n  objective.encoder_mask_ratio: {values: [0.3, 0.3]}": ["only once"],
+    "parameters:\n  objective.encoder_mask_ratio: {values: [0.3], step: 1}": ["step are of a range"],
     "[1, 2": ["not YAML"],
     "- a list": ["a mapping of fields is wanted"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", WRONG)
