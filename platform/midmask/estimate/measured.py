@@ -20,7 +20,7 @@ LOOKED_AT = 4
 def measured(shape: Shape, storage: Place) -> Shape:
     """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
     of them, since some ran beside other work; the shape itself if there are none."""
-    found = [flops / seconds for kind, flops, seconds in _trainings(storage) if kind == shape.device.kind]
+    found = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]
     if not found:
         return shape
     rate = median(found)
@@ -28,7 +28,7 @@ def measured(shape: Shape, storage: Place) -> Shape:
     return replace(shape, device=replace(shape.device, utilisation=rate / shape.device.peak, measured=note))
 
 
-def _trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
+def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
     """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores)."""
     for name in CONFIGS:
         places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
