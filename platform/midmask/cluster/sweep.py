@@ -2,76 +2,41 @@
 
 import logging
 from argparse import Namespace
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import optuna
 import ray
 
-from midmask.artifact import RECORD, Place, load, produce
+from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.cluster.board import Board
 from midmask.cluster.channel import Channel
 from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
-from midmask.cluster.driver import changed
 from midmask.cluster.importance import importance
 from midmask.cluster.job import Options, resolve_corpus
 from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation
+from midmask.cluster.outlook import tell_cost
+from midmask.cluster.plots import draw
 from midmask.cluster.progress import SweepProgress
 from midmask.cluster.search import Resources, resources, search
 from midmask.cluster.study import open_study, outcomes, remaining
+from midmask.cluster.summary import NAME as SUMMARY
+from midmask.cluster.summary import summary
+from midmask.cluster.sweep_plan import Sweep, describe, sweep_for, targets
 from midmask.cluster.trial import Context
 from midmask.cluster.trials import Trial, Trials
-from midmask.errors import UserError
-from midmask.evaluate import answers, measures
 from midmask.identity import fingerprint, flatten, override
-from midmask.recipes import RECIPES
 from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import contents_of, plan
-from midmask.recipes.points import briefly, budget, check, mark_of
-from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
-from midmask.recipes.schema import Recipe
-from midmask.recipes.space import COSTS, Space, load_space
+from midmask.recipes.space import Space, load_space
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A space on a recipe, with the flags of a command line applied to both."""
-
-    space: Space
-    recipe: Recipe
-    baselines: tuple[Recipe, ...]
-    options: Options
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """What the result depends on; worked out once, since it reads the corpus."""
-        steps = [plan(recipe).evaluation(recipe.evaluation).fingerprint for recipe in (self.recipe, *self.baselines)]
-        return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
-
-    @property
-    def place(self) -> Place:
-        return Place(self.options.storage) / "sweep" / self.fingerprint
-
-    @property
-    def study(self) -> str:
-        return f"{self.space.name}-{self.fingerprint}"
-
-    def study_storage(self) -> optuna.storages.RDBStorage:
-        """A SQLite file of its own: beside the artifacts if they lie on a disk, else in the project's folder."""
-        storage = Place(self.options.storage)
-        folder = Path(storage.uri) if storage.is_path else self.options.home
-        folder.mkdir(parents=True, exist_ok=True)
-        return optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
 
 
 def sweep(options: Options, flags: Namespace, path: Path) -> None:
@@ -83,69 +48,10 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
     one = sweep_for(options, override(space, given))
     if options.dry_run:
         print(describe(one))
+        tell_cost(targets(one), options, side_by_side=True)
         return
     print(run_sweep(one))
     print(f"\n{options.where_to_look()}")
-
-
-def sweep_for(options: Options, space: Space) -> Sweep:
-    """The sweep a command line asks for, checked before anything starts.
-
-    Raises:
-        UserError: for a path or value that the recipe refuses.
-    """
-
-    base = _recipe(space, options.recipe or space.recipe, options)
-    check(space, base)
-    _check_objectives(space, base)
-    shared = replace(options, changes=_without_objective(options.changes))
-    alike = space.model_copy(update={"settings": _without_objective(space.settings)})
-    baselines = tuple(_recipe(alike, name, shared).fine_tuned_as(base) for name in space.baselines)
-    return Sweep(space, base, baselines, options)
-
-
-def _recipe(space: Space, name: str, options: Options) -> Recipe:
-    """A recipe with the space's protocol, unless --protocol names another; then its settings; then the flags."""
-    recipe, protocol = RECIPES[name](), options.protocol or space.protocol
-    if protocol is not None:
-        recipe = PROTOCOLS[protocol]().on(recipe, options.scale)
-    return changed(override(recipe, dict(space.settings)), replace(options, protocol=None))
-
-
-def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What of these changes is not about the middle training of one method, so that baselines take it too."""
-    return {path: value for path, value in changes.items() if not path.startswith("objective.")}
-
-
-def _check_objectives(space: Space, recipe: Recipe) -> None:
-    """Raises UserError for an objective that no trial's evaluation will tell."""
-    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *answers.DEFAULT)
-    for objective in space.targets:
-        if objective.measure not in (*told, *COSTS):
-            raise UserError(
-                f"measure = {objective.measure!r} is not among those that are measured ({', '.join(told)}) nor a cost "
-                f"({', '.join(COSTS)}); name it in settings: evaluation.measures"
-            )
-
-
-def describe(sweep: Sweep) -> str:
-    """What --dry-run prints: the space, its points, and what is done already."""
-    storage = Place(sweep.options.storage)
-    known = storage.is_path and (Path(storage.uri) / "optuna.db").exists()
-    done = len(outcomes(open_study(sweep.study_storage(), sweep.study, sweep.space), sweep.space)) if known else 0
-    lines = ["configuration:", *(f"  {path} = {value}" for path, value in flatten(sweep.recipe).items())]
-    lines += [
-        "",
-        f"sweep {sweep.study}: {sweep.space.search} search of {budget(sweep.space)} trials, {done} of them done",
-    ]
-    lines += [
-        f"  {path}: {distribution.model_dump(exclude_defaults=True)}"
-        for path, distribution in sweep.space.parameters.items()
-    ]
-    finished = (sweep.place / RECORD).exists()
-    lines += [f"  baselines: bm25, {', '.join(sweep.space.baselines)}; seeds {list(sweep.space.seeds)}"]
-    lines += ["  finished: the result would be printed again" if finished else "  to do"]
-    return "\n".join(lines)
 
 
 def run_sweep(sweep: Sweep) -> str:
@@ -164,15 +70,15 @@ def run_sweep(sweep: Sweep) -> str:
         params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
         with tracker.run(name, tags=tags, params=params) as parent:
             record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
-            artifact = produce(sweep.place, record, lambda out: _run(sweep, tracker, parent, use))
-            parent.log_text(str(artifact.result["report"]), "report.md")
+            artifact = produce(sweep.place, record, lambda out: _run(sweep, tracker, parent, use, out))
+            _log_report(parent, artifact)
             parent.log(
                 {"sweep/best": artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0
             )
             return str(artifact.result["report"])
 
 
-def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> dict[str, Any]:
+def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out: Place) -> dict[str, Any]:
     storage, recipe = Place(sweep.options.storage), sweep.recipe
     contents = contents_of(recipe)
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
@@ -180,6 +86,8 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> 
     planned = plan(recipe, contents)
     runner.run(planned.pretraining_tokens)
     runner.run(planned.tokens)
+    if planned.pretrained is not None and _shares_pretraining(sweep.space):
+        runner.run(planned.pretrained)  # by all workers, once, instead of by one trial that the others wait for
     ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
     channel = Channel.open()
@@ -196,12 +104,27 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources) -> 
     board.close()
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
+    (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
     return {
         "report": end.text(),
         "best": trials.best.outcome.last,
         "parameters": trials.best.outcome.parameters,
         "rung_share": trials.rung_share(),
     }
+
+
+def _shares_pretraining(space: Space) -> bool:
+    """Whether no parameter is of anything that the middle training depends on."""
+    return all(path.split(".")[0] in ("representation", "stages", "evaluation") for path in space.parameters)
+
+
+def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
+    """The report, its data, and plots of them, in the sweep's run."""
+    folder = artifact.place.local()
+    parent.log_text(str(artifact.result["report"]), "report.md")
+    parent.log_file(folder / SUMMARY)
+    for path in draw((artifact.place / SUMMARY).read_json(), folder / "figures"):
+        parent.log_file(path, "figures")
 
 
 def _entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
