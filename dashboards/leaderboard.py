@@ -10,14 +10,16 @@ from pathlib import Path
 
 import streamlit as st
 
-from context import context_of
+from context import context_of, known_of, watch_of
 from look import STYLE
 from midmask.errors import UserError
+from midmask.leaderboard.watch import Watch
 from midmask.tracking import redacted, resolve_tracking_uri, ui_command
 from views import board, sweep
 
+# Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
+# page's main script, Streamlit would show it.)
 VIEWS = {"Leaderboard": board, "Sweep": sweep}
-"""Title of a page -> its module; the first is the default, the others live at the title in small letters."""
 
 
 def arguments() -> argparse.Namespace:
@@ -37,22 +39,37 @@ def page() -> None:
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())
-        context = context_of(uri, given.mlflow_ui)
+        watch = watch_of(uri)
+        known = known_of(watch)
     except UserError as error:
         st.header("midmask")
         st.error(str(error), icon=":material/cloud_off:")
         st.button("Try again")
         return
+    context = context_of(uri, given.mlflow_ui, known)
     pages = [
         st.Page(partial(view.show, context), title=title, url_path=title.lower(), default=view is board)
         for title, view in VIEWS.items()
     ]
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
-    st.caption(f"{redacted(uri)} · {len(context.runs)} runs")
+    st.caption(f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC")
+    if watch.error is not None:
+        st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
     chosen.run()
-    with st.expander("Open these runs in MLflow"):
+    about(uri, watch)
+
+
+def about(uri: str, watch: Watch) -> None:
+    with st.expander("About this store"):
+        st.markdown("MLflow's own pages on these runs:")
         st.code(ui_command(uri), language="bash")
+        st.button(
+            "Read everything again",
+            on_click=watch.look,
+            kwargs={"again": True},
+            help="Changes are read by themselves. A tag edited by hand after a run's end is seen within a day.",
+        )
 
 
 page()

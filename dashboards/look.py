@@ -1,34 +1,45 @@
-"""What the pages look like: one style, one table, one link, and choices whose values lie in the page's address."""
+"""What the pages look like: one style, tables, links, and choices whose values lie in the page's address."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any
 
 import streamlit as st
+
+from midmask.leaderboard.html import STYLE as TABLE_STYLE
 
 ALL = "all"
 NONE = "—"
 
-STYLE = """<style>
-.mm-scroll {overflow-x: auto; border: 1px solid rgba(128,128,128,.25); border-radius: .5rem;}
-.mm-board {border-collapse: collapse; width: 100%; font-size: .875rem; font-variant-numeric: tabular-nums;}
-.mm-board th, .mm-board td {padding: .5rem .75rem; border: 0; border-bottom: 1px solid rgba(128,128,128,.15);
-  text-align: left; white-space: nowrap;}
-.mm-board tr:last-child td {border-bottom: 0;}
-.mm-board th {font-weight: 600; font-size: .8rem; opacity: .75; background: rgba(128,128,128,.07);}
-.mm-board .num {text-align: right;}
-.mm-board .best {font-weight: 700; color: #0f766e;}
-.mm-board .quiet {opacity: .65;}
-.mm-board a {color: #0f766e; text-decoration: none;}
-.mm-board a:hover {text-decoration: underline;}
-.mm-board .place {display: block; font-size: .75rem; opacity: .65;}
-.mm-note {font-size: .72rem; border: 1px solid rgba(128,128,128,.4); border-radius: .6rem; padding: 0 .4rem;
-  margin-left: .4rem;}
-[data-testid="stMainBlockContainer"] {padding-top: 3.5rem;}
-@media (max-width: 640px) {
-  [data-testid="stColumn"] {min-width: calc(50% - 1rem) !important;}
-  .mm-board th, .mm-board td {padding: .45rem .5rem;}
-}
+STYLE = f"""<style>{TABLE_STYLE}
+.mm-note {{font-size: .72rem; border: 1px solid rgba(128,128,128,.4); border-radius: .6rem; padding: 0 .4rem;
+  margin-left: .4rem;}}
+.mm-status {{font-size: .75rem; border-radius: .6rem; padding: .1rem .5rem; background: rgba(128,128,128,.15);}}
+.mm-status.failed {{background: rgba(220,38,38,.14);}}
+.mm-status.running {{background: rgba(37,99,235,.14);}}
+[data-testid="stMainBlockContainer"] {{padding-top: 4.5rem;}}
+@media (max-width: 640px) {{
+  [data-testid="stMainBlockContainer"] {{padding: 4rem 1rem 2rem;}}
+  [data-testid="stColumn"] {{min-width: calc(50% - 1rem) !important;}}
+}}
 </style>"""
+
+SORTING = """
+export default function({parentElement, data, setTriggerValue}) {
+  parentElement.innerHTML = data.html;
+  for (const head of parentElement.querySelectorAll("th[data-key]")) {
+    const choose = () => setTriggerValue("order", head.dataset.key);
+    head.tabIndex = 0;
+    head.style.cursor = "pointer";
+    head.title = "Order by this column; again: the other way round";
+    head.onclick = choose;
+    head.onkeydown = event => { if (event.key === "Enter") choose(); };
+  }
+}
+"""
+"""Texts in the HTML are escaped where it is made."""
+
+_sortable = st.components.v2.component("midmask.table", js=SORTING, isolate_styles=False)
 
 
 def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, str]]], label: str) -> str:
@@ -43,10 +54,25 @@ def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, 
     )
 
 
+def sortable(html: str, key: str, chosen: Callable[[str], None]) -> None:
+    """An HTML table whose heads can be clicked.
+
+    Args:
+        chosen: told the `data-key` of the head that was clicked, before the page is drawn again.
+    """
+    _sortable(key=key, data={"html": html}, on_order_change=lambda: chosen(st.session_state[key]["order"]))
+
+
 def link(address: str, text: str) -> str:
     return f'<a href="{escape(address)}" target="_blank" rel="noopener">{escape(text)}</a>'
 
 
-def choice(label: str, key: str, options: Sequence[str]) -> str:
-    """A select box whose value lives in the page's address; a value that is no longer there falls back to the first."""
-    return str(st.selectbox(label, options, key=key, bind="query-params"))
+def choice(label: str, key: str, options: Sequence[str], **more: Any) -> str:
+    """A select box whose value lies in the page's address; a value that is no longer there falls back to the first."""
+    return str(st.selectbox(label, options, key=key, bind="query-params", **more))
+
+
+def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
+    """Several of the options, in their order, in the page's address; the default where nothing is chosen."""
+    chosen = st.multiselect(label, options, default, key=key, bind="query-params")
+    return [option for option in options if option in (chosen or default)]

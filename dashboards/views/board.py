@@ -1,68 +1,113 @@
-"""The leaderboard: every evaluated system, and what has not finished."""
+"""The leaderboard: evaluated systems × corpora × measures, with what they cost; below, what has not finished."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
 from html import escape
 
 import streamlit as st
 
 from context import Context
-from look import ALL, NONE, choice, link, table
-from midmask.leaderboard.rows import Row, best, measure_names, unfinished
+from look import link, sortable, table
+from midmask.leaderboard.board import Board, View, board_of
+from midmask.leaderboard.cells import legend
+from midmask.leaderboard.entries import Entry
+from midmask.leaderboard.export import as_csv, as_markdown
+from midmask.leaderboard.html import document
+from midmask.leaderboard.html import table as board_table
+from midmask.leaderboard.marks import Marks, marks_of
+from midmask.leaderboard.rows import unfinished
 from midmask.tracking import redacted
+from views.choosing import address, choose, order_by
+
+PER_PAGE = 100
+MOST_UNFINISHED = 50
 
 
 def show(context: Context) -> None:
-    if context.rows:
+    if context.entries:
         systems(context)
     else:
-        st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
-        st.code("make demo\npython jobs/sweep_mask_ratio.py --tracking-uri " + redacted(context.uri), language="bash")
+        nothing(context)
     troubles(context)
 
 
 def systems(context: Context) -> None:
-    found = context.rows
-    corpora, splits = sorted({row.corpus for row in found}), sorted({row.split for row in found})
-    first, second, third, fourth = st.columns(4)
+    view = choose(context.entries)
+    if not view.places:
+        st.info("No system was evaluated on this split of this corpus. Choose another.")
+        return
+    board = board_of(context.entries, view, lambda shown: compared(_key(shown, view), shown, view, context))
+    if not board.lines:
+        st.info("No system matches these choices. Loosen a filter, or show the trials of sweeps.")
+        return
+    start = PER_PAGE * (page_number(len(board.lines)) - 1)
+    lines = board.lines[start : start + PER_PAGE]
+    sortable(board_table(board, lines, context.link), "board", order_by)
+    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,}."
+    st.caption(" ".join([of, *legend(board)]))
+    exports(board, context)
+
+
+def page_number(count: int) -> int:
+    pages = -(-count // PER_PAGE)
+    if pages == 1:
+        return 1
+    return int(st.number_input(f"Page, of {pages}", 1, pages, key="page", bind="query-params", width=140))
+
+
+@st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
+def compared(key: object, _shown: Sequence[Entry], _view: View, _context: Context) -> Marks:
+    """Tests of all pairs, worked out once for the same runs: `key` tells them, and all else that matters."""
+    return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
+
+
+def _key(shown: Sequence[Entry], view: View) -> tuple[object, ...]:
+    runs = tuple((entry.name, tuple(sorted(entry.runs(view.places)))) for entry in shown)
+    return (runs, view.places, view.measures, view.marks)
+
+
+def exports(board: Board, context: Context) -> None:
+    """The whole of the shown view, all its pages, as files."""
+    whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
+    first, second, third, _ = st.columns([1, 1, 1, 5])
     with first:
-        corpus = choice("Corpus", "corpus", [ALL, *corpora])
+        st.download_button(
+            "CSV",
+            as_csv(board),
+            "leaderboard.csv",
+            "text/csv",
+            on_click="ignore",
+            icon=":material/download:",
+            width="stretch",
+        )
     with second:
-        split = choice("Split", "split", [ALL, *splits])
+        st.download_button(
+            "Markdown",
+            as_markdown(board),
+            "leaderboard.md",
+            "text/markdown",
+            on_click="ignore",
+            icon=":material/download:",
+            width="stretch",
+        )
     with third:
-        objective = choice("Objective", "objective", [ALL, *sorted({row.objective for row in found} - {""})])
-    with fourth:
-        order = choice("Order by", "order", [*measure_names(found), "newest"])
-    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
-    wanted = {"corpus": corpus, "split": split, "objective": objective}
-    shown = [row for row in found if all(value in (ALL, getattr(row, name)) for name, value in wanted.items())]
-    shown = [row for row in shown if trials or not row.trial]
-    if order != "newest":
-        shown.sort(key=lambda row: (row.corpus, row.split, -row.measures.get(order, -1.0)))
-    if shown:
-        st.html(board(shown, context))
-        st.caption(f"{len(shown)} of {len(found)} rows. Bold: the best of its corpus and split.")
-    else:
-        st.info("No system matches these filters.")
+        st.download_button(
+            "HTML",
+            whole,
+            "leaderboard.html",
+            "text/html",
+            on_click="ignore",
+            icon=":material/download:",
+            width="stretch",
+        )
+    with st.expander("Address of this view"):
+        st.code(address(), language=None, wrap_lines=True)
 
 
-def board(shown: Sequence[Row], context: Context) -> str:
-    """The systems as a table: the best value of each corpus, split and measure in bold."""
-    names, highest = measure_names(shown), best(shown)
-    heads = [("System", ""), *((escape(name), "num") for name in names)]
-    heads += [(text, "") for text in ("Objective", "Seed", "Started (UTC)", "MLflow")]
-    lines = []
-    for row in shown:
-        note = '<span class="mm-note">split made here</span>' if row.split_made_here else ""
-        place = f'<span class="place">{escape(row.corpus)} · {escape(row.split)}{note}</span>'
-        line = [(escape(row.recipe or row.name) + place, "")]
-        for name in names:
-            value = row.measures.get(name)
-            top = value is not None and value == highest[row.corpus, row.split, name]
-            line.append((NONE, "num quiet") if value is None else (f"{value:.4f}", "num best" if top else "num"))
-        line += [(escape(row.objective) or NONE, ""), (escape(row.seed) or NONE, "quiet")]
-        line += [(f"{row.started:%Y-%m-%d %H:%M}", "quiet"), (link(context.link(row), row.run_id[:8]), "")]
-        lines.append(line)
-    return table(heads, lines, "systems")
+def nothing(context: Context) -> None:
+    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
+    st.code("make demo\npython jobs/sweep_mask_ratio.py --tracking-uri " + redacted(context.uri), language="bash")
 
 
 def troubles(context: Context) -> None:
@@ -75,11 +120,11 @@ def troubles(context: Context) -> None:
         [
             (escape(run.name), ""),
             (escape(run.tags.get("midmask.step", "")), ""),
-            (escape(run.status), ""),
+            (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
             (f"{run.started:%Y-%m-%d %H:%M}", "quiet"),
             (link(context.link(run), run.run_id[:8]), ""),
         ]
-        for run in left[:50]
+        for run in left[:MOST_UNFINISHED]
     ]
     heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "MLflow")]
     st.html(table(heads, lines, "unfinished"))

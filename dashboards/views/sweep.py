@@ -1,43 +1,169 @@
-"""Sweeps: the measured surface of one."""
+"""Sweeps: what was tried, what it gave, what mattered, and how much of it is noise."""
+
+from collections.abc import Sequence
+from html import escape
 
 import plotly.graph_objects as go
 import streamlit as st
+from charts import draw
 
 from context import Context
-from look import choice
+from look import NONE, choice, link, table
+from midmask.errors import UserError
 from midmask.leaderboard.rows import measure_names
+from midmask.leaderboard.snapshot_file import cache_folder
 from midmask.leaderboard.surfaces import Point, sweep_surface, sweeps
+from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_numeric, read_sweep
+from midmask.tracking import TrackedRow
+from views import sweep_plots
+
+STEP = "sweep"
+SHOWN_POINTS = 50
 
 
 def show(context: Context) -> None:
-    parents = {run.run_id: run for run in sweeps(context.runs)}
-    trials = [row for row in context.rows if row.trial]
-    if not parents or not trials:
+    parents = found_sweeps(context)
+    if not parents:
         st.info("No sweep has been tracked in this store yet. Run one:")
         st.code("python jobs/sweep_mask_ratio.py", language="bash")
         return
-    first, second, third = st.columns(3)
-    with first:
-        chosen = choice("Sweep", "sweep", [f"{run.name} {run.run_id[:8]}" for run in parents.values()])
-    with second:
-        place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
-    with third:
-        measure = choice("Measure", "measure", measure_names(trials))
-    parent = next(run for run in parents.values() if run.run_id.startswith(chosen.rpartition(" ")[2]))
-    corpus, _, split = place.rpartition(" ")
-    points = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
-    if not points:
-        st.info(f"No finished trial of this sweep has {measure} on {place}.")
+    named = {f"{run.name} {run.run_id[:8]}": run for run in parents}
+    parent = named[choice("Sweep", "sweep", list(named))]
+    try:
+        sweep = read(context.uri, parent.run_id) if parent.status == "finished" else None
+    except UserError as error:
+        st.warning(str(error))
         return
-    st.plotly_chart(heatmap(points, measure), config={"displaylogo": False, "displayModeBar": False})
-    top = max(points, key=lambda point: point.value)
+    if sweep is None or not sweep.complete:
+        of_trials(context, parent)
+    else:
+        finished(sweep, parent, context)
+
+
+def found_sweeps(context: Context) -> list[TrackedRow]:
+    """Parent runs, newest first: those that say so, and those whose trials differ in a mask ratio."""
+    old = {run.run_id for run in sweeps(context.runs)}
+    return [
+        run
+        for run in context.runs
+        if run.status != "cached" and (run.run_id in old or run.tags.get("midmask.step") == STEP)
+    ]
+
+
+@st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
+def read(uri: str, run_id: str) -> Sweep | None:
+    """What a finished sweep tells of itself; it never changes."""
+    return read_sweep(uri, run_id, cache_folder() / "artifacts")
+
+
+def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
+    """All that a sweep's own file tells."""
+    for sentence in sweep.sentences:
+        st.markdown(f"- {_plain(sentence)}")
+    pruned = len(sweep.points) - len(sweep.complete)
+    told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} were pruned" if pruned else "")
+    floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor:.4f}"
+    st.caption(f"{told}. Noise floor {floor}: the green band holds what may be as good as the best. "
+               f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
+    if sweep.choices:
+        over_parameters(sweep)
+    columns = st.columns(2)
+    with columns[0]:
+        if len(sweep.objectives) > 1:
+            st.subheader("Pareto front")
+            draw(sweep_plots.pareto(sweep), "pareto", 420)
+    with columns[len(sweep.objectives) > 1]:
+        st.subheader("Importance")
+        if sweep.shares:
+            draw(sweep_plots.importance(sweep), "importance", 90 + 45 * len(sweep.shares))
+        else:
+            st.info("Too few trials, or all alike, to tell which parameter mattered.")
+    if len(sweep.choices) + len(sweep.objectives) > 2:
+        st.subheader("Everything that was tried")
+        draw(sweep_plots.parallel(sweep), "parallel", 380)
+    st.html(points(sweep, context, parent))
+
+
+def over_parameters(sweep: Sweep) -> None:
+    """The first objective over one parameter or two, as chosen."""
+    by_label = {one.label: one for one in _numeric_first(sweep)}
+    first, second = st.columns(2)
+    with first:
+        across = by_label[choice("Across", "across", list(by_label))]
+    with second:
+        up = choice("Up", "up", [sweep.objectives[0].measure, *(name for name in by_label if name != across.label)])
+    if up not in by_label:
+        draw(sweep_plots.lines(sweep, across), "lines", 440)
+        return
+    figure = sweep_plots.surface(sweep, across, by_label[up])
+    draw(figure, "surface", max(280, 60 * len(figure.data[0].y) + 120))
     st.caption(
-        f"{len(points)} finished trials; the sweep is {parent.status}. Best {measure} {top.value:.4f} at encoder "
+        "Each cell is a mean over what else differs. Cells that differ by less than the noise floor are not told apart."
+    )
+
+
+def _numeric_first(sweep: Sweep) -> list[Parameter]:
+    return sorted(sweep.choices, key=lambda one: not is_numeric(sweep, one.path))
+
+
+def points(sweep: Sweep, context: Context, parent: TrackedRow) -> str:
+    """The points, the best first, each with the run that made it."""
+    runs = {run.tags.get("midmask.fingerprint"): run for run in context.runs if run.parent_id == parent.run_id}
+    sign = -1 if sweep.objectives[0].mode == "max" else 1
+    ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))[:SHOWN_POINTS]
+    heads = [("Point", ""), *((escape(one.measure), "num") for one in sweep.objectives), ("Seeds", "num")]
+    heads += [("Against the best", ""), ("MLflow", "")]
+    return table(heads, [_line(sweep, point, runs.get(point.run), context) for point in ordered], "points")
+
+
+def _line(sweep: Sweep, point: SweepPoint, run: TrackedRow | None, context: Context) -> list[tuple[str, str]]:
+    mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
+    kind = "num best" if point.label == sweep.best else "num"
+    values = [_number(point.values[one.measure]) for one in sweep.objectives]
+    against = {None: "the best", True: "worse", False: "not told apart"}[point.distinguishable]
+    return [
+        (escape(point.label) + mark, ""),
+        *((value, kind if number == 0 else "num") for number, value in enumerate(values)),
+        (f"{len(point.seeds)}", "num"),
+        (against, "quiet"),
+        (link(context.link(run), run.run_id[:8]) if run else NONE, ""),
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _plain(text: str) -> str:
+    """Without what Markdown would read."""
+    return "".join(f"\\{sign}" if sign in "\\`*_[]<>$~#" else sign for sign in text)
+
+
+def of_trials(context: Context, parent: TrackedRow) -> None:
+    """What can be drawn of a sweep that has not ended, or has no file: the surface of its trials' mask ratios."""
+    trials = [row for row in context.rows if row.trial]
+    if not trials:
+        st.info(f"This sweep is {parent.status}; none of its trials has ended yet.")
+        return
+    first, second = st.columns(2)
+    with first:
+        place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
+    with second:
+        measure = choice("Measure", "measure", measure_names(trials))
+    corpus, _, split = place.rpartition(" ")
+    found = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
+    if not found:
+        st.info(f"This sweep is {parent.status}; no finished trial of it has {measure} on {place} and two mask ratios.")
+        return
+    draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
+    top = max(found, key=lambda point: point.value)
+    st.caption(
+        f"{len(found)} finished trials; the sweep is {parent.status}. Best {measure} {top.value:.4f} at encoder "
         f"{top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. [Open in MLflow]({context.link(parent)})"
     )
 
 
-def heatmap(points: list[Point], measure: str) -> go.Figure:
+def heatmap(points: Sequence[Point], measure: str) -> go.Figure:
     """The mean over trials of equal ratios, encoder ratio across, decoder ratio up."""
     across = sorted({point.encoder_ratio for point in points})
     up = sorted({point.decoder_ratio for point in points})
@@ -60,7 +186,6 @@ def heatmap(points: list[Point], measure: str) -> go.Figure:
             hovertemplate="encoder %{x}, decoder %{y}: %{z:.4f}<extra></extra>",
         )
     )
-    figure.update_layout(height=max(260, 70 * len(up) + 110), margin={"l": 10, "r": 10, "t": 10, "b": 10})
     figure.update_xaxes(title="encoder mask ratio", type="category", showgrid=False)
     figure.update_yaxes(title="decoder mask ratio", type="category", showgrid=False)
     return figure

@@ -7,10 +7,11 @@ keeps what it began with. If the store goes away, what was known stays, with the
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.rows import Row, rows
 from midmask.leaderboard.snapshot import Snapshot, refreshed
 from midmask.leaderboard.snapshot_file import load, save
@@ -22,10 +23,11 @@ PAUSE = 10.0
 
 @dataclass(frozen=True)
 class Known:
-    """Runs, newest first, and the rows made of them, as of a time."""
+    """Runs, newest first, and the rows and entries made of them, as of a time."""
 
     runs: Sequence[TrackedRow]
     rows: Sequence[Row]
+    entries: Sequence[Entry]
     looked: datetime
 
 
@@ -88,9 +90,10 @@ class Watch:
     def _tell(self, snapshot: Snapshot) -> None:
         if self._snapshot is None or self.known is None or snapshot.runs is not self._snapshot.runs:
             runs = snapshot.newest_first()
-            self.known = Known(runs, rows(runs), snapshot.looked)
+            found = rows(runs)
+            self.known = Known(runs, found, entries(found), snapshot.looked)
         else:
-            self.known = Known(self.known.runs, self.known.rows, snapshot.looked)
+            self.known = replace(self.known, looked=snapshot.looked)
         self._snapshot = snapshot
 
     def _progress(self, count: int) -> None:

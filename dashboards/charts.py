@@ -1,0 +1,26 @@
+"""How charts look: their colours, margins and controls, alike on all pages."""
+
+import plotly.graph_objects as go
+import streamlit as st
+
+PALETTE = ("#0f766e", "#ea580c", "#4f46e5", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#7c3aed")
+"""Colours of runs, in the order in which they were chosen."""
+
+QUERIES, PASSAGES = PALETTE[0], PALETTE[1]
+WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
+
+
+def colour(number: int) -> str:
+    return PALETTE[number % len(PALETTE)]
+
+
+def draw(figure: go.Figure, key: str, height: int = 320) -> None:
+    """Draws a figure across its column, without Plotly's bar of buttons."""
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 30, "b": 10}, hoverlabel={"align": "left"})
+    st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
+
+
+def swatch(number: int) -> str:
+    """A spot of a run's colour, as HTML: a legend that wraps on a phone."""
+    style = f"display:inline-block;width:.7rem;height:.7rem;border-radius:.35rem;background:{colour(number)}"
+    return f'<span style="{style};margin-right:.45rem"></span>'

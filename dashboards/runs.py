@@ -1,0 +1,47 @@
+"""Evaluated runs to choose from: how one is called on the pages and in their addresses."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from context import Context
+from look import choice
+from midmask.artifact import Place
+from midmask.leaderboard.lineage import artifact_place
+from midmask.leaderboard.rows import Row
+from midmask.tracking import TrackedRow
+
+
+def name_of(row: Row) -> str:
+    """One run in a line, unlike any other."""
+    system = row.recipe or row.name
+    seed = f"seed {row.seed.strip()}" if row.seed.strip() else ""
+    more = (row.representation, row.pretrain_on, row.protocol, seed, row.run_id[:8])
+    return " · ".join([system, *(part for part in more if part not in ("", "none", system))])
+
+
+def choose_place(rows: Sequence[Row]) -> list[Row]:
+    """Draws the choice of corpus and split; the rows that were evaluated there, newest first, trials after the rest."""
+    places = [f"{corpus} {split}" for corpus, split in dict.fromkeys((row.corpus, row.split) for row in rows)]
+    counts = {place: sum(f"{row.corpus} {row.split}" == place for row in rows) for place in places}
+    place = choice("Evaluated on", "place", sorted(places, key=lambda one: (-counts[one], one)))
+    own = [row for row in rows if f"{row.corpus} {row.split}" == place]
+    return sorted(own, key=lambda row: row.trial)
+
+
+def named(rows: Sequence[Row]) -> dict[str, Row]:
+    return {name_of(row): row for row in rows}
+
+
+def run_of(context: Context, row: Row) -> TrackedRow:
+    return next(run for run in context.runs if run.run_id == row.run_id)
+
+
+def places_of(context: Context, rows: Mapping[str, Row]) -> dict[str, Place | None]:
+    """Name -> where the run's artifact lies."""
+    return {name: artifact_place(run_of(context, row)) for name, row in rows.items()}
+
+
+def nothing_evaluated() -> None:
+    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
+    st.code("make demo", language="bash")

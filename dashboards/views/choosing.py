@@ -1,0 +1,95 @@
+"""What the leaderboard's page lets one choose: widgets whose values lie in the address, and the view they make."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from look import ALL, choice, choices
+from midmask.corpora.splits import is_slice
+from midmask.leaderboard.board import HEADS, NEWEST, View, columns_of, places_of
+from midmask.leaderboard.entries import LABELS, Entry, Place
+from midmask.leaderboard.marks import Shown
+from midmask.leaderboard.rows import measure_names
+
+MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
+"""Name of a kind of superscripts -> what `evaluate.rendering` calls it."""
+
+MOST_PLACES = 6
+"""Corpora and splits side by side; of more, those of most systems."""
+
+NARROW = 3
+"""Measures that are shown if none is chosen."""
+
+FILTERS = ("pretrain_on", "representation", "protocol", "backbone")
+
+
+def choose(found: Sequence[Entry]) -> View:
+    """Draws the choices over these entries."""
+    every = places_of(found)
+    first, second, third, fourth = st.columns([2, 2, 3, 3])
+    with first:
+        corpus = choice("Corpus", "corpus", [ALL, *sorted({corpus for corpus, _ in every})])
+    with second:
+        split = choice("Split", "split", [ALL, *sorted({split for _, split in every})])
+    places = _places(every, corpus, split)
+    names = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
+    with third:
+        measures = choices("Measures", "measures", names, names[:NARROW])
+    with st.expander("More choices: systems, superscripts, gains", key="more"):
+        filters = _filters(found)
+        marks, baseline, trials = _marking(found)
+    view = View(tuple(places), tuple(measures), filters, NEWEST, False, marks, baseline, trials)
+    orders = [*(column.key for column in columns_of(view)), *(HEADS[name] for name in LABELS), NEWEST]
+    with fourth:
+        order = choice("Order by", "order", orders)
+        reverse = st.toggle("Worst first", key="reverse", bind="query-params")
+    return View(view.places, view.measures, filters, order, reverse, marks, baseline, trials)
+
+
+def _places(every: Sequence[Place], corpus: str, split: str) -> list[Place]:
+    """The places that are asked for; slices of splits only by their names."""
+    found = [
+        (name, part)
+        for name, part in every
+        if corpus in (ALL, name) and (part == split or (split == ALL and not is_slice(part)))
+    ]
+    return sorted(found[:MOST_PLACES])
+
+
+def _filters(found: Sequence[Entry]) -> dict[str, str]:
+    chosen = {}
+    for name, column in zip(FILTERS, st.columns(len(FILTERS)), strict=True):
+        with column:
+            values = sorted({getattr(entry, name) for entry in found} - {""})
+            chosen[name] = choice(HEADS[name], name, [ALL, *values])
+    return {name: value for name, value in chosen.items() if value != ALL}
+
+
+def _marking(found: Sequence[Entry]) -> tuple[Shown, str, bool]:
+    first, second, third = st.columns([3, 3, 6], vertical_alignment="bottom")
+    recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name.lower() != "bm25", name))
+    with first:
+        marks = MARKS[choice("Superscripts", "marks", list(MARKS))]
+    with second:
+        baseline = choice("Gain per hour over", "baseline", recipes)
+    with third:
+        trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
+    return marks, baseline, trials
+
+
+def address() -> str:
+    """Where this view is found again. Unlike in the browser's own line, defaults stand in it too: they depend on what
+    the store holds.
+    """
+    keys = ("corpus", "split", "measures", "order", "reverse", *FILTERS, "marks", "baseline", "trials")
+    values = {key: st.session_state[key] for key in keys if st.session_state.get(key) is not None}
+    plain = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+    return f"{(st.context.url or '').partition('?')[0]}?{urlencode(plain, doseq=True)}"
+
+
+def order_by(key: str) -> None:
+    """A head was clicked: order by its column, or turn the order round if it is that already."""
+    again = st.session_state["order"] == key
+    st.session_state["reverse"] = again and not st.session_state["reverse"]
+    st.session_state["order"] = key

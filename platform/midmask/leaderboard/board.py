@@ -1,0 +1,178 @@
+"""The leaderboard as cells: chosen systems × (corpus, split, measure), with costs. Pages and exports draw it."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from midmask.evaluate.ties import label
+from midmask.leaderboard.entries import LABELS, Entry, Place, Value, baselines, gain_per_hour, kind
+from midmask.leaderboard.marks import Marks, Shown
+
+HOURS = "Train hours"
+COSTS = {
+    HOURS: "train_seconds",
+    "Bytes per passage": "bytes_per_passage",
+    "Search ms": "search_ms_per_query",
+}
+"""Column -> the cost that it shows; hours by the clock."""
+
+GAIN = "Gain per hour"
+NEWEST = "newest"
+
+HEADS = dict(zip(LABELS, ("System", "Pre-trained on", "Representation", "Protocol", "Backbone"), strict=True))
+
+
+@dataclass(frozen=True)
+class View:
+    """What is chosen. places: the groups of columns. filters: field of an entry -> the value it must have. order: a
+    column's key, a head of `HEADS`, or `newest`; the best comes first, or last if `reverse`. baseline: the recipe that
+    gains are counted from.
+    """
+
+    places: tuple[Place, ...]
+    measures: tuple[str, ...]
+    filters: Mapping[str, str]
+    order: str
+    reverse: bool
+    marks: Shown
+    baseline: str
+    trials: bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """group: the head above several columns, empty if there is none. low_is_good: the best value is the lowest."""
+
+    key: str
+    head: str
+    group: str = ""
+    place: Place | None = None
+    measure: str = ""
+    low_is_good: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """value: of a measure, with its spread; number: of a cost or gain; neither: nothing is known."""
+
+    value: Value | None = None
+    number: float | None = None
+    best: bool = False
+    better_than: tuple[str, ...] = ()
+    ties: str = ""
+
+    @property
+    def sorts_by(self) -> float | None:
+        return self.value.mean if self.value else self.number
+
+
+@dataclass(frozen=True)
+class Line:
+    """One system: the letter that superscripts call it by, and its cells by column key."""
+
+    letter: str
+    entry: Entry
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Board:
+    """What is shown, in order. `fields`: labels in which the lines differ, so that they need a column of their own."""
+
+    view: View
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    text: str
+
+    @cached_property
+    def fields(self) -> list[str]:
+        return [name for name in LABELS[1:] if len({getattr(line.entry, name) for line in self.lines}) > 1]
+
+
+def places_of(found: Sequence[Entry]) -> list[Place]:
+    """Where systems were evaluated, the places of most systems first."""
+    counts = Counter(place for entry in found for place in entry.rows)
+    return sorted(counts, key=lambda place: (-counts[place], place))
+
+
+def columns_of(view: View) -> list[Column]:
+    """The columns that a view has, whatever systems it shows."""
+    found = [
+        Column(f"{corpus} {split} {measure}", measure, f"{corpus} · {split}", (corpus, split), measure)
+        for corpus, split in view.places
+        for measure in view.measures
+    ]
+    return [*found, *(Column(name, name, low_is_good=True) for name in COSTS), Column(GAIN, GAIN)]
+
+
+def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
+    """The board of one view. Systems that were evaluated at none of its places are not shown.
+
+    Args:
+        mark: says which of the shown systems differ significantly, as `marks.marks_of`.
+    """
+    shown = [entry for entry in found if _is_wanted(entry, view)]
+    marks = mark(shown)
+    columns = columns_of(view)
+    cells = {column.key: _cells(column, shown, view, marks) for column in columns if column.key != GAIN}
+    cells[GAIN] = _gains(shown, found, view)
+    lines = [
+        Line(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
+        for number, entry in enumerate(_ordered(shown, view, cells, columns))
+    ]
+    return Board(view, tuple(columns), tuple(lines), marks.text)
+
+
+def _is_wanted(entry: Entry, view: View) -> bool:
+    return (
+        (view.trials or not entry.trial)
+        and all(getattr(entry, name) == value for name, value in view.filters.items())
+        and any(place in entry.rows for place in view.places)
+    )
+
+
+def _cells(column: Column, shown: Sequence[Entry], view: View, marks: Marks) -> dict[str, Cell]:
+    """Entry's name -> its cell."""
+    if column.place is None:
+        unit = 3600 if column.key == HOURS else 1
+        costs = {entry.name: entry.cost(COSTS[column.key], view.places) for entry in shown}
+        return {name: Cell(number=None if cost is None else cost / unit) for name, cost in costs.items()}
+    place, measure = column.place, column.measure
+    values = {entry.name: entry.value(place, measure) for entry in shown}
+    top = max((value.mean for value in values.values() if value), default=0.0) - 1e-12  # sums differ in the last bit
+    return {
+        name: Cell(
+            value,
+            best=value is not None and value.mean >= top,
+            better_than=marks.better_than.get((name, place, measure), ()),
+            ties=marks.ties.get((name, place, measure), ""),
+        )
+        for name, value in values.items()
+    }
+
+
+def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[str, Cell]:
+    """In the first place and measure of the view, as the column's text says."""
+    place, measure = view.places[0], view.measures[0]
+    base = baselines(found, view.baseline, place, measure)
+    return {entry.name: Cell(number=gain_per_hour(entry, base.get(kind(entry)), place, measure)) for entry in shown}
+
+
+def _ordered(
+    shown: Sequence[Entry], view: View, cells: Mapping[str, Mapping[str, Cell]], columns: Sequence[Column]
+) -> list[Entry]:
+    """By the chosen column, the best first; what has no value there comes last either way."""
+    if view.order == NEWEST:
+        return sorted(shown, key=lambda entry: entry.started, reverse=not view.reverse)
+    fields = {head: name for name, head in HEADS.items()}
+    if view.order in fields:
+        return sorted(shown, key=lambda entry: (getattr(entry, fields[view.order]), entry.name), reverse=view.reverse)
+    column = next((column for column in columns if column.key == view.order), columns[0])
+    keys = {name: cell.sorts_by for name, cell in cells[column.key].items()}
+    sign = 1 if column.low_is_good != view.reverse else -1
+    return sorted(shown, key=lambda entry: _last_if_none(keys[entry.name], sign))
+
+
+def _last_if_none(value: float | None, sign: int) -> tuple[bool, float]:
+    return (True, 0.0) if value is None else (False, sign * value)

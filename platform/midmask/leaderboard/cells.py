@@ -1,0 +1,79 @@
+"""How a board reads: its numbers, superscripts, and the sentences below the table."""
+
+from collections.abc import Mapping
+
+from midmask.leaderboard.board import GAIN, HEADS, HOURS, Board, Cell, Column, Line
+
+NONE = "—"
+
+
+def number(column: Column, cell: Cell) -> str:
+    """The cell's number as it is printed; a dash for what is not known."""
+    found = cell.sorts_by
+    if found is None:
+        return NONE
+    if column.place is not None:
+        return f"{found:.4f}"
+    if column.key == GAIN:
+        return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
+    return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
+
+
+def detail(board: Board, column: Column, line: Line) -> str:
+    """What stands small beside a number: the spread over seeds, or the device that the hours are of."""
+    cell = line.cells[column.key]
+    if cell.value is not None and cell.value.spread is not None:
+        return f"± {cell.value.spread:.4f}"
+    if column.key == HOURS and cell.number:
+        return "GPU" if line.entry.cost("gpu_hours", board.view.places) else "CPU"
+    return ""
+
+
+def superscript(board: Board, cell: Cell, letters: Mapping[str, str]) -> str:
+    """Letters: of the systems that this one is significantly better than, or of its tie groups.
+
+    Args:
+        letters: as `letters_of`.
+    """
+    if board.view.marks == "ties":
+        return cell.ties
+    return "".join(letters[name] for name in sorted(cell.better_than, key=lambda name: letters[name]))
+
+
+def letters_of(board: Board) -> dict[str, str]:
+    """An entry's name -> the letter that superscripts call it by."""
+    return {line.entry.name: line.letter for line in board.lines}
+
+
+def place_head(board: Board, column: Column) -> str:
+    """The head of a group of columns: corpus and split, and whether the corpus came without that split."""
+    made = any(row.split_made_here for line in board.lines for row in line.entry.rows.get(column.place or ("", ""), ()))
+    return f"{column.group} (split made here)" if made else column.group
+
+
+def legend(board: Board) -> list[str]:
+    """The sentences below a board: what is bold, how marks were tested, what ± and the gain are, what all share."""
+    cells = [cell for line in board.lines for cell in line.cells.values()]
+    said = [board.text if "Bold" in board.text else f"Bold: the best of a column. {board.text}".strip()]
+    if any(cell.value is not None and cell.value.spread is not None for cell in cells):
+        said.append("±: the standard deviation over seeds.")
+    if any(line.cells[GAIN].number is not None for line in board.lines):
+        (corpus, split), measure = board.view.places[0], board.view.measures[0]
+        said.append(
+            f"Gain per hour: hundredths of {measure} on {corpus} {split} above {board.view.baseline!r} of the same "
+            "representation, protocol and backbone, per hour of all trainings by the clock."
+        )
+    return [*said, *_shared(board)]
+
+
+def _shared(board: Board) -> list[str]:
+    """What all shown systems have in common, which therefore needs no column."""
+    if not board.lines:
+        return []
+    first = board.lines[0].entry
+    told = [
+        f"{head.lower()} {value}"
+        for name, head in HEADS.items()
+        if name != "recipe" and name not in board.fields and (value := getattr(first, name))
+    ]
+    return [f"All of them: {', '.join(told)}."] if told else []

@@ -1,0 +1,144 @@
+"""A board as an HTML table, for the page, and as one file that opens from disk and asks no other host."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from html import escape
+
+from midmask.leaderboard.board import HEADS, NEWEST, Board, Column, Line
+from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, place_head, superscript
+from midmask.leaderboard.rows import Row
+
+LinkOf = Callable[[Row], str]
+
+STYLE = """
+.mm-scroll {overflow-x: auto; border: 1px solid rgba(128,128,128,.25); border-radius: .5rem;}
+.mm-board {border-collapse: collapse; width: 100%; font-size: .875rem; font-variant-numeric: tabular-nums;
+  --accent: light-dark(#0f766e, #2dd4bf);}
+.mm-board th, .mm-board td {padding: .5rem .75rem; border: 0; border-bottom: 1px solid rgba(128,128,128,.15);
+  text-align: left; white-space: nowrap; vertical-align: baseline;}
+.mm-board tbody tr:last-child td {border-bottom: 0;}
+.mm-board tbody tr:hover td {background: rgba(15,118,110,.06);}
+.mm-board th {font-weight: 600; font-size: .8rem; background: rgba(128,128,128,.07);}
+.mm-board th.group {text-align: center;}
+.mm-board th.group, .mm-board .first {border-left: 1px solid rgba(128,128,128,.2);}
+.mm-board th.order {color: var(--accent);}
+.mm-board th.num, .mm-board td.num {text-align: right;}
+.mm-board .best {font-weight: 700; color: var(--accent);}
+.mm-board .quiet {opacity: .65;}
+.mm-board a {color: var(--accent); text-decoration: none;}
+.mm-board a:hover {text-decoration: underline;}
+.mm-board .place {display: block; font-size: .75rem; opacity: .65; white-space: normal; max-width: 20rem;}
+.mm-board .spread {display: block; font-size: .72rem; font-weight: 400; opacity: .65;}
+.mm-board .letter {display: inline-block; min-width: 1.2rem; opacity: .5; font-size: .75rem;}
+.mm-board sup {font-size: .68rem; font-weight: 400; line-height: 0; margin-left: .12rem;}
+@media (max-width: 640px) {.mm-board th, .mm-board td {padding: .45rem .5rem;}}
+"""
+
+PAGE_STYLE = """
+:root {color-scheme: light dark;}
+body {font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;}
+h1 {font-size: 1.5rem; margin: 0 0 .25rem;}
+p {font-size: .85rem; opacity: .75; margin: .75rem 0;}
+th[data-key] {cursor: pointer;}
+"""
+
+SORTING = """
+for (const head of document.querySelectorAll("th[data-key]")) head.addEventListener("click", () => {
+  const body = document.querySelector("tbody"), up = head.dataset.up !== "true";
+  const at = line => line.querySelector(`[data-key="${CSS.escape(head.dataset.key)}"]`).dataset.value;
+  const order = (a, b) => a === "" ? 1 : b === "" ? -1 : isNaN(a) || isNaN(b) ? a.localeCompare(b) : a - b;
+  const lines = [...body.rows].sort((a, b) => {
+    const [x, y] = [at(a), at(b)];
+    return x === "" || y === "" ? order(x, y) : (up ? 1 : -1) * order(x, y);
+  });
+  head.dataset.up = up;
+  body.append(...lines);
+});
+"""
+
+
+def table(board: Board, lines: Sequence[Line], link: LinkOf | None = None) -> str:
+    """The table of these lines of the board, its cells marked with their column's key and plain value.
+
+    Args:
+        link: where a run can be looked at; None: its seed is told without a link.
+    """
+    letters = letters_of(board)
+    body = "".join(f"<tr>{''.join(_line(board, line, letters, link))}</tr>" for line in lines)
+    return (
+        '<div class="mm-scroll"><table class="mm-board" aria-label="systems">'
+        f"<thead>{_heads(board)}</thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def document(board: Board, *, source: str, address: str, when: datetime) -> str:
+    """One HTML file that holds all it needs: the whole board, sortable by its heads, and where it came from."""
+    said = "".join(f"<p>{escape(text)}</p>" for text in legend(board))
+    from_where = (
+        f'From {escape(source)} at {when:%Y-%m-%d %H:%M} UTC, view <a href="{escape(address)}">{escape(address)}</a>.'
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>midmask leaderboard</title>'
+        f"<style>{PAGE_STYLE}{STYLE}</style></head><body><h1>midmask leaderboard</h1><p>{from_where}</p>"
+        f"{table(board, board.lines)}{said}<script>{SORTING}</script></body></html>\n"
+    )
+
+
+def _heads(board: Board) -> str:
+    """Two rows: groups of measures above, and what stands alone across both."""
+    fields = [HEADS[name] for name in ("recipe", *board.fields)]
+    top = "".join(_head(board, name, name, rows=2) for name in fields)
+    groups = {column.group: column for column in board.columns if column.group}
+    for group, first in groups.items():
+        width = sum(column.group == group for column in board.columns)
+        top += f'<th class="group" colspan="{width}">{escape(place_head(board, first))}</th>'
+    top += "".join(_head(board, column.key, column.head, "num", 2) for column in board.columns if not column.group)
+    top += '<th rowspan="2">Seeds</th>' + _head(board, NEWEST, "Date", rows=2)
+    below = "".join(
+        _head(board, column.key, column.head, f"num{_first(board, column)}") for column in board.columns if column.group
+    )
+    return f"<tr>{top}</tr><tr>{below}</tr>"
+
+
+def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> str:
+    chosen = " order" if board.view.order == key else ""
+    return f'<th class="{kind}{chosen}" rowspan="{rows}" data-key="{escape(key)}">{escape(text)}</th>'
+
+
+def _line(board: Board, line: Line, letters: dict[str, str], link: LinkOf | None) -> list[str]:
+    entry = line.entry
+    letter = f'<span class="letter">{line.letter}</span>' if board.view.marks == "better_than" else ""
+    note = ", ".join(text for text in (entry.note, "trial" if entry.trial else "") if text)
+    place = f'<span class="place">{escape(note)}</span>' if note else ""
+    cells = [_cell(HEADS["recipe"], entry.recipe, letter + escape(entry.recipe) + place)]
+    for name in board.fields:
+        cells.append(_cell(HEADS[name], getattr(entry, name), escape(getattr(entry, name)) or NONE))
+    for column in board.columns:
+        cell = line.cells[column.key]
+        mark = superscript(board, cell, letters)
+        small = detail(board, column, line)
+        text = number(column, cell) + (f"<sup>{mark}</sup>" if mark else "")
+        kind = "num" + (" best" if cell.best else "") + ("" if cell.sorts_by is not None else " quiet")
+        text += f'<span class="spread">{small}</span>' if small else ""
+        cells.append(
+            _cell(column.key, "" if cell.sorts_by is None else cell.sorts_by, text, kind + _first(board, column))
+        )
+    runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
+    cells.append(f"<td>{' '.join(_seed(row, link) for row in runs)}</td>")
+    return [*cells, _cell(NEWEST, entry.started.isoformat(), f"{entry.started:%Y-%m-%d}", "quiet")]
+
+
+def _cell(key: str, value: object, text: str, kind: str = "") -> str:
+    return f'<td class="{kind}" data-key="{escape(key)}" data-value="{escape(str(value))}">{text}</td>'
+
+
+def _first(board: Board, column: Column) -> str:
+    """A line on the left of each group."""
+    first = next(other for other in board.columns if other.group == column.group)
+    return " first" if column is first else ""
+
+
+def _seed(row: Row, link: LinkOf | None) -> str:
+    text = escape(row.seed or row.run_id[:6])
+    return f'<a href="{escape(link(row))}" target="_blank" rel="noopener">{text}</a>' if link else text

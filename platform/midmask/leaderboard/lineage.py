@@ -1,0 +1,162 @@
+"""What a number came from: the records of all steps behind an artifact, read from where they lie.
+
+A record names the places of its inputs, so the way back needs neither a plan nor the code of that time. Artifacts may
+have been deleted since (encodings usually are), or lie on another machine: such a step is still named, with the reason
+why no more is known.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from midmask.artifact import RECORD, Artifact, Place
+from midmask.errors import UserError
+from midmask.tracking import TrackedRow
+
+ARTIFACT = "midmask.artifact"
+
+COMMITS = ("midmask.commit", "mlflow.source.git.commit")
+"""Tags that tell the commit of the code, the first that a run bears."""
+
+TOLD: Mapping[str, tuple[str, ...]] = {
+    "prepare": ("name", "splits", "limit"),
+    "tokenise": ("tokenizer", "vocabulary_size", "max_length"),
+    "pretrain": ("objective.name", "backbone.name", "train.steps", "train.batch_size", "train.seed"),
+    "finetune": ("loss.name", "train.steps", "train.batch_size", "per_query", "train.seed"),
+    "teach": ("backbone.name", "train.steps", "train.batch_size", "train.seed"),
+    "mine": ("depth", "count", "skip", "seed"),
+    "encode": ("side", "split", "length", "terms"),
+    "search": ("index", "depth", "views"),
+    "bm25": ("k1", "b", "depth"),
+    "evaluate": ("split", "depth"),
+}
+"""Step -> the fields of its config that say most; those that it has are told."""
+
+SIZES = ("passages", "queries", "rows", "steps", "tokens", "bytes")
+"""Entries of a record's result that say how much was made."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One step behind a number.
+
+    inputs: role -> place of what it was made of. record: what the step wrote when it ended, empty where it cannot be
+    read. missing: why not, empty if it was read. size: bytes of its files, None where only a walk over a network tells.
+    """
+
+    step: str
+    fingerprint: str
+    place: Place
+    inputs: Mapping[str, Place] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+    size: int | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        found = self.result.get("seconds")
+        return None if found is None else float(found)
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        return dict(self.record.get("result", {}))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much was made, by kind."""
+        return {name: int(self.result[name]) for name in SIZES if isinstance(self.result.get(name), int | float)}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The settings that say most of the step; those that are none are left out."""
+        config = self.record.get("config", {})
+        values = {path: _at(config, path) for path in TOLD.get(self.step, ())}
+        return {path: value for path, value in values.items() if value is not None}
+
+
+def artifact_place(run: TrackedRow) -> Place | None:
+    """Where the artifact of a run lies, None if the run does not tell."""
+    place = run.tags.get(ARTIFACT)
+    return Place(place) if place else None
+
+
+def artifact_of(place: Place) -> tuple[Artifact | None, str]:
+    """The artifact with its record, or None and why it cannot be read from here."""
+    try:
+        if not (place / RECORD).exists():
+            return None, "nothing is there: it was deleted, or lies on another machine"
+        return Artifact(place, (place / RECORD).read_json()), ""
+    except (OSError, ValueError, UserError) as error:
+        return None, " ".join(str(error).split())
+
+
+def lineage(place: Place) -> list[Link]:
+    """Every step behind the artifact at `place`, itself last, each once, each after what it was made of."""
+    found: dict[str, Link] = {}
+
+    def walk(one: Place) -> None:
+        if one.uri in found:
+            return
+        link = _link(one)
+        for source in link.inputs.values():
+            walk(source)
+        found[one.uri] = link
+
+    walk(place)
+    return list(found.values())
+
+
+def commit_of(run: TrackedRow) -> str:
+    """The commit that the run was made with, empty if it does not tell."""
+    return next((run.tags[name] for name in COMMITS if run.tags.get(name)), "")
+
+
+def input_of(links: Sequence[Link], role: str) -> Link | None:
+    """What the last of these steps was made of in this role."""
+    place = links[-1].inputs.get(role)
+    return next((link for link in links if place is not None and link.place == place), None)
+
+
+def as_dot(links: Sequence[Link]) -> str:
+    """The steps as a graph in the DOT language, arrows in the direction of the work; dashed: not reachable."""
+    numbers = {link.place.uri: number for number, link in enumerate(links)}
+    return "\n".join(["digraph lineage {", *_header(), *_nodes(links), *_edges(links, numbers), "}"])
+
+
+def _header() -> Iterator[str]:
+    yield 'rankdir=TB; bgcolor="transparent"; nodesep=0.25; ranksep=0.35;'
+    yield 'node [shape=box, style="rounded,filled", fillcolor="#f0fdfa", color="#0f766e", fontname="sans-serif"];'
+    yield 'edge [color="#94a3b8", fontcolor="#64748b", fontname="sans-serif", fontsize=10];'
+
+
+def _nodes(links: Sequence[Link]) -> Iterator[str]:
+    for number, link in enumerate(links):
+        style = ', style="rounded,dashed", fillcolor="none"' if link.missing else ""
+        yield f'n{number} [label="{_quoted(link.step)}\\n{_quoted(link.fingerprint[:8])}"{style}];'
+
+
+def _edges(links: Sequence[Link], numbers: Mapping[str, int]) -> Iterator[str]:
+    for number, link in enumerate(links):
+        for role, source in link.inputs.items():
+            yield f'n{numbers[source.uri]} -> n{number} [label="{_quoted(role)}"];'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _link(place: Place) -> Link:
+    artifact, missing = artifact_of(place)
+    *_, step, fingerprint = ["", *place.uri.rstrip("/").split("/")][-2:]
+    if artifact is None:
+        return Link(step, fingerprint, place, missing=missing)
+    record = artifact.record
+    inputs = {role: Place(str(uri)) for role, uri in record.get("inputs", {}).items()}
+    size = place.size() if place.is_path else None
+    return Link(str(record.get("step", step)), artifact.fingerprint, place, inputs, record, size=size)
+
+
+def _at(config: Any, path: str) -> Any:
+    for name in path.split("."):
+        config = config.get(name) if isinstance(config, Mapping) else None
+    return config

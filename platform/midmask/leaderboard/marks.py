@@ -1,0 +1,101 @@
+"""Which of the shown systems differ significantly: `evaluate.tables` on the per-query values of the tracked runs.
+
+Only values of the same queries can be paired. Where systems were evaluated on different ones (a limit on queries, a
+corpus of another cut) the largest set of systems with the same queries is compared, and the others are named.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.evaluate.rendering import Style, caption
+from midmask.evaluate.tables import Column, ResultTable, tabulate
+from midmask.leaderboard.entries import Entry, Place
+from midmask.leaderboard.rows import Row
+
+Shown = Literal["better_than", "ties", "none"]
+
+PerQueryOf = Callable[[Row], pa.Table | None]
+"""A row -> its table (query_id, measure, value), None if its run keeps none."""
+
+MOST = 30
+"""Systems that are compared, all pairs of them: of more, nobody reads the superscripts."""
+
+Where = tuple[str, Place, str]
+"""An entry's name, a place, a measure."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What the tests say. `better_than` names the entries that one is significantly better than, `ties` has the letters
+    of its tie groups, `text` says how it was tested, or why not.
+    """
+
+    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)
+    ties: Mapping[Where, str] = field(default_factory=dict)
+    text: str = ""
+
+
+def marks_of(
+    entries: Sequence[Entry], places: Sequence[Place], measures: Sequence[str], values: PerQueryOf, shown: Shown
+) -> Marks:
+    """All pairs of these entries at each place, by paired t-test with Bonferroni's correction at 0.05."""
+    if shown == "none":
+        return Marks()
+    if len(entries) > MOST:
+        return Marks(text=f"Filter these {len(entries)} systems down to {MOST} to see which differ significantly.")
+    columns: dict[str, tuple[Place, Column]] = {}
+    unpaired: dict[str, None] = {}
+    for place in places:
+        tables = {entry.name: _tables(entry, place, values) for entry in entries if place in entry.rows}
+        paired = _on_the_same_queries(tables)
+        unpaired |= dict.fromkeys(tables.keys() - paired.keys())
+        columns |= {column.label: (place, column) for column in _columns(place, measures, paired)}
+    if not columns:
+        return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
+    table = tabulate([column for _, column in columns.values()])
+    where = {(name, label): (name, columns[label][0], columns[label][1].measure) for name, label in table.cells}
+    return Marks(
+        {where[key]: cell.better_than for key, cell in table.cells.items()},
+        {where[key]: cell.ties for key, cell in table.cells.items()},
+        _text(table, shown, sorted(unpaired)),
+    )
+
+
+def _tables(entry: Entry, place: Place, values: PerQueryOf) -> list[pa.Table]:
+    """One table per seed; none at all if a seed's run keeps none."""
+    found = [table for row in entry.rows[place] if (table := values(row)) is not None]
+    return found if len(found) == len(entry.rows[place]) else []
+
+
+def _on_the_same_queries(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, Sequence[pa.Table]]:
+    groups: dict[frozenset[str], dict[str, Sequence[pa.Table]]] = {}
+    for name, own in tables.items():
+        queries = {frozenset(pc.unique(table["query_id"]).to_pylist()) for table in own}
+        if len(queries) == 1:
+            groups.setdefault(queries.pop(), {})[name] = own
+    return max(groups.values(), key=len, default={})
+
+
+def _columns(place: Place, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[Column]:
+    corpus, split = place
+    having = {
+        measure: {name: own for name, own in paired.items() if all(_has(table, measure) for table in own)}
+        for measure in measures
+    }
+    return [Column(f"{corpus} {split} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
+
+
+def _has(table: pa.Table, measure: str) -> bool:
+    return bool(pc.any(pc.equal(table["measure"], measure)).as_py())
+
+
+def _text(table: ResultTable, shown: Shown, unpaired: Sequence[str]) -> str:
+    said = caption(table, Style(marks=shown))
+    if not unpaired:
+        return said
+    names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")
+    return f"{said} Not compared, for lack of values of the same queries: {names}."

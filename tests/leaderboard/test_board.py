@@ -1,0 +1,256 @@
+"""Seeds as one entry, marks as scipy finds them, gains, order, and what leaves the page."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from midmask.identity import Config, is_runtime
+from midmask.leaderboard.board import GAIN, HOURS, NEWEST, Board, View, board_of
+from midmask.leaderboard.cells import legend
+from midmask.leaderboard.entries import Entry, _kind, entries
+from midmask.leaderboard.export import as_csv, as_markdown
+from midmask.leaderboard.html import document
+from midmask.leaderboard.marks import MOST, Shown, marks_of
+from midmask.leaderboard.rows import Row, rows
+from midmask.recipes import RECIPES
+from midmask.tracking import TrackedRow
+from tests.dashboards import compared
+
+DEV = ("squad", "dev")
+NDCG = "squad dev nDCG@10"
+
+
+def per_query(row: Row) -> pa.Table:
+    return compared.per_query({name: compared.values(row.recipe, int(row.seed), name) for name in compared.MEASURES})
+
+
+def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> View:
+    plain = View((DEV,), compared.MEASURES, {}, order, False, marks, "none", False)
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
+    found = entries(rows(compared.tracked_rows())) if found is None else found
+    return board_of(
+        found, chosen, lambda shown: marks_of(shown, chosen.places, chosen.measures, per_query, chosen.marks)
+    )
+
+
+def test_seeds_are_one_entry_with_mean_and_spread() -> None:
+    found = {entry.recipe: entry for entry in entries(rows(compared.tracked_rows()))}
+    assert set(found) == set(compared.LEVELS)
+    means = [np.mean([*compared.values("retromae", seed, "nDCG@10").values()]) for seed in compared.SEEDS]
+    value = found["retromae"].value(DEV, "nDCG@10")
+    assert value is not None and value.seeds == 3
+    assert (value.mean, value.spread) == (pytest.approx(np.mean(means)), pytest.approx(np.std(means, ddof=1)))
+    single = found["bm25"].value(DEV, "nDCG@10")
+    assert single is not None and single.spread is None
+    assert found["none"].value(DEV, "AP") is None and found["none"].value(("squad", "test"), "nDCG@10") is None
+
+
+def changed(run: TrackedRow, *, older: int = 0, **params: str) -> TrackedRow:
+    own = {name.replace("__", "."): value for name, value in params.items()}
+    return replace(
+        run, run_id=f"{run.run_id}{own}", params=run.params | own, started=run.started - timedelta(days=older)
+    )
+
+
+def tagged(run: TrackedRow, **own: str) -> TrackedRow:
+    tags = {f"midmask.{name}": value for name, value in own.items()}
+    return replace(run, run_id=f"{run.run_id}{own}", tags=run.tags | tags)
+
+
+def test_what_tells_systems_apart() -> None:
+    run = compared.tracked_rows()[0]
+    assert len(entries(rows([run, changed(run, stages__0__train__seed="7")]))) == 1
+    assert len(entries(rows([run, changed(run, pretrain__micro_batch="4")]))) == 1
+    longer = changed(run, tokens__max_length="96")
+    assert [entry.note for entry in entries(rows([run, longer]))] == ["max_length 48", "max_length 96"]
+    trial = tagged(run, step="trial")
+    other = tagged(run, protocol="splade")
+    assert len(entries(rows([run, trial, other]))) == 3
+    many = [changed(run, **{f"p{at}": str(number) for at in range(5)}) for number in range(3)]
+    names = [entry.name for entry in entries(rows(many))]
+    assert len(set(names)) == 3 and all("2 more" in name for name in names)
+    bm25 = compared.tracked_rows()[-1]
+    assert len(entries(rows([bm25, changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
+
+
+def test_of_runs_with_the_same_seeds_the_newest_counts() -> None:
+    run = compared.tracked_rows()[0]
+    before = replace(changed(run, older=3), metrics=dict.fromkeys(run.metrics, 0.1))
+    (entry,) = entries(rows([run, before]))
+    value = entry.value(DEV, "nDCG@10")
+    assert value is not None and (value.mean, value.seeds) == (run.metrics["squad/dev/nDCG_at_10"], 1)
+
+
+def test_all_runtime_fields_and_seeds_are_known() -> None:
+    """Of every recipe: a new runtime field must not split the seeds of a system."""
+
+    def leaves(config: Config, path: str = "") -> list[tuple[str, bool]]:
+        found = []
+        for name in type(config).model_fields:
+            value, own = getattr(config, name), f"{path}{name}"
+            inner = enumerate(value) if isinstance(value, tuple | list) else ()
+            if isinstance(value, Config):
+                found += leaves(value, f"{own}.")
+            elif nested := [(at, item) for at, item in inner if isinstance(item, Config)]:
+                found += [leaf for at, item in nested for leaf in leaves(item, f"{own}.{at}.")]
+            else:
+                found.append((own, is_runtime(config, name)))
+        return found
+
+    every = {leaf for recipe in RECIPES for leaf in leaves(RECIPES[recipe]())}
+    assert {path for path, runtime in every if runtime} == {
+        path for path, _ in every if _kind(path) == "without effect" and path != "evaluation.split"
+    }
+    assert {"pretrain.seed", "stages.0.train.seed"} <= {path for path, _ in every if _kind(path) == "seed"}
+    assert _kind("stages.0.mine.seed") == _kind("corpus.split_seed") == "setting"
+
+
+def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
+    shown = board(view())
+    assert [line.entry.recipe for line in shown.lines] == ["dupmae", "retromae", "none", "bm25"]
+    assert [line.letter for line in shown.lines] == ["a", "b", "c", "d"]
+    for measure in compared.MEASURES:
+        seeds = {name: compared.SEEDS if name != "bm25" else (0,) for name in compared.LEVELS}
+        means = {
+            name: np.mean([[*compared.values(name, seed, measure).values()] for seed in own], axis=0)
+            for name, own in seeds.items()
+        }
+        expected: dict[str, set[str]] = {name: set() for name in means}
+        for one, other in combinations(means, 2):
+            if 6 * stats.ttest_rel(means[one], means[other]).pvalue < 0.05:
+                better, worse = (one, other) if means[one].mean() > means[other].mean() else (other, one)
+                expected[better].add(worse)
+        cells = {line.entry.recipe: line.cells[f"squad dev {measure}"] for line in shown.lines}
+        got = {name: {other.partition(" ")[0] for other in cell.better_than} for name, cell in cells.items()}
+        assert got == expected and expected["dupmae"] == {"none", "bm25"}, "the first two are a tie"
+        assert [name for name, cell in cells.items() if cell.best] == [max(means, key=lambda name: means[name].mean())]
+    ties = {line.entry.recipe: line.cells[NDCG].ties for line in board(view("ties")).lines}
+    assert ties == {"dupmae": "a", "retromae": "a", "none": "b", "bm25": "c"}
+    assert "Bonferroni, 6 comparisons in a column" in shown.text and "60 queries" in shown.text
+
+
+def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
+    found = entries(rows(compared.tracked_rows()))
+
+    def half(row: Row) -> pa.Table | None:
+        own = {"none": 30, "bm25": 0}.get(row.recipe, 60)
+        keep = set(compared.QUERIES[:own])
+        table = per_query(row)
+        return table.filter(pa.array([query in keep for query in table["query_id"].to_pylist()])) if own else None
+
+    marks = marks_of(found, [DEV], ["nDCG@10", "AP"], half, "better_than")
+    assert {name.partition(" ")[0] for name, _, _ in marks.better_than} == {"dupmae", "retromae"}
+    assert "Not compared" in marks.text and "none ·" in marks.text and "bm25 ·" in marks.text
+    assert "Nothing was compared" in marks_of(found, [DEV], ["nDCG@10"], lambda row: None, "ties").text
+    many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
+    assert f"down to {MOST}" in marks_of(many, [DEV], ["nDCG@10"], per_query, "ties").text
+
+
+def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
+    other = [tagged(run, protocol="p2") for run in compared.tracked_rows()]
+    found = entries(rows([*compared.tracked_rows(), *(run for run in other if run.run_id.startswith("dupmae"))]))
+    lines = {(line.entry.recipe, line.entry.protocol): line for line in board(view("none"), found).lines}
+    means = {name: lines[name, "in_batch"].cells[NDCG].sorts_by for name in ("dupmae", "none")}
+    expected = 100 * (means["dupmae"] - means["none"]) / compared.HOURS["dupmae"]  # type: ignore[operator]
+    assert lines["dupmae", "in_batch"].cells[GAIN].number == pytest.approx(expected)
+    assert lines["dupmae", "p2"].cells[GAIN].number is None, "nothing to hold it against"
+    assert lines["none", "in_batch"].cells[GAIN].number is None
+    assert lines["bm25", "in_batch"].cells[GAIN].number is None, "it was not trained"
+    assert lines["dupmae", "in_batch"].cells[HOURS].number == 4.0
+
+
+@pytest.mark.parametrize(
+    ("order", "reverse", "expected"),
+    [
+        (HOURS, False, ["bm25", "none", "retromae", "dupmae"]),
+        (GAIN, False, ["retromae", "dupmae", "bm25", "none"]),
+        ("Bytes per passage", True, ["dupmae", "none", "retromae", "bm25"]),
+        ("System", True, ["retromae", "none", "dupmae", "bm25"]),
+        (NDCG, True, ["bm25", "none", "retromae", "dupmae"]),
+    ],
+)
+def test_order_by_any_column(order: str, reverse: bool, expected: list[str]) -> None:
+    """What has no value stands last, whichever way round."""
+    lines = board(view("none", order, reverse=reverse)).lines
+    names = [line.entry.recipe for line in lines]
+    known = [line for line in lines if order == "System" or line.cells[order].sorts_by is not None]
+    assert sorted(names) == sorted(expected) and lines[: len(known)] == tuple(known)
+    if order in (HOURS, "System", NDCG):
+        assert names == expected
+
+
+def test_filters_and_trials() -> None:
+    runs = compared.tracked_rows()
+    runs += [tagged(run, step="trial") for run in runs]
+    found = entries(rows(runs))
+    assert len(board(view("none"), found).lines) == 4 and len(board(view("none", trials=True), found).lines) == 8
+    dense = board(view("none", filters={"representation": "dense"}), found)
+    assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
+    assert not board(view("none", places=(("squad", "test"),)), found).lines
+    newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
+    assert (
+        board(view("none", NEWEST), entries(rows([newest, *runs]))).lines[0].entry.recipe
+        == newest.tags["midmask.recipe"]
+    )
+
+
+def test_csv_holds_numbers_in_full() -> None:
+    shown = board(view())
+    lines = list(csv.DictReader(io.StringIO(as_csv(shown))))
+    assert [line["System"] for line in lines] == ["dupmae", "retromae", "none", "bm25"]
+    cell = shown.lines[0].cells[NDCG]
+    assert cell.value is not None
+    assert (float(lines[0][NDCG]), float(lines[0][f"{NDCG} spread"])) == (cell.value.mean, cell.value.spread)
+    assert lines[0]["Runs"].split(";") == ["dupmae-0", "dupmae-1", "dupmae-2"] and lines[0]["Seeds"] == "0;1;2"
+    assert lines[3]["Bytes per passage"] == "" and lines[0][f"{NDCG} better than"].count(";") == 1
+
+
+def test_markdown_has_bold_superscripts_and_what_they_mean() -> None:
+    shown = board(view())
+    text = as_markdown(shown)
+    table, said = text.split("\n\n")
+    first = table.splitlines()[2]
+    assert f"**{shown.lines[0].cells[NDCG].sorts_by:.4f}**<sup>cd</sup> ± " in first and first.startswith("| a dupmae")
+    assert len({line.count("|") for line in table.splitlines()}) == 1
+    assert "Superscripts" in said and "'none'" in said and "Bonferroni" in said
+    assert "All of them: pre-trained on corpus" in " ".join(legend(shown))
+
+
+class Links(HTMLParser):
+    """Attributes by which a page would ask for something, and its visible texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.asks += [f"{tag} {name}" for name, _ in attrs if name in ("src", "srcset", "data", "action")]
+        self.asks += [tag] * (tag in ("link", "iframe", "img", "object", "base"))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_html_file_asks_for_nothing_and_escapes_what_it_is_told() -> None:
+    evil = [tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
+    found = entries(rows([*compared.tracked_rows(), *evil[:1]]))
+    text = document(
+        board(view("none"), found), source="<s>", address='http://h/?a="b', when=datetime(2026, 1, 2, tzinfo=UTC)
+    )
+    page = Links()
+    page.feed(text)
+    assert page.asks == [] and "@import" not in text and "url(" not in text
+    assert '<img src="x">' in page.texts and any("2026-01-02 00:00" in told for told in page.texts)

@@ -1,0 +1,187 @@
+"""A snapshot stays what the store holds, asks only for what changed, and a file that cannot be read is as none."""
+
+import shutil
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from mlflow import MlflowClient
+
+from midmask.errors import UserError
+from midmask.leaderboard import snapshot_file
+from midmask.leaderboard.snapshot import Snapshot, refreshed
+from midmask.leaderboard.snapshot_file import load, save, snapshot_place
+from midmask.leaderboard.watch import Watch
+from midmask.tracking import StoreReader, TrackedRow, read_runs
+
+OLD = 1_700_000_000_000
+"""Milliseconds since 1970, long ago: the runs of a week before last."""
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without runs, made once: MLflow takes seconds to make its tables."""
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").create_experiment("midmask")
+    return path
+
+
+@pytest.fixture
+def uri(tmp_path: Path, empty: Path) -> str:
+    shutil.copy(empty, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def run(client: MlflowClient, name: str, *, ended: bool = True) -> str:
+    """A run of long ago."""
+    made = client.create_run(client.get_experiment_by_name("midmask").experiment_id, OLD, run_name=name)
+    client.log_metric(made.info.run_id, "loss", 1.0)
+    if ended:
+        client.set_terminated(made.info.run_id, "FINISHED", OLD + 1)
+    return str(made.info.run_id)
+
+
+def held(uri: str) -> dict[str, TrackedRow]:
+    return {run.run_id: run for run in read_runs(uri)}
+
+
+def test_every_kind_of_change_is_seen_whatever_the_clocks_say(uri: str) -> None:
+    client = MlflowClient(uri)
+    still, late, bin_, back = (run(client, name, ended=name == "back") for name in ("still", "late", "bin", "back"))
+    known = refreshed(None, StoreReader(uri))
+    assert known.runs == held(uri) and len(known.runs) == 4
+
+    def see(known: Snapshot) -> Snapshot:
+        after = refreshed(known, StoreReader(uri))
+        assert after.runs == held(uri)
+        return after
+
+    client.log_metric(still, "loss", 0.5, step=1)
+    client.set_terminated(late, "FINISHED", OLD + 5)  # told today by a journal, with the time at which it was
+    client.delete_run(bin_)
+    client.delete_run(back)
+    known = see(known)
+    assert set(known.runs) == {still, late} and known.deleted == {bin_, back}
+    client.restore_run(back)
+    new = client.create_run(client.get_experiment_by_name("midmask").experiment_id, run_name="new").info.run_id
+    known = see(known)
+    assert set(known.runs) == {still, late, back, new}
+    client.delete_run(still)
+    client._tracking_client.store._hard_delete_run(still)  # as `mlflow gc` does
+    client._tracking_client.store._hard_delete_run(bin_)
+    known = see(known)
+    assert set(known.runs) == {late, back, new} and known.deleted == set()
+    assert see(known).runs is known.runs, "nothing changed, nothing is built anew"
+
+
+def test_what_ended_long_ago_is_not_read_again_until_a_day_has_passed(uri: str) -> None:
+    client = MlflowClient(uri)
+    old = run(client, "old")
+    known = refreshed(None, StoreReader(uri))
+    client.set_tag(old, "note", "by hand")
+    after = refreshed(known, StoreReader(uri))
+    assert "note" not in after.runs[old].tags, "or all runs are read at each look"
+    yesterday = Snapshot(after.store, after.looked, after.whole - timedelta(days=2), after.runs, after.deleted)
+    assert refreshed(yesterday, StoreReader(uri)).runs[old].tags["note"] == "by hand"
+
+
+def test_a_store_made_anew_in_the_same_place_is_another_one(uri: str, tmp_path: Path, empty: Path) -> None:
+    run(MlflowClient(uri), "before")
+    known = refreshed(None, StoreReader(uri))
+    other = Snapshot("1 of another time", known.looked, known.whole, known.runs, known.deleted)
+    MlflowClient(uri).delete_run(next(iter(known.runs)))
+    assert refreshed(other, StoreReader(uri)).runs == {}
+    assert refreshed(known, StoreReader(f"sqlite:///{tmp_path}/none.db")).runs == {}
+
+
+texts = some.dictionaries(some.text(max_size=5), some.text(max_size=5), max_size=4)
+times = some.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=some.just(UTC))
+tracked = some.builds(
+    TrackedRow,
+    **{name: some.text(max_size=5) for name in ("experiment_id", "name", "status")},
+    run_id=some.uuids().map(lambda found: found.hex),
+    parent_id=some.none() | some.text(max_size=3),
+    started=times,
+    ended=some.none() | times,
+    tags=texts,
+    params=texts,
+    metrics=some.dictionaries(some.text(max_size=5), some.floats(allow_nan=False), max_size=3),
+)
+
+
+@given(some.lists(tracked, max_size=4), times, some.frozensets(some.text(max_size=4), max_size=2))
+@settings(max_examples=40, deadline=None)
+def test_what_is_kept_comes_back(runs: list[TrackedRow], when: datetime, deleted: frozenset[str]) -> None:
+    import tempfile
+
+    kept = Snapshot("1 of 2", when, when, {one.run_id: one for one in runs}, deleted)
+    with tempfile.TemporaryDirectory() as folder:
+        save(kept, Path(folder) / "new" / "runs.parquet")
+        assert load(Path(folder) / "new" / "runs.parquet") == kept
+
+
+def a_snapshot(runs: int = 1) -> Snapshot:
+    now = datetime.now(UTC)
+    made = (TrackedRow(f"{n:032x}", "1", "r", None, "finished", now, now, {"a": "b"}, {}, {}) for n in range(runs))
+    return Snapshot("1 of 2", now, now, {one.run_id: one for one in made}, frozenset())
+
+
+def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.parquet"
+    assert load(path) is None
+    save(a_snapshot(), path)
+    whole = path.read_bytes()
+    for torn in (b"", whole[:100], whole[: len(whole) // 2], b"PAR1" + bytes(50) + b"PAR1"):
+        path.write_bytes(torn)
+        assert load(path) is None
+    pq.write_table(pa.table({"run_id": ["x"]}), path)
+    assert load(path) is None
+    path.write_bytes(whole)
+    assert load(path) is not None
+    monkeypatch.setattr(snapshot_file, "FORMAT", snapshot_file.FORMAT + 1)
+    assert load(path) is None, "of an older format"
+
+
+def test_who_reads_while_others_write_finds_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "runs.parquet"
+    sizes = (1, 300)
+    save(a_snapshot(1), path)
+    writers = [
+        threading.Thread(target=lambda size=size: [save(a_snapshot(size), path) for _ in range(15)]) for size in sizes
+    ]
+    for writer in writers:
+        writer.start()
+    seen = []
+    while any(writer.is_alive() for writer in writers):
+        seen.append(load(path))
+    assert {len(found.runs) if found else None for found in seen} <= set(sizes)
+    assert [name.name for name in tmp_path.iterdir()] == ["runs.parquet"], "nothing is left behind"
+
+
+def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert snapshot_place(f"sqlite:///{tmp_path}/mlflow.db") == tmp_path / "mlflow.db.runs.parquet"
+    remote = snapshot_place("https://me:secret@host/ml")
+    assert remote.parent == tmp_path / "cache" / "midmask" and "secret" not in str(remote)
+    assert remote != snapshot_place("https://host/other")
+
+
+def test_a_watch_keeps_what_it_knows_when_the_store_goes_away(uri: str, tmp_path: Path) -> None:
+    run(MlflowClient(uri), "one")
+    watch = Watch(uri, tmp_path / "kept.parquet")
+    watch.look()
+    assert watch.wait(60) and watch.known is not None and watch.error is None
+    assert [found.name for found in watch.known.runs] == ["one"] and watch.count == 1
+    away = Watch("http://127.0.0.1:9", tmp_path / "kept.parquet")
+    away.look()
+    assert away.wait(60) and isinstance(away.error, UserError) and away.known is not None
+    assert [found.name for found in away.known.runs] == ["one"]
+    nothing = Watch(f"sqlite:///{tmp_path}/none.db", tmp_path / "none.parquet")
+    nothing.look()
+    assert nothing.wait(60) and nothing.known is not None and not nothing.known.runs
+    assert not (tmp_path / "none.parquet").exists() and not (tmp_path / "none.db").exists()
