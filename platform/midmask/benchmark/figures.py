@@ -10,6 +10,7 @@ import numpy as np
 from midmask.benchmark.matching import NONE, SPLITS, home
 from midmask.benchmark.published import published
 from midmask.benchmark.results import Results
+from midmask.benchmark.sheets import VIEWS
 from midmask.evaluate.rendering import MISSING, markdown
 
 if TYPE_CHECKING:
@@ -113,23 +114,25 @@ def spread_figure(results: Results, path: Path, measure: str = "RR@10") -> str:
     for row, representation in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, row + 1)
         _draw(axes, [one for one in found if one.representation == representation])
-        axes.set_title(representation, fontsize=8, loc="left")
-        axes.set_ylabel(f"{measure} (%)", fontsize=7)
+        axes.set_title(VIEWS.get(representation, representation), fontsize=8, loc="left")
+        axes.set_ylabel(f"{measure} (%) from the systems' mean", fontsize=6)
         if row == 0 and any(one.printed for one in found):
-            axes.legend(fontsize=6, frameon=False, loc="best")
+            axes.legend(fontsize=6, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     return spread_table(found)
 
 
 def _draw(axes: "Axes", found: Sequence[Spread]) -> None:
-    """Every system a point, their span a line with its length beside it; published points hollow."""
+    """Every system a point, as far from the mean of all as it is, so that a toy's spread can be seen beside a paper's;
+    their span a line with its length on top; published points hollow.
+    """
     for place, one in enumerate(found):
         series = [(-0.15, tuple(one.means.values()), OURS, "ours", True)]
         if one.printed:
             series.append((0.15, one.printed, THEIRS, "Lassance et al. 2023", False))
         for shift, values, colour, name, filled in series:
-            points = [100 * value for value in values]
+            points = [100 * (value - float(np.mean(values))) for value in values]
             at = place + shift
             axes.plot([at, at], [min(points), max(points)], color=colour, linewidth=1)
             face = colour if filled else "white"
@@ -147,6 +150,6 @@ def _draw(axes: "Axes", found: Sequence[Spread]) -> None:
     names = [STRENGTH.get(one.setting, one.setting).replace(", ", ",\n") for one in found]
     axes.set_xticks(range(len(found)), names, fontsize=6)
     axes.tick_params(axis="y", labelsize=6)
-    axes.margins(x=0.08, y=0.15)
+    axes.margins(x=0.08, y=0.18)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", linewidth=0.3, alpha=0.5)

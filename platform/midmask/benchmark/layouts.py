@@ -52,8 +52,8 @@ class NamedTable:
     name: str
     heading: str
     table: ResultTable
-    beside: Beside
-    style: Style
+    beside: Beside = field(default_factory=Beside)
+    style: Style = field(default_factory=Style)
 
     def markdown(self) -> str:
         return as_markdown(self.table, self.style, self.beside)

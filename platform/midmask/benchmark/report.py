@@ -1,27 +1,24 @@
-"""The report of a benchmark: one table per representation and setting, in Markdown, CSV and LaTeX, and the results as
-one Parquet file.
+"""The report of a benchmark: the paper's tables, one table per representation and setting, the claims, the figure of
+the spread, and the results as one Parquet file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from midmask.artifact import Place
+from midmask.benchmark.claims import claims_report
 from midmask.benchmark.design import BM25, NONE, Benchmark, LeftOut
+from midmask.benchmark.figures import spread_figure
+from midmask.benchmark.layouts import NamedTable
 from midmask.benchmark.results import Results, SystemKey
-from midmask.evaluate.rendering import as_csv, as_latex, as_markdown, comparisons_csv, markdown
-from midmask.evaluate.tables import ResultTable, by_measure, tabulate
+from midmask.benchmark.sheets import paper_tables
+from midmask.benchmark.statistics import read_statistics, shipped
+from midmask.evaluate.rendering import markdown
+from midmask.evaluate.tables import by_measure, tabulate
+
+STATISTICS = "statistics.yaml"
 
 UNKNOWN = "—"
-
-
-@dataclass(frozen=True)
-class Titled:
-    """A table with the name of its files and a heading."""
-
-    name: str
-    heading: str
-    table: ResultTable
 
 
 def write_report(
@@ -32,19 +29,25 @@ def write_report(
     left_out: Sequence[LeftOut] = (),
     failed: Mapping[str, str] | None = None,
 ) -> str:
-    """Writes `report.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`, and
-    `results.parquet`; returns the text of the report.
+    """Writes `report.md`, `claims.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`,
+    `figures/spread.png` and `results.parquet`; returns the text of the report. Statistics that claims need are those
+    of the package and, if it is there, of `statistics.yaml` in the folder.
 
     Args:
         left_out: combinations that were not run, and why.
         failed: cell -> why it could not be run.
     """
-    tables = list(tables_of(results, benchmark))
-    for titled in tables:
-        _write_table(titled, folder / "tables")
+    tables = [*paper_tables(benchmark.name, results, benchmark.notes), *tables_of(results, benchmark)]
+    for named in tables:
+        _write_table(named, folder / "tables")
     results.write(Place(str(folder / "results.parquet")))
+    own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
+    (folder / "claims.md").write_text(claims_report(results, [*shipped(), *own]), encoding="utf-8")
     parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
-    parts += [f"## {titled.heading}\n\n{as_markdown(titled.table)}" for titled in tables]
+    parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
+    parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
+    if spread := spread_figure(results, folder / "figures" / "spread.png"):
+        parts.append(f"## Spread between systems\n\n![spread](figures/spread.png)\n\n{spread}")
     parts += [f"## What it cost\n\n{costs_table(results)}"]
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
@@ -55,7 +58,7 @@ def write_report(
     return text
 
 
-def tables_of(results: Results, benchmark: Benchmark) -> Iterator[Titled]:
+def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
     """One table per corpus, split, representation and setting: systems × measures, all pairs compared."""
     for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
         here = results.where(corpus=corpus, split=split)
@@ -68,7 +71,7 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[Titled]:
             measures = [name for name in own[0].measures if all(name in one.measures for one in systems)]
             name = f"{corpus}.{split}.{kind}.{setting}"
             heading = f"{corpus} {split}, {kind}, {setting}"
-            yield Titled(name, heading, tabulate(by_measure(per_query, measures)))
+            yield NamedTable(name, heading, tabulate(by_measure(per_query, measures)))
 
 
 def label(key: SystemKey, benchmark: Benchmark) -> str:
@@ -117,16 +120,10 @@ def _conditions(results: Results, benchmark: Benchmark) -> str:
     return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes))
 
 
-def _write_table(titled: Titled, folder: Path) -> None:
+def _write_table(named: NamedTable, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        "md": as_markdown(titled.table),
-        "csv": as_csv(titled.table),
-        "tex": as_latex(titled.table),
-        "tests.csv": comparisons_csv(titled.table),
-    }
-    for ending, text in files.items():
-        (folder / f"{titled.name}.{ending}").write_text(text, encoding="utf-8")
+    for ending, text in named.files().items():
+        (folder / f"{named.name}.{ending}").write_text(text, encoding="utf-8")
 
 
 def _mean(values: Sequence[float | None], style: str) -> str:
