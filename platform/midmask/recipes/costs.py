@@ -22,7 +22,7 @@ class Costs:
 
     train_seconds: of middle training, fine-tuning and teachers, by the clock. cpu_hours, gpu_hours: of all steps, by
     the clock times the threads or GPUs that worked. pretrain_tokens, finetune_tokens: true tokens that were read, pads
-    not counted. bytes_per_passage: of the encoded collection; none for BM25, and where encodings have been deleted.
+    not counted. bytes_per_passage: of what is searched of the encoded collection; none for BM25.
     search_ms_per_query: milliseconds by the clock, opening the index included; none where the search did not say.
     """
 
@@ -80,7 +80,8 @@ def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[s
         return {"bytes_per_passage": None, "search_ms_per_query": None}
     found = results.get(ranked.fingerprint, {})
     queries = sum(split["queries"] for split in found.get("splits", {}).values())
+    encoded = results.get(ranked.inputs["passages"].fingerprint, {})
     return {
-        "bytes_per_passage": results.get(ranked.inputs["passages"].fingerprint, {}).get("bytes_per_passage"),
+        "bytes_per_passage": found.get("bytes_per_passage", encoded.get("bytes_per_passage")),
         "search_ms_per_query": 1000 * float(found["seconds"]) / queries if queries else None,
     }
