@@ -68,7 +68,7 @@ def test_a_whole_step(name: str) -> None:
     work = row_work(config, Row(sizes, LENGTH, second))
     chunks = 12 * ROWS * work.targets * WORDS.size
     memory = reckoned(sizes, 0, work)
-    kept = memory.activations + memory.heads - min(chunks, 12 * 2**24)
+    kept = memory.activations + memory.targets + memory.logits - min(chunks, 12 * 2**24)
     assert kept == pytest.approx(kept_bytes(objective, lambda: objective(drawn)), rel=0.2)
 
 

@@ -7,8 +7,9 @@ activations           of a layer, a token and a column: 16 fp32 numbers (queries
                       norms' inputs and outputs, twice the four times wider inner layer), under autocast 42 bytes;
                       with dropout 2 bytes of masks more on a GPU, 10 on a CPU, where dropout in the attention also
                       keeps 12 bytes for each pair of tokens and head; a GPU's fused attention keeps none
-heads                 of a target: its state and gradient; of a fused cross-entropy: the gradient of the output matrix,
-                      and logits for a chunk of targets at a time (`heads.CHUNK_VALUES`)
+targets               of each its state and gradient; of a text with weights of words: these, and where they are from
+logits                of a fused cross-entropy: the gradient of the output matrix, and logits for a chunk of targets
+                      (`heads.CHUNK_VALUES`)
 """
 
 from dataclasses import dataclass
@@ -28,14 +29,15 @@ CHUNK_COPIES = 3
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one device."""
+    """Bytes on one device. activations and targets grow with the rows, the others do not, but for small batches."""
 
     weights: float
     gradients: float
     optimiser: float
     copies: float
     activations: float
-    heads: float
+    targets: float
+    logits: float
 
     @property
     def total(self) -> float:
@@ -43,7 +45,8 @@ class Memory:
 
     def __str__(self) -> str:
         parts = {"weights": self.weights, "gradients": self.gradients, "AdamW": self.optimiser}
-        parts |= {"bf16 copies": self.copies, "activations": self.activations, "heads": self.heads}
+        parts |= {"bf16 copies": self.copies, "activations": self.activations}
+        parts |= {"targets": self.targets, "logits and their gradient": self.logits}
         return " + ".join(f"{name} {gib(value)}" for name, value in parts.items() if value)
 
 
@@ -69,12 +72,12 @@ def training_memory(
         activations += PAIR * work.pairs
     matrix = 4 * sizes.vocabulary * sizes.embedding_width
     chunk = min(CHUNK_VALUES[kind], rows * work.targets * sizes.vocabulary) if work.heads else 0
-    heads = rows * (12 * sizes.width * work.targets + 4 * work.entries)
     return Memory(
         weights=WEIGHT * parameters,
         gradients=GRADIENT * parameters,
         optimiser=MOMENTS * parameters,
         copies=2 * (sizes.matrices + sizes.vocabulary * sizes.embedding_width) if bf16 else 0,
         activations=rows * activations,
-        heads=heads + work.heads * matrix + 4 * CHUNK_COPIES * chunk,
+        targets=rows * (12 * sizes.width * work.targets + 4 * work.entries),
+        logits=work.heads * matrix + 4 * CHUNK_COPIES * chunk,
     )
