@@ -4,7 +4,10 @@
     store     which store, created once; what an error of it means
     journal   a run's values on disk until they have arrived
     sender    the thread that carries them
-    runs      Tracker and TrackedRun: what a job's driver writes
+    lineage   datasets and models: what runs read and made
+    machine   how busy the driver's machine is meanwhile
+    run       TrackedRun: one run, open to be written to
+    runs      Tracker: what a job's driver holds
     reading   runs as rows of plain data: all, or those that changed
     files     artifacts of runs as local files
     models    finished models in the registry; imported where it is used, since MLflow's own models take long to import
@@ -14,15 +17,19 @@ pruned, or cached (a run that only points, by `midmask.cached_run`, to the finis
 """
 
 from midmask.tracking.files import artifact_file
+from midmask.tracking.lineage import Dataset, TrackedModel
 from midmask.tracking.names import is_measure, measure_of, metric_key, redacted
 from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
-from midmask.tracking.runs import Found, TrackedRun, Tracker
+from midmask.tracking.run import TrackedRun
+from midmask.tracking.runs import Found, Tracker
 from midmask.tracking.store import Patience, resolve_tracking_uri, sqlite_file, ui_address, ui_command
 
 __all__ = [
+    "Dataset",
     "Found",
     "Patience",
     "StoreReader",
+    "TrackedModel",
     "TrackedRow",
     "TrackedRun",
     "Tracker",

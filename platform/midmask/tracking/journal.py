@@ -29,6 +29,7 @@ class Entry(NamedTuple):
     tags     {name: text}
     file     [path, folder in the run's artifacts]
     text     [text, name in the run's artifacts]
+    datasets, made, used, measured    as `lineage` makes them
     end      [MLflow status, time in ms]
     """
 

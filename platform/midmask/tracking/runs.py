@@ -2,26 +2,25 @@
 
 import json
 import logging
-import threading
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from mlflow import MlflowClient
+from mlflow.tracking.context.registry import resolve_tags
 
-from midmask.tracking.journal import Entry, Journal, journal_path, left_behind
-from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, redacted, shortened
-from midmask.tracking.sender import LIMITS, Outbox, Sender
+from midmask.tracking.journal import Journal, journal_path, left_behind
+from midmask.tracking.machine import Machine
+from midmask.tracking.names import redacted
+from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, tags_as_texts
+from midmask.tracking.sender import Outbox, Sender
 from midmask.tracking.store import Patience, create_store, patiently
 
 log = logging.getLogger(__name__)
-
-STATUSES = {"finished": "FINISHED", "failed": "FAILED", "pruned": "KILLED", "cached": "FINISHED"}
-"""`midmask.status` of a run that has ended -> MLflow's own word."""
 
 PARENT = "mlflow.parentRunId"
 
@@ -32,63 +31,6 @@ class Found:
 
     finished: str | None
     unfinished: tuple[str, ...]
-
-
-class TrackedRun:
-    """One open run, a context or ended by `finish`. Every method returns at once and may be called from any thread."""
-
-    def __init__(
-        self, run_id: str, sender: Sender, outbox: Outbox, last_steps: dict[str, int], *, resumed: bool
-    ) -> None:
-        self.id = run_id
-        self.resumed = resumed
-        self._sender = sender
-        self._outbox = outbox
-        self._last_steps = last_steps
-        self._lock = threading.Lock()
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Metrics at a step. A key's step that was logged before, in this process or in the run that is resumed, is
-        dropped: a worker that comes back from a checkpoint tells the same steps again.
-        """
-        now = int(time.time() * 1000)
-        with self._lock:
-            new = {key: float(value) for key, value in values.items() if self._last_steps.get(key, -1) < step}
-            self._last_steps.update(dict.fromkeys(new, step))
-        rows = [[checked_key(key), value, now, step] for key, value in new.items()]
-        for start in range(0, len(rows), LIMITS["metrics"]):
-            self._sender.put(self._outbox, Entry("metrics", rows[start : start + LIMITS["metrics"]]))
-
-    def log_file(self, path: Path, folder: str | None = None) -> None:
-        """Copies a file into the run's artifacts, later: it must stay until then."""
-        self._sender.put(self._outbox, Entry("file", [str(path.absolute()), folder]))
-
-    def log_text(self, text: str, name: str) -> None:
-        self._sender.put(self._outbox, Entry("text", [redacted(text), name]))
-
-    def tag(self, tags: Mapping[str, str]) -> None:
-        self._put_texts("tags", _tags(tags))
-
-    def _put_texts(self, kind: str, texts: dict[str, str]) -> None:
-        items = list(texts.items())
-        for start in range(0, len(items), LIMITS[kind]):
-            self._sender.put(self._outbox, Entry(kind, dict(items[start : start + LIMITS[kind]])))
-
-    def finish(self, status: str = "finished") -> None:
-        """Ends the run; `status` is finished, failed or pruned. A second call changes nothing."""
-        if self._outbox.closing:
-            return
-        self.tag({"midmask.status": status})
-        self._sender.put(self._outbox, Entry("end", [STATUSES[status], int(time.time() * 1000)]))
-        self._sender.finish(self._outbox)
-
-    def __enter__(self) -> "TrackedRun":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.finish("finished" if kind is None else "failed")
 
 
 class Tracker:
@@ -108,6 +50,8 @@ class Tracker:
         self._patience = patience
         self._client, self.experiment_id = patiently(lambda: create_store(uri, self._home), uri, patience)
         self._sender = Sender(self._client, uri, patience)
+        self._machine = Machine()
+        self._source = source_tags()
         for run_id, path in left_behind(self._home, uri):
             if journal := Journal.claim(path):
                 log.info("sending what an earlier job left for run %s", run_id)
@@ -141,23 +85,28 @@ class Tracker:
         if "midmask.fingerprint" in tags and "midmask.step" in tags:
             for run_id in self.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).unfinished:
                 if outbox := self._claim(run_id):
-                    return self._resume(run_id, outbox, tags, _params(params))
-        run_id = self._create(redacted(name), _tags(tags))
+                    return self._resume(run_id, outbox, tags, params_as_texts(params))
+        run_id = self._create(redacted(name), tags_as_texts(tags))
         outbox = self._claim(run_id)
         assert outbox is not None, "a new run has no other owner"
         run = TrackedRun(run_id, self._sender, outbox, {}, resumed=False)
-        run._put_texts("params", _params(params))
+        run.put_texts("params", params_as_texts(params))
         return run
 
     def link_cached(self, finished: str, name: str, *, tags: Mapping[str, str], parent: str | None = None) -> str:
         """A small run that says: nothing was computed, see the finished one. Its id; it makes no leaderboard row."""
         links = {"midmask.status": "cached", "midmask.cached_run": finished, **({PARENT: parent} if parent else {})}
-        run_id = self._create(name, _tags({**tags, **links}))
+        run_id = self._create(name, tags_as_texts({**tags, **links}))
         self._ask(lambda: self._client.set_terminated(run_id, STATUSES["cached"]))
         return run_id
 
+    def watch(self, run: TrackedRun) -> None:
+        """Logs how busy this machine is into the run, until it is finished; nothing if that takes seconds only."""
+        self._machine.watch(run)
+
     def close(self) -> None:
         """Sends what is left, for `patience.close` seconds at most; the rest waits on disk for the next job here."""
+        self._machine.close()
         if kept := self._sender.close():
             log.warning(
                 "values of %d run(s) have not reached the tracking store %s; they are kept in %s, "
@@ -187,7 +136,8 @@ class Tracker:
             if tried and (made := self._client.search_runs([self.experiment_id], query)):
                 return str(made[0].info.run_id)
             tried = True
-            run = self._client.create_run(self.experiment_id, tags={**tags, "midmask.token": token}, run_name=name)
+            own = {**self._source, **tags, "midmask.token": token}
+            run = self._client.create_run(self.experiment_id, tags=own, run_name=name)
             return str(run.info.run_id)
 
         return str(self._ask(create))
@@ -209,7 +159,7 @@ class Tracker:
         run = TrackedRun(run_id, self._sender, outbox, last_steps, resumed=True)
         changed = {key: value for key, value in params.items() if stored.get(key, value) != value}
         run.tag({**tags, **({"midmask.changed_on_resume": json.dumps(changed)} if changed else {})})
-        run._put_texts("params", {key: value for key, value in params.items() if key not in stored})
+        run.put_texts("params", {key: value for key, value in params.items() if key not in stored})
         return run
 
 
@@ -219,11 +169,7 @@ def _state(client: MlflowClient, run_id: str) -> tuple[dict[str, int], dict[str,
     return {metric.key: metric.step for metric in data.to_proto().metrics}, dict(data.params)
 
 
-def _params(params: Mapping[str, Any]) -> dict[str, str]:
-    """Strings as they are, all else as JSON, so that both can be read back."""
-    texts = {checked_key(key): value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
-    return {key: shortened(redacted(text), LONGEST_PARAM) for key, text in texts.items()}
-
-
-def _tags(tags: Mapping[str, str]) -> dict[str, str]:
-    return {checked_key(key): shortened(redacted(str(value)), LONGEST_TAG) for key, value in tags.items()}
+@cache
+def source_tags() -> dict[str, str]:
+    """Who runs what, at which commit, as MLflow finds out and shows it (`mlflow.source.git.commit`)."""
+    return tags_as_texts(resolve_tags())

@@ -20,6 +20,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from midmask.tracking.journal import Entry, Journal
+from midmask.tracking.lineage import KINDS as LINEAGE
+from midmask.tracking.lineage import send_lineage
 from midmask.tracking.names import redacted
 from midmask.tracking.store import EXPERIMENT, FAILURES, Patience, is_refusal, reason
 
@@ -224,6 +226,8 @@ def send(client: MlflowClient, run_id: str, batch: list[Entry]) -> None:
         client.log_batch(run_id, tags=[RunTag(*item) for value in values for item in value.items()], synchronous=True)
     elif kind == "end":
         client.set_terminated(run_id, *values[0])
+    elif kind in LINEAGE:
+        send_lineage(client, run_id, kind, values[0])
     else:
         send_file(client, run_id, kind, values[0])
 

@@ -1,0 +1,149 @@
+"""What runs read and made, as MLflow has it: datasets as inputs, models as outputs of one run and inputs of others.
+
+A model is a LoggedModel without files: its tag `midmask.artifact` says where the checkpoint lies, and only registering
+(`models`) copies weights. It is known by step and fingerprint, so the run that made it, the runs that use it, and a job
+that sends the same once more all mean one model, in whatever order they arrive.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import mlflow.entities
+from mlflow import MlflowClient
+from mlflow.entities import (
+    DatasetInput,
+    InputTag,
+    LoggedModel,
+    LoggedModelInput,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+)
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
+
+from midmask.tracking.names import redacted
+
+KINDS = ("datasets", "made", "used", "measured")
+"""Kinds of journal entries that `send_lineage` sends."""
+
+Row = list[Any]
+"""A metric in a journal: key, value, time in ms, step."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A collection that a run has read.
+
+    digest: its fingerprint. source: where it was read from. context: what for: pretrain, train, eval, or several of
+    them. counts: of passages, queries and the like; MLflow calls them the profile.
+    """
+
+    name: str
+    digest: str
+    source: str
+    context: str
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrackedModel:
+    """A checkpoint that lies in the storage.
+
+    step, fingerprint: of the step that made it, which identify it. kind: encoder, retriever or cross-encoder, MLflow's
+    model type. place: its artifact. params: of the step's config.
+    """
+
+    name: str
+    step: str
+    fingerprint: str
+    kind: str
+    place: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", model_name(self.name))
+
+
+def model_name(text: str) -> str:
+    """The text as MLflow takes it for a model: signs that it refuses, such as `/` and `:`, become hyphens."""
+    return re.sub(r"\W+", "-", text).strip("-")
+
+
+def datasets_entry(datasets: list[Dataset]) -> list[dict[str, Any]]:
+    return [asdict(one) | {"source": redacted(one.source)} for one in datasets]
+
+
+def model_entry(model: TrackedModel) -> dict[str, Any]:
+    return asdict(model) | {"place": redacted(model.place)}
+
+
+def measured_entry(model: dict[str, Any], dataset: Dataset, rows: list[Row]) -> dict[str, Any]:
+    """Metrics of a model on a dataset; a value that is not finite is left to the run, MLflow would call it 0 here."""
+    finite = [row for row in rows if math.isfinite(row[1])]
+    return {"model": model, "dataset": [dataset.name, dataset.digest], "rows": finite}
+
+
+def send_lineage(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
+    """One entry to the store; one that had arrived already changes nothing."""
+    if kind == "datasets":
+        client.log_inputs(run_id, datasets=[_dataset_input(one) for one in value])
+    elif kind == "made":
+        _send_made(client, run_id, value["model"], value["at"])
+    elif kind == "used":
+        model_id = _model(client, run_id, value).model_id
+        if model_id not in {one.model_id for one in client.get_run(run_id).inputs.model_inputs}:
+            client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
+    else:
+        _send_measured(client, run_id, value)
+
+
+def _dataset_input(value: Mapping[str, Any]) -> DatasetInput:
+    kind = "local" if value["source"].startswith("/") else "midmask"
+    dataset = mlflow.entities.Dataset(
+        value["name"],
+        value["digest"],
+        kind,
+        json.dumps({"uri": value["source"]}),
+        profile=json.dumps(value["counts"]),
+    )
+    return DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, value["context"])])
+
+
+def _send_made(client: MlflowClient, run_id: str, value: Mapping[str, Any], at: int) -> None:
+    model_id = _model(client, run_id, value, made_here=True).model_id
+    if model_id not in {one.model_id for one in client.get_run(run_id).outputs.model_outputs}:
+        client.log_outputs(run_id, [LoggedModelOutput(model_id, at)])
+
+
+def _send_measured(client: MlflowClient, run_id: str, value: Mapping[str, Any]) -> None:
+    model_id, (name, digest) = _model(client, run_id, value["model"]).model_id, value["dataset"]
+    about = {"model_id": model_id, "dataset_name": name, "dataset_digest": digest, "run_id": run_id}
+    client.log_batch(run_id, metrics=[Metric(*row, **about) for row in value["rows"]], synchronous=True)
+
+
+def _model(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_here: bool = False) -> LoggedModel:
+    """The model of that step and fingerprint, made if there is none; one that a kill left pending is finished.
+
+    Args:
+        made_here: whether this run is the one that trained it.
+    """
+    experiment = str(client.get_run(run_id).info.experiment_id)
+    identity = {"midmask.step": value["step"], "midmask.fingerprint": value["fingerprint"]}
+    query = " AND ".join(f"tags.`{name}` = '{text}'" for name, text in identity.items())
+    found = client.search_logged_models([experiment], query)
+    model = found[0] if found else client.create_logged_model(
+        experiment,
+        name=value["name"],
+        source_run_id=run_id if made_here else None,
+        tags={**value["tags"], **identity, "midmask.artifact": value["place"]},
+        params=dict(value["params"]),
+        model_type=value["kind"],
+    )  # fmt: skip
+    if model.status != LoggedModelStatus.READY:
+        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    return model

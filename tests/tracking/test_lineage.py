@@ -1,0 +1,179 @@
+"""Datasets and models of runs in a real store, asked from MLflow itself: linked once, whatever arrives when."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel, LoggedModelStatus
+
+from midmask.tracking import Dataset, Patience, TrackedModel, Tracker
+from midmask.tracking.journal import left_behind
+from tests.tracking.stores import NEVER, QUICK, TAGS, history
+
+SQUAD = Dataset("squad", "c0ffee123456", "beir:/data/squad", "pretrain", {"passages": 18000, "queries": 300})
+MODEL = TrackedModel(
+    "finetune-dupmae-/models/x: y", "finetune", "f00df00df00d", "retriever", "/store/finetune/f00df00df00d",
+    {"train.steps": 500, "loss.name": "contrastive"}, {"midmask.recipe": "dupmae"},
+)  # fmt: skip
+KEY = "squad/dev/nDCG_at_10"
+
+
+def models(uri: str) -> list[LoggedModel]:
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("midmask")
+    assert experiment is not None
+    return list(client.search_logged_models([experiment.experiment_id]))
+
+
+def links(uri: str, run_id: str) -> dict[str, Any]:
+    """Of a run: (name, digest, context) of its datasets, and the models that it used and made, with duplicates."""
+    run = MlflowClient(uri).get_run(run_id)
+    found = [(one.dataset.name, one.dataset.digest, one.tags[0].value) for one in run.inputs.dataset_inputs]
+    return {
+        "datasets": sorted(found),
+        "used": [one.model_id for one in run.inputs.model_inputs],
+        "made": [(one.model_id, one.step) for one in run.outputs.model_outputs],
+    }
+
+
+def evaluate(tracker: Tracker) -> str:
+    run = tracker.run("evaluate", tags={"midmask.fingerprint": "beef", "midmask.step": "evaluate"}, params={})
+    read = Dataset(SQUAD.name, SQUAD.digest, SQUAD.source, "eval")
+    run.read([read])
+    run.used(MODEL)
+    run.log({KEY: 0.5, "odd": float("nan")}, 0, of=MODEL, on=read)
+    run.finish()
+    return run.id
+
+
+def train(tracker: Tracker) -> str:
+    with tracker.run("finetune", tags=TAGS, params={}) as run:
+        run.read([SQUAD])
+        run.made(MODEL, 500)
+    return run.id
+
+
+@pytest.mark.parametrize("trained_first", [True, False])
+def test_one_model_links_the_run_that_made_it_and_the_one_that_used_it(
+    uri: str, tmp_path: Path, trained_first: bool
+) -> None:
+    """A job may send what an earlier one left behind, so the use may arrive before the making."""
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        order = [train, evaluate] if trained_first else [evaluate, train]
+        ids = {work: work(tracker) for work in order}
+    (model,) = models(uri)
+    assert (model.name, model.model_type, model.status) == (
+        "finetune-dupmae-models-x-y", "retriever", LoggedModelStatus.READY,
+    )  # fmt: skip
+    assert model.source_run_id == (ids[train] if trained_first else None)
+    assert model.params == {"train.steps": "500", "loss.name": "contrastive"}
+    assert model.tags.items() >= {"midmask.artifact": MODEL.place, "midmask.recipe": "dupmae"}.items()
+    assert links(uri, ids[train]) == {
+        "datasets": [("squad", "c0ffee123456", "pretrain")], "used": [], "made": [(model.model_id, 500)],
+    }  # fmt: skip
+    assert links(uri, ids[evaluate]) == {
+        "datasets": [("squad", "c0ffee123456", "eval")], "used": [model.model_id], "made": [],
+    }  # fmt: skip
+    assert not (tmp_path / "mlartifacts" / "models").exists(), "no weights are copied"
+
+
+def test_a_measure_belongs_to_the_run_and_to_the_model_on_its_dataset(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        run_id = evaluate(tracker)
+    assert history(uri, run_id, KEY) == [(0, 0.5)] and len(history(uri, run_id, "odd")) == 1
+    (measured,) = models(uri)[0].metrics or []
+    assert (measured.key, measured.value, measured.run_id) == (KEY, 0.5, run_id), "a NaN would be told as 0"
+    assert (measured.dataset_name, measured.dataset_digest) == ("squad", "c0ffee123456")
+
+
+def test_the_dataset_tells_its_place_without_credentials_and_its_size(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("a", tags={}, params={}) as run:
+        run.read([SQUAD, Dataset("far", "d", "beir:s3://key:pw@bucket/far", "train")])
+        run.read([])
+    found = {one.dataset.name: one.dataset for one in MlflowClient(uri).get_run(run.id).inputs.dataset_inputs}
+    assert json.loads(found["squad"].source) == {"uri": "beir:/data/squad"}
+    assert json.loads(found["squad"].profile or "") == {"passages": 18000, "queries": 300}
+    assert json.loads(found["far"].source) == {"uri": "beir:s3://***@bucket/far"}
+    assert b":pw@" not in (tmp_path / "mlflow.db").read_bytes()
+
+
+def test_what_is_sent_twice_is_linked_once(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, NEVER) as tracker:
+        ids = [train(tracker), evaluate(tracker)]
+        copies = {path: path.read_bytes() for _, path in left_behind(tmp_path, uri)}
+    for _ in range(2):
+        for path, copy in copies.items():
+            path.write_bytes(copy)
+        Tracker(uri, tmp_path, QUICK).close()
+    (model,) = models(uri)
+    assert links(uri, ids[0])["made"] == [(model.model_id, 500)]
+    assert links(uri, ids[1])["used"] == [model.model_id]
+    assert [len(links(uri, one)["datasets"]) for one in ids] == [1, 1]
+    assert len(model.metrics or []) == len(history(uri, ids[1], KEY)) == 1
+
+
+@pytest.mark.parametrize("call", ["finalize_logged_model", "log_outputs", "log_inputs"])
+def test_a_connection_that_breaks_half_way_leaves_no_second_model(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The request arrives, its answer does not."""
+    whole = getattr(MlflowClient, call)
+    broken: list[str] = []
+
+    def breaks(self: MlflowClient, *args: Any, **named: Any) -> Any:
+        answer = whole(self, *args, **named)
+        if not broken:
+            broken.append(call)
+            raise ConnectionResetError("the connection was reset")
+        return answer
+
+    monkeypatch.setattr(MlflowClient, call, breaks)
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        ids = [train(tracker), evaluate(tracker)]
+    assert broken == [call]
+    (model,) = models(uri)
+    assert model.status == LoggedModelStatus.READY
+    assert links(uri, ids[0])["made"] == [(model.model_id, 500)]
+    assert links(uri, ids[1])["used"] == [model.model_id]
+
+
+def test_a_driver_that_was_killed_loses_no_lineage(uri: str, tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from midmask.tracking import Patience, Tracker
+from tests.tracking.test_lineage import MODEL, SQUAD, TAGS
+tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=3600))
+run = tracker.run("finetune", tags=TAGS, params={})
+run.read([SQUAD])
+run.made(MODEL, 500)
+print(run.id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", script, uri, str(tmp_path)], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run_id = killed.stdout.strip()
+    assert models(uri) == [], "nothing may have been sent, or this test shows nothing"
+    with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags=TAGS, params={}) as again:
+        assert (again.id, again.resumed) == (run_id, True)
+        again.made(MODEL, 500)
+    (model,) = models(uri)
+    assert links(uri, run_id) == {
+        "datasets": [("squad", "c0ffee123456", "pretrain")], "used": [], "made": [(model.model_id, 500)],
+    }  # fmt: skip
+
+
+def test_who_ran_it_and_why_it_failed_is_told(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, Patience(answer=30, close=20, flush=0.02)) as tracker:
+        with pytest.raises(OSError), tracker.run("a", tags={}, params={}) as run:
+            run.describe("| a | b |\n| --- | --- |")
+            raise OSError("no room on postgresql://me:pw@h/d\nsecond line")
+    tags = MlflowClient(uri).get_run(run.id).data.tags
+    assert tags["midmask.reason"] == "OSError: no room on postgresql://***@h/d"
+    assert tags["mlflow.note.content"].startswith("| a | b |")
+    assert tags["mlflow.source.type"] == "LOCAL" and tags["mlflow.user"]

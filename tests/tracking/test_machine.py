@@ -1,0 +1,104 @@
+"""System metrics of runs that last: under MLflow's own names, counted on after a resume, and nothing for short runs."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from mlflow import MlflowClient
+
+from midmask.tracking import Tracker
+from midmask.tracking.machine import Machine
+from tests.tracking.stores import QUICK, TAGS, history
+
+CPU, MEMORY = "system/cpu_utilization_percentage", "system/system_memory_usage_percentage"
+
+
+class Listener:
+    """A run that only counts what it is told; `told` is set from the first point on."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.points: list[dict[str, float]] = []
+        self.told = threading.Event()
+
+    def tag(self, tags: dict[str, str]) -> None: ...
+
+    def log_next(self, values: dict[str, float]) -> None:
+        self.points.append(values)
+        self.told.set()
+
+
+def eventually(holds: Callable[[], bool], within: float = 30) -> None:
+    end = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def wait_for_points(uri: str, run_id: str, number: int) -> None:
+    eventually(lambda: len(history(uri, run_id, CPU)) >= number)
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the settings that MLflow itself has for it."""
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.03")
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "2")
+
+
+@pytest.mark.usefixtures("often")
+def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(uri: str, tmp_path: Path) -> None:
+    used = psutil.virtual_memory().percent
+    for at_least in (2, 4):
+        with Tracker(uri, tmp_path, QUICK) as tracker:
+            run = tracker.run("pretrain", tags=TAGS, params={})
+            tracker.watch(run)
+            wait_for_points(uri, run.id, at_least)
+            run.finish("failed")
+    steps = [step for step, _ in history(uri, run.id, CPU)]
+    assert steps == list(range(len(steps))), "each point once, the second life after the first"
+    assert all(0 <= value <= 100 for _, value in history(uri, run.id, CPU))
+    assert abs(history(uri, run.id, MEMORY)[0][1] - used) < 25
+    assert MlflowClient(uri).get_run(run.id).data.tags["midmask.host"]
+
+
+def test_only_whole_spans_of_a_run_count() -> None:
+    """A run that begins between two points waits for the one after; one that has ended is told nothing more."""
+    machine, first, late, ended = Machine(0.05, 3), Listener(), Listener(), Listener()
+    try:
+        machine.watch(first)
+        machine.watch(ended)
+        ended.is_open = False
+        assert first.told.wait(30)
+        machine.watch(late)
+        seen = len(first.points)
+        assert late.told.wait(30)
+        assert len(first.points) >= seen + 1 and not ended.points
+    finally:
+        machine.close()
+
+
+def test_nothing_is_left_behind_and_short_runs_have_none(uri: str, tmp_path: Path) -> None:
+    before = len(psutil.Process().children())
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        with tracker.run("short", tags={}, params={}) as run:
+            tracker.watch(run)
+        assert len(psutil.Process().children()) == before, "a thread, no process"
+    eventually(lambda: not [one for one in threading.enumerate() if one.name == "midmask-machine"])
+    assert not [key for key in MlflowClient(uri).get_run(run.id).data.metrics if key.startswith("system/")]
+
+
+@pytest.mark.usefixtures("often")
+def test_mlflows_own_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    off, listener = Machine(), Listener()
+    off.watch(listener)
+    assert not [one for one in threading.enumerate() if one.name == "midmask-machine"]
+    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
+    on = Machine()
+    on.watch(listener)
+    assert listener.told.wait(30)
+    on.close()
