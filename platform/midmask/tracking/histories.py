@@ -1,0 +1,26 @@
+"""The histories of metrics: what a run told at each of its steps."""
+
+from collections.abc import Iterable
+
+from midmask.errors import UserError
+from midmask.tracking.store import FAILURES, connect, unreachable
+
+History = list[tuple[int, float]]
+"""(step, value), by step."""
+
+
+def read_histories(uri: str, run_id: str, keys: Iterable[str]) -> dict[str, History]:
+    """Key -> its history; a step that was told twice counts as it was told last.
+
+    Raises:
+        UserError: if the store does not answer, or has no such run.
+    """
+    try:
+        client = connect(uri)
+        told = {key: client.get_metric_history(run_id, key) for key in keys}
+    except FAILURES as error:
+        raise UserError(unreachable(uri, error)) from None
+    return {
+        key: sorted({metric.step: metric.value for metric in sorted(own, key=lambda one: one.timestamp)}.items())
+        for key, own in told.items()
+    }

@@ -1,0 +1,67 @@
+"""Wins, losses and ties against a count by hand, and the order of what differs most."""
+
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midmask.leaderboard.queries import paired, widest
+
+SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7, 1.0])
+RUNS = st.dictionaries(st.sampled_from([f"q{n:02d}" for n in range(15)]), SCORES, min_size=1, max_size=15)
+
+
+def table(values: dict[str, float], measure: str = "RR@10") -> pa.Table:
+    """Values of a measure, and of another one that must not count."""
+    rows = [(query, name, value) for query, value in values.items() for name in (measure, "other")]
+    return pa.table(
+        {
+            "query_id": pa.array([query for query, _, _ in rows], pa.string()),
+            "measure": pa.array([name for _, name, _ in rows], pa.string()),
+            "value": pa.array([value if name == measure else 1 - value for _, name, value in rows], pa.float64()),
+        }
+    )
+
+
+@given(own=RUNS, base=RUNS)
+def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float], base: dict[str, float]) -> None:
+    found = paired(table(own), table(base), "RR@10")
+    wins = losses = ties = 0
+    for query in own:
+        if query in base:
+            wins += own[query] > base[query]
+            losses += own[query] < base[query]
+            ties += own[query] == base[query]
+    assert (found.wins, found.losses, found.ties) == (wins, losses, ties)
+    assert found.left_out == len({*own} ^ {*base})
+    assert found.queries == tuple(sorted({*own} & {*base}))
+
+
+@given(own=RUNS, base=RUNS, count=st.integers(1, 16), side=st.sampled_from(["either", "wins", "losses"]))
+def test_no_query_that_is_left_out_differs_more(
+    own: dict[str, float], base: dict[str, float], count: int, side
+) -> None:
+    pairing = paired(table(own), table(base), "RR@10")
+    chosen = widest(pairing, count, side)
+    sizes = {
+        query: {"either": abs, "wins": lambda size: size, "losses": lambda size: -size}[side](own[query] - base[query])
+        for query in pairing.queries
+    }
+    eligible = {query: size for query, size in sizes.items() if size > 0}
+    assert len(chosen) == min(count, len(eligible)) and set(chosen) <= set(eligible)
+    assert [eligible[query] for query in chosen] == sorted((eligible[query] for query in chosen), reverse=True)
+    smallest = min((eligible[query] for query in chosen), default=math.inf)
+    assert all(size <= smallest + 1e-12 for query, size in eligible.items() if query not in chosen)
+
+
+def test_sums_that_differ_in_the_last_bit_are_a_tie() -> None:
+    found = paired(table({"a": 0.1 + 0.2}), table({"a": 0.3}), "RR@10")
+    assert (found.wins, found.losses, found.ties) == (0, 0, 1) and widest(found, 5) == []
+
+
+def test_equal_differences_stand_in_the_order_of_their_ids() -> None:
+    found = paired(table({"b": 1.0, "a": 1.0, "c": 0.0}), table({"b": 0.5, "a": 0.5, "c": 0.7}), "RR@10")
+    assert widest(found, 3) == ["c", "a", "b"] and widest(found, 3, "wins") == ["a", "b"]
+    assert found.difference_N.tolist() == pytest.approx([0.5, 0.5, -0.7])
