@@ -15,11 +15,18 @@ from look import STYLE
 from midmask.errors import UserError
 from midmask.leaderboard.watch import Watch
 from midmask.tracking import redacted, resolve_tracking_uri, ui_command
-from views import board, sweep
+from views import board, compare, embeddings, lineage, sweep, training
 
 # Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
 # page's main script, Streamlit would show it.)
-VIEWS = {"Leaderboard": board, "Sweep": sweep}
+VIEWS = {
+    "Leaderboard": board,
+    "Compare": compare,
+    "Sweep": sweep,
+    "Training": training,
+    "Embeddings": embeddings,
+    "Lineage": lineage,
+}
 
 
 def arguments() -> argparse.Namespace:

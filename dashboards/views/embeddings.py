@@ -1,0 +1,129 @@
+"""Queries and their passages as vectors: a map of them in two dimensions, and how far apart the two sides lie."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from textwrap import shorten, wrap
+
+import plotly.graph_objects as go
+import streamlit as st
+from charts import PASSAGES, QUERIES, draw
+from runs import choose_place, named, nothing_evaluated, places_of
+
+from context import Context
+from look import NONE, choice, choices, link, table
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.evaluate.embeddings import CAVEAT, PERPLEXITY, Map
+from midmask.leaderboard.embeddings import PAIRS, Sample, encodings, mapped, sampled
+from midmask.leaderboard.passages import passage_texts, query_texts
+from midmask.leaderboard.rows import Row
+
+VIEWS = ("dense", "lexical")
+BM25 = "bm25"
+LONGEST = 160
+"""Characters of a text that is shown at a point."""
+
+
+def show(context: Context) -> None:
+    rows = [row for row in context.rows if row.representation != BM25]
+    if not rows:
+        nothing_evaluated()
+        return
+    first, second = st.columns([2, 5])
+    with first:
+        own = named(choose_place(rows))
+    with second:
+        chosen = choices("Runs", "runs", list(own), list(own)[:1])
+    first, second, third, fourth = st.columns(4)
+    with first:
+        view = choice("Vectors", "view", VIEWS)
+    with second:
+        pairs = choice("Pairs", "pairs", (str(PAIRS), "200", "100", "1000"))
+    with third:
+        perplexity = choice("Perplexity", "perplexity", (f"{PERPLEXITY:g}", "5", "15", "50"))
+    with fourth:
+        seed = choice("Seed", "seed", tuple(str(number) for number in range(5)))
+    found = {}
+    columns = st.columns(min(2, len(chosen)))
+    for number, (name, place) in enumerate(places_of(context, {name: own[name] for name in chosen}).items()):
+        with columns[number % len(columns)]:
+            st.markdown(f"**{name}**")
+            drawn = one(name, place, view, int(pairs), float(perplexity), int(seed))
+            if drawn is not None:
+                found[name] = drawn
+    if found:
+        st.html(divergences(found, own, context))
+        st.caption(
+            f"As in CoT-MoTE (appendix A.1, Table 1): t-SNE of cosine distances, kernel densities, natural logarithms. "
+            f"Cosines are taken before t-SNE. **Mind:** {CAVEAT}"
+        )
+
+
+def one(name: str, place: Place | None, view: str, pairs: int, perplexity: float, seed: int) -> Map | None:
+    """Draws a run's map; None if it cannot be drawn, which is said."""
+    try:
+        sample, drawn, texts = analysed(place, view, pairs, perplexity, seed)
+    except UserError as error:
+        st.info(f"No map: {error}", icon=":material/link_off:")
+        return None
+    draw(scatter(sample, drawn, texts), f"map {name}", 460)
+    return drawn
+
+
+@st.cache_resource(max_entries=32, show_spinner="Drawing the map: a minute for a thousand pairs")
+def analysed(
+    place: Place | None, view: str, pairs: int, perplexity: float, seed: int
+) -> tuple[Sample, Map, tuple[dict[str, str], dict[str, tuple[str, str]]]]:
+    """The sample of a run, its map and its texts, worked out once.
+
+    Raises:
+        UserError: if something of it is not there.
+    """
+    source = encodings(place)
+    sample = sampled(source, view, count=pairs, seed=seed)
+    drawn = mapped(sample, perplexity=perplexity, seed=seed)
+    texts = query_texts(source.corpus, sample.query_ids), passage_texts(source.corpus, sample.doc_ids)
+    return sample, drawn, texts
+
+
+def scatter(sample: Sample, drawn: Map, texts: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]) -> go.Figure:
+    """Queries and passages as points; t-SNE's axes have no meaning, so they have no numbers."""
+    queries, passages = texts
+    sides = {
+        "passages": (drawn.passages_N2, PASSAGES, [passages.get(name, ("", name)) for name in sample.doc_ids]),
+        "queries": (drawn.queries_N2, QUERIES, [("", queries.get(name, name)) for name in sample.query_ids]),
+    }
+    figure = go.Figure()
+    for name, (points_N2, colour, own) in sides.items():
+        figure.add_scatter(
+            x=points_N2[:, 0].round(2).tolist(),
+            y=points_N2[:, 1].round(2).tolist(),
+            mode="markers",
+            name=name,
+            text=[_told(title, text) for title, text in own],
+            hovertemplate="%{text}<extra>" + name + "</extra>",
+            marker={"color": colour, "size": 6, "opacity": 0.65},
+        )
+    figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
+    axis = {"showticklabels": False, "showgrid": False, "zeroline": False, "showline": True, "mirror": True}
+    figure.update_xaxes(**axis, linecolor="rgba(128,128,128,.3)")
+    figure.update_yaxes(**axis, linecolor="rgba(128,128,128,.3)")
+    return figure
+
+
+def _told(title: str, text: str) -> str:
+    """A text in lines of a readable width; Plotly reads some HTML in it."""
+    return "<br>".join(escape(line) for line in wrap(shorten(f"{title} {text}".strip(), LONGEST, placeholder="…"), 60))
+
+
+def divergences(found: Mapping[str, Map], rows: Mapping[str, Row], context: Context) -> str:
+    heads = [("Run", ""), ("Pairs", "num"), ("KL(queries ‖ passages)", "num"), ("JS", "num"), ("JS / KL", "num")]
+    heads += [("Cosine of pairs", "num"), ("of others", "num")]
+    return table(heads, [_line(name, own, rows[name], context) for name, own in found.items()], "divergences")
+
+
+def _line(name: str, own: Map, row: Row, context: Context) -> Sequence[tuple[str, str]]:
+    kl, js = own.divergence.kl, own.divergence.js
+    numbers = [f"{len(own.queries_N2):,}", f"{kl:.3g}", f"{js:.3g}", f"{js / kl:.2f}" if kl else NONE]
+    numbers += [f"{own.cosines.pairs:.3f}", f"{own.cosines.others:.3f}"]
+    return [(link(context.link(row), name), ""), *((number, "num") for number in numbers)]

@@ -1,0 +1,158 @@
+"""Figures of a finished sweep: lines, surface, parallel coordinates, importance, Pareto front; bands are its noise."""
+
+from html import escape
+
+import plotly.graph_objects as go
+from charts import LOSS, TIE, WIN, colour
+
+from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_numeric, lines_over, shown, surface_over
+
+MOST_LINES = 8
+BAND = "rgba(15,118,110,.13)"
+
+
+def lines(sweep: Sweep, over: Parameter) -> go.Figure:
+    """The first objective over a parameter, a line for each choice of the others; dashed: points that lack it."""
+    figure = go.Figure()
+    groups = lines_over(sweep, over.path)
+    few = len(groups) <= MOST_LINES
+    numeric = is_numeric(sweep, over.path)
+    for number, (label, points) in enumerate(groups.items()):
+        there = [point for point in points if over.path in point.parameters]
+        if not there:
+            _level(figure, sweep, points[0], label, number)
+            continue
+        figure.add_scatter(
+            x=[point.parameters[over.path] if numeric else shown(point.parameters[over.path]) for point in there],
+            y=[sweep.first(point) for point in there],
+            mode="lines+markers" if few and numeric else "markers",
+            name=label or over.label,
+            line={"color": colour(number) if few else TIE},
+            text=[point.label for point in there],
+            hovertemplate="%{text}<br>%{y:.4f}<extra></extra>",
+        )
+    _band(figure, sweep)
+    figure.update_layout(showlegend=few and len(groups) > 1, legend={"orientation": "h", "y": -0.25})
+    figure.update_xaxes(title=over.label, type="log" if over.log and numeric else "linear" if numeric else "category")
+    figure.update_yaxes(title=_measure(sweep))
+    return figure
+
+
+def _level(figure: go.Figure, sweep: Sweep, point: SweepPoint, label: str, number: int) -> None:
+    value = sweep.first(point)
+    figure.add_hline(
+        y=value, line={"color": colour(number), "dash": "dash"}, annotation_text=escape(label), annotation_font_size=11
+    )
+
+
+def surface(sweep: Sweep, across: Parameter, up: Parameter) -> go.Figure:
+    """The first objective over two parameters; the colour's range tells how much of it is noise."""
+    columns, rows, grid = surface_over(sweep, across.path, up.path)
+    texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
+    figure = go.Figure(
+        go.Heatmap(
+            x=[shown(value) for value in columns],
+            y=[shown(value) for value in rows],
+            z=grid,
+            text=texts,
+            texttemplate="%{text}",
+            colorscale="Teal" if sweep.objectives[0].mode == "max" else "Teal_r",
+            xgap=2,
+            ygap=2,
+            colorbar={"thickness": 12},
+            hovertemplate=f"{escape(across.label)} %{{x}}, {escape(up.label)} %{{y}}: %{{z:.4f}}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title=across.label, type="category", showgrid=False)
+    figure.update_yaxes(title=up.label, type="category", showgrid=False)
+    return figure
+
+
+def parallel(sweep: Sweep) -> go.Figure:
+    """A line a point through all that was chosen, coloured by the first objective."""
+    axes = [_axis(sweep, one) for one in sweep.choices]
+    for objective in sweep.objectives:
+        axes.append(
+            {"label": objective.measure, "values": [point.values[objective.measure] for point in sweep.complete]}
+        )
+    best_first = sweep.objectives[0].mode == "max"
+    line = {
+        "color": [sweep.first(point) for point in sweep.complete],
+        "colorscale": "Teal",
+        "reversescale": not best_first,
+    }
+    figure = go.Figure(go.Parcoords(dimensions=axes, line=line, labelangle=-12, labelside="top"))
+    figure.update_layout(font={"size": 12})
+    return figure
+
+
+def _axis(sweep: Sweep, one: Parameter) -> dict[str, object]:
+    """Values that are no numbers, or absent, as ticks."""
+    found = [point.parameters.get(one.path, "absent") for point in sweep.complete]
+    if is_numeric(sweep, one.path) and "absent" not in found:
+        return {"label": one.label, "values": found}
+    names = list(dict.fromkeys(shown(value) for value in found))
+    places = [names.index(shown(value)) for value in found]
+    return {"label": one.label, "values": places, "tickvals": list(range(len(names))), "ticktext": names}
+
+
+def importance(sweep: Sweep) -> go.Figure:
+    labels = {one.path: one.label for one in sweep.parameters}
+    shares = list(reversed(sweep.shares.items()))
+    figure = go.Figure(
+        go.Bar(
+            x=[share for _, share in shares],
+            y=[labels.get(path, path) for path, _ in shares],
+            orientation="h",
+            marker={"color": WIN},
+            text=[f"{share:.0%}" for _, share in shares],
+            hovertemplate="%{y}: %{x:.1%}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(range=[0, 1], tickformat=".0%", title=f"share of the importance, by {sweep.evaluator}")
+    return figure
+
+
+def pareto(sweep: Sweep) -> go.Figure:
+    """The first objective over the second: what nothing beats in both is joined; named points are ringed."""
+    across, up = sweep.objectives[1].measure, sweep.objectives[0].measure
+    front = sorted((point for point in sweep.complete if point.front), key=lambda point: point.values[across])
+    beaten = [point for point in sweep.complete if not point.front]
+    figure = go.Figure()
+    for name, points, tint in (("beaten", beaten, TIE), ("front", front, WIN)):
+        figure.add_scatter(
+            x=[point.values[across] for point in points],
+            y=[point.values[up] for point in points],
+            mode="lines+markers" if name == "front" else "markers",
+            line={"color": tint, "shape": "hv"},
+            marker={"size": 9},
+            name=name,
+            text=[point.label for point in points],
+            hovertemplate="%{text}<br>%{x:,.4~g}, %{y:.4f}<extra>" + name + "</extra>",
+        )
+    marked = [point for point in sweep.complete if point.mark]
+    figure.add_scatter(
+        x=[point.values[across] for point in marked],
+        y=[point.values[up] for point in marked],
+        mode="markers+text",
+        name="named",
+        text=[point.mark for point in marked],
+        textposition="bottom right",
+        marker={"size": 16, "symbol": "circle-open", "color": LOSS, "line": {"width": 2}},
+        hoverinfo="skip",
+    )
+    _band(figure, sweep)
+    figure.update_layout(legend={"orientation": "h", "y": -0.2})
+    figure.update_xaxes(title=across.replace("_", " "))
+    figure.update_yaxes(title=_measure(sweep))
+    return figure
+
+
+def _band(figure: go.Figure, sweep: Sweep) -> None:
+    """What lies in it may be as good as the best."""
+    if band := sweep.band():
+        figure.add_hrect(y0=band[0], y1=band[1], fillcolor=BAND, line_width=0, layer="below")
+
+
+def _measure(sweep: Sweep) -> str:
+    return f"{sweep.objectives[0].measure} on {sweep.corpus} {sweep.split}"
