@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from midmask.leaderboard import rows
+from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 from tests.jobs.sweeping import finished_points, killed_after_one_trial, start
 
