@@ -3,11 +3,11 @@
     python -m midmask.cluster.head -- python -m tests.jobs.every_protocol --recipe mlm [PROTOCOL …] [-- FLAGS]
     python -m tests.jobs.every_protocol --here --recipe mlm [PROTOCOL …] [-- PATH=VALUE …]
 
-A run is killed after as many seconds as the n-th number of a seeded generator says, --kills times, wherever it then is.
-Prints, as a Markdown table, at which step each kill came, what the finished run measured on dev, and how long it took.
-With --here the same steps run one after the other in this process, without Ray and without kills; with --unbroken it
-says whether a run in another storage that is not killed measures the same to the last digit. Flags behind `--` go to
-the job.
+A run is killed in each step that --kill-in names, in their order, once the step has begun and up to two seconds (by a
+seeded generator) have passed; a step that has ended by then bears a question mark. Prints, as a Markdown table, where
+it was killed, what the finished run measured on dev, and how long it took. With --here the same steps run one after the
+other in this process, without Ray and without kills; with --unbroken it says whether a run in another storage that is
+not killed measures the same to the last digit. Flags behind `--` go to the job.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from midmask.artifact import Place
+from midmask.artifact import RECORD, Place
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan
@@ -47,25 +47,38 @@ def start(arguments: list[str], storage: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def run(arguments: list[str], storage: Path, waits: list[float]) -> Outcome:
-    """Runs the job, killed once after each of the waits, then to its end.
+def run(arguments: list[str], storage: Path, steps: list[str], draw: random.Random) -> Outcome:
+    """Runs the job, killed once in each of the steps, then to its end.
 
     Raises:
         RuntimeError: if the last run does not end well.
     """
-    begun, killed_in = time.monotonic(), list[str]()
-    for wait in waits:
-        process = start(arguments, storage)
-        try:
-            process.wait(wait)
-        except subprocess.TimeoutExpired:
-            killed_in.append(running(storage))
-        kill_tree(process) if process.poll() is None else process.communicate()
+    begun = time.monotonic()
+    killed_in = [kill_in(step, start(arguments, storage), storage, draw.uniform(0, 2)) for step in steps]
     last = start(arguments, storage)
     out, _ = last.communicate(timeout=3600)
     if last.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: exit code {last.returncode}\n{out[-3000:]}")
     return Outcome(killed_in, measured(storage, out), time.monotonic() - begun)
+
+
+def kill_in(step: str, process: subprocess.Popen[str], storage: Path, wait: float) -> str:
+    """Kills the job `wait` seconds after it has begun the step, or lets it end if it never does."""
+    while process.poll() is None and not begun_in(storage / step):
+        time.sleep(0.01)
+    try:
+        process.wait(wait)
+    except subprocess.TimeoutExpired:
+        found = step if begun_in(storage / step) else f"{step}?"
+        kill_tree(process)
+        return found
+    process.communicate()
+    return f"{step}: not begun"
+
+
+def begun_in(folder: Path) -> bool:
+    """Whether an artifact of this step is being written: its record comes last."""
+    return any(path.is_dir() and not (path / RECORD).exists() for path in folder.glob("*"))
 
 
 def run_here(recipe: str, protocol: str, storage: Path, changes: list[str]) -> Outcome:
@@ -76,12 +89,6 @@ def run_here(recipe: str, protocol: str, storage: Path, changes: list[str]) -> O
     done = Runner(Place(str(storage)), LOCAL, Silent()).run(plan(wanted).evaluation(wanted.evaluation))
     measures = {name: round(value, 4) for name, value in done.result["measures"].items()}
     return Outcome([], measures, time.monotonic() - begun)
-
-
-def running(storage: Path) -> str:
-    """The step whose files changed last: the one that was killed."""
-    files = [path for path in storage.glob("*/*/**/*") if path.is_file()]
-    return max(files, key=lambda path: path.stat().st_mtime).relative_to(storage).parts[0] if files else "start"
 
 
 def measured(storage: Path, out: str) -> dict[str, float]:
@@ -95,8 +102,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("protocols", nargs="*", default=list(PROTOCOLS))
     parser.add_argument("--recipe", default="mlm")
-    parser.add_argument("--kills", type=int, default=1)
-    parser.add_argument("--longest", type=float, default=60.0, help="seconds after which a run is killed at the latest")
+    parser.add_argument("--kill-in", action="append", default=[], metavar="STEP", help="may be given again")
     parser.add_argument("--unbroken", action="store_true")
     parser.add_argument("--here", action="store_true")
     parser.add_argument("--storage", type=Path, default=None)
@@ -113,10 +119,10 @@ def main() -> int:
         if options.here:
             outcome = run_here(options.recipe, name, storage, flags)
         else:
-            outcome = run(arguments, storage, [draw.uniform(10, options.longest) for _ in range(options.kills)])
+            outcome = run(arguments, storage, options.kill_in, draw)
         told = json.dumps(outcome.measures)
         if options.unbroken:
-            same = run(arguments, Path(tempfile.mkdtemp(prefix="unbroken")), []).measures == outcome.measures
+            same = run(arguments, Path(tempfile.mkdtemp(prefix="unbroken")), [], draw).measures == outcome.measures
             told += " (unbroken: the same)" if same else " (UNBROKEN: ANOTHER)"
             equal &= same
         print(f"| {name} | {', '.join(outcome.killed_in) or '—'} | {told} | {outcome.seconds:.0f} |", flush=True)
