@@ -4,13 +4,15 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Artifact, Place, load
+from midmask.cluster.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_of, step_name
 from midmask.cluster.progress import StepProgress
+from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import flatten
-from midmask.recipes.costs import Costs, costs_of
+from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import Step
 from midmask.recipes.schema import Recipe
-from midmask.tracking import TrackedRun, Tracker, metric_key
+from midmask.tracking import Dataset, TrackedModel, TrackedRun, Tracker, metric_key
 
 log = logging.getLogger(__name__)
 
@@ -57,26 +59,53 @@ def artifact_tag(artifact: Artifact) -> dict[str, str]:
 def step_tags(step: Step) -> dict[str, str]:
     """The tags of one step's run; BM25 is a system of its own, whatever recipe it is held against."""
     own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
+    if isinstance(step.config, EvaluateConfig):
+        own["midmask.split"] = step.config.split
     is_bm25 = "bm25" in (step.name, *(source.name for source in step.inputs.values()))
     return {**own, **BM25} if is_bm25 else own
 
 
-def log_evaluation(run: TrackedRun, artifact: Artifact, costs: Costs) -> None:
-    """An evaluation's means and its costs as metrics, its per-query values and its ranked list as files. A slice is
-    like a split. The artifact's place is a tag: from there, pages find texts, lists and traces.
+def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
+    """A finished evaluation's means and its costs as metrics, its per-query values and its ranked list as files, its
+    dataset and model as inputs that the means are of. A slice is like a split. The artifact's place is a tag: from
+    there, pages find texts, lists and traces.
+
+    Args:
+        tags: of the recipe.
     """
+    artifact = load(step.place(storage))
     result = artifact.result
     corpus, split = result["corpus"], result["split"]
+    datasets, models = log_inputs(run, step, storage, tags)
+    of, on = next(iter(models), None), next(iter(datasets), None)
     means = {split: result["measures"], **{name: own["measures"] for name, own in result.get("slices", {}).items()}}
     folder = artifact.place.local()
     for part, values in means.items():
-        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0)
+        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
-    run.log(costs.metrics(), step=0)
+    run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))
     if result["split_made_here"]:
         run.tag({"midmask.split_made_here": "true"})
+
+
+def log_inputs(
+    run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]
+) -> tuple[list[Dataset], list[TrackedModel]]:
+    """The collections and models that a step reads, as the run's inputs; both."""
+    datasets = datasets_of([step], storage)
+    models = [model_of(source, storage, tags) for source in behind(step)[1]]
+    run.read(datasets)
+    for model in models:
+        run.used(model)
+    return datasets, models
+
+
+def log_report(run: TrackedRun, text: str) -> None:
+    """A job's tables in its own run: as a file, and at the top of the run's page."""
+    run.log_text(text, "report.md")
+    run.describe(text)
 
 
 def numbers(result: Mapping[str, Any]) -> dict[str, float]:
@@ -106,8 +135,12 @@ class TrackingObserver:
     def begin(self, step: Step) -> None:
         log.info("%s: starts (%s)", step.name, step.fingerprint)
         tags = {**self._tags, **step_tags(step)}
-        name = f"{step.name}-{tags['midmask.recipe']}-{step.fingerprint[:6]}"
-        self._open[step.fingerprint] = self._tracker.run(name, tags=tags, params=self._params, parent=self._parent.id)
+        name = step_name(step, tags)
+        run = self._tracker.run(name, tags=tags, params=self._params, parent=self._parent.id)
+        self._open[step.fingerprint] = run
+        self._tracker.watch(run)
+        if step.name not in (*COLLECTIONS, "evaluate"):
+            log_inputs(run, step, self._storage, self._tags)
         self._progress[step.fingerprint] = StepProgress(step.name, lambda line: log.info("%s", line))
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
@@ -123,17 +156,26 @@ class TrackingObserver:
             finished = self._tracker.find(step.fingerprint, step=step.name).finished
             if finished:
                 tags = {**self._tags, **step_tags(step), **artifact_tag(artifact)}
-                self._tracker.link_cached(finished, f"{step.name} (cached)", tags=tags, parent=self._parent.id)
+                name = f"{step_name(step, tags)} (cached)"
+                self._tracker.link_cached(finished, name, tags=tags, parent=self._parent.id)
                 return
             self.begin(step)
         run = self._open.pop(step.fingerprint)
         if step.name == "evaluate":
-            log_evaluation(run, artifact, costs_of(step, self._storage))
+            log_evaluation(run, step, self._storage, self._tags)
         else:
+            if step.name in MODELS:
+                run.made(model_of(step, self._storage, self._tags), step.optimiser_steps)
+            elif step.name in COLLECTIONS:
+                run.read(datasets_of([step], self._storage))
             run.tag(artifact_tag(artifact))
             run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
         run.finish()
         log.info("%s: done, in %s", step.name, artifact.place)
+
+    def fail(self, step: Step) -> None:
+        """The step could not be made."""
+        self._open.pop(step.fingerprint).finish("failed")
 
 
 def named(step: str, values: Mapping[str, float]) -> dict[str, float]:

@@ -1,0 +1,149 @@
+"""What happens while a benchmark runs, written to MLflow and, as a line now and then, to the terminal.
+
+Trainings are nested runs with their curves; so is every cell, with its measures, its files and what it cost.
+"""
+
+import logging
+import time
+
+from midmask.artifact import RECORD, Place, load
+from midmask.benchmark.design import Cell, Layout
+from midmask.cluster.channel import Row
+from midmask.cluster.graph import Graph
+from midmask.cluster.job import mistake_in
+from midmask.cluster.observe import BM25, TrackingObserver, artifact_tag, base_tags, log_evaluation
+from midmask.cluster.pace import Pace
+from midmask.cluster.progress import EVERY, clock
+from midmask.identity import fingerprint, flatten
+from midmask.recipes.costs import TRAINING
+from midmask.recipes.step import Step
+from midmask.tracking import TrackedRun, Tracker
+
+log = logging.getLogger(__name__)
+
+
+class Ledger:
+    """The watch of a benchmark's tasks. `failures`: cell -> why it was not measured."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        tracker: Tracker,
+        parent: TrackedRun,
+        job: str,
+        storage: Place,
+        graph: Graph,
+        pace: Pace,
+        side_by_side: int,
+    ) -> None:
+        self.failures: dict[str, str] = {}
+        self._tracker = tracker
+        self._parent = parent
+        self._job = job
+        self._storage = storage
+        self._graph = graph
+        self._pace = pace
+        self._side_by_side = side_by_side
+        self._total = len(graph.left)
+        self._began: dict[str, float] = {}
+        self._shown = 0.0
+        self._trainings: dict[str, TrackingObserver] = {}
+        self._cells = layout.cells
+        self._tracked: set[str] = set()
+        self._owner: dict[str, Cell] = {}
+        self._evaluating: dict[str, list[Cell]] = {}
+        for cell in layout.cells:
+            for evaluation in cell.evaluations.values():
+                self._evaluating.setdefault(evaluation.fingerprint, []).append(cell)
+                for step in evaluation.upstream():
+                    self._owner.setdefault(step.fingerprint, cell)
+
+    def link_finished(self) -> None:
+        """Links what earlier runs have computed: trainings, and cells all of whose evaluations are there."""
+        linked: set[str] = set()
+        for cell in self._cells:
+            for evaluation in cell.evaluations.values():
+                for step in evaluation.upstream():
+                    if step.name in TRAINING and step.fingerprint not in linked and self._is_there(step):
+                        linked.add(step.fingerprint)
+                        self._observer(step).end(step, load(step.place(self._storage)), cached=True)
+            self._track_if_measured(cell)
+
+    def started(self, step: Step) -> None:
+        self._began[step.fingerprint] = time.monotonic()
+        if step.name in TRAINING:
+            self._trainings[step.fingerprint] = self._observer(step)
+            self._trainings[step.fingerprint].begin(step)
+
+    def reported(self, fingerprint: str, row: Row) -> None:
+        if fingerprint in self._trainings:
+            self._trainings[fingerprint].log(self._graph.left[fingerprint], row["at"], row["values"])
+
+    def ended(self, step: Step) -> None:
+        self._pace.add(step, time.monotonic() - self._began.pop(step.fingerprint))
+        if step.fingerprint in self._trainings:
+            done = load(step.place(self._storage))
+            self._trainings.pop(step.fingerprint).end(step, done, cached=False)
+        for cell in self._evaluating.get(step.fingerprint, ()):
+            self._track_if_measured(cell)
+        self._show()
+
+    def failed(self, step: Step, error: Exception, lost: list[Step]) -> None:
+        reason = mistake_in(error) or str(error).strip().splitlines()[-1]
+        log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
+        self._began.pop(step.fingerprint)
+        if observer := self._trainings.pop(step.fingerprint, None):
+            observer.fail(step)
+        for one in lost:
+            for cell in self._evaluating.get(one.fingerprint, ()):
+                self.failures.setdefault(cell.name, f"{step.name}: {reason}")
+
+    def _observer(self, step: Step) -> TrackingObserver:
+        recipe = self._owner[step.fingerprint].recipe
+        return TrackingObserver(self._tracker, self._parent, self._job, recipe, self._storage)
+
+    def _is_there(self, step: Step) -> bool:
+        return (step.place(self._storage) / RECORD).exists()
+
+    def _track_if_measured(self, cell: Cell) -> None:
+        """A run with the cell's measures, or a link to the one that has them; once."""
+        if cell.name in self._tracked or not all(self._is_there(step) for step in cell.evaluations.values()):
+            return
+        self._tracked.add(cell.name)
+        identity = fingerprint({" ".join(name): step.fingerprint for name, step in cell.evaluations.items()})
+        own = {"midmask.step": "evaluate", "midmask.fingerprint": identity, "midmask.setting": cell.key.setting}
+        base = base_tags(self._job, cell.recipe)
+        tags = {**base, **own, **(BM25 if cell.key.system == "bm25" else {})}
+        finished = self._tracker.find(identity, step="evaluate").finished
+        if finished:
+            self._tracker.link_cached(finished, f"{cell.name} (cached)", tags=tags, parent=self._parent.id)
+            return
+        with self._tracker.run(cell.name, tags=tags, params=flatten(cell.recipe), parent=self._parent.id) as run:
+            for step in cell.evaluations.values():
+                log_evaluation(run, step, self._storage, base)
+            run.tag(artifact_tag(load(cell.evaluations[cell.main].place(self._storage))))
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._shown < EVERY and self._graph.left:
+            return
+        self._shown = now
+        log.info(
+            "%d of %d steps · %d of %d cells measured%s",
+            self._total - len(self._graph.left),
+            self._total,
+            len(self._tracked),
+            len(self._cells),
+            self._left(),
+        )
+
+    def _left(self) -> str:
+        """The time left, from what was measured; 'more than' while a kind of step has not been."""
+        steps = list(self._graph.left.values())
+        if not steps:
+            return ""
+        now = time.monotonic()
+        known = [(step, seconds) for step in steps if (seconds := self._pace.of(step)) is not None]
+        left = sum(max(0.0, seconds - (now - self._began.get(step.fingerprint, now))) for step, seconds in known)
+        word = "about" if len(known) == len(steps) else "more than"
+        return f" · {word} {clock(left / self._side_by_side)} left"
