@@ -41,7 +41,24 @@ def test_a_dry_run_prints_configuration_and_steps_and_leaves_nothing(
     assert done.returncode == 0, done.stderr
     assert f"corpus.name = {collection}" in done.stdout
     assert "to do" in done.stdout
+    assert "estimate on this machine" in done.stdout and "in all" in done.stdout.split("estimate on")[1]
     assert list(tmp_path.iterdir()) == []
+
+
+IMPOSSIBLE = {
+    "an unknown device": (["--dry-run", "--on", "8xH10"], ["'H10'", "did you mean 'H100'"]),
+    "too many workers": (["--dry-run", "--on", "2xT4", "--workers", "3"], ["--workers 3", "3 in all", "2xT4 has 2"]),
+    "a shape without a dry run": (["--on", "2xT4"], ["--on 2xT4", "add --dry-run"]),
+}
+
+
+@pytest.mark.parametrize("mistake", IMPOSSIBLE)
+def test_what_could_never_run_on_a_cluster_is_refused(mistake: str, tmp_path: Path, collection: str) -> None:
+    arguments, words = IMPOSSIBLE[mistake]
+    done = job("pretrain", "--corpus", collection, *arguments, home=tmp_path)
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and all(word in last for word in words)
 
 
 WRONG = {
