@@ -1,5 +1,6 @@
 """Search spaces: read from data, checked against the recipe before anything starts."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def test_every_space_of_the_house_fits_its_recipe(path):
     recipe = RECIPES[space.recipe]()
     check(space, recipe if space.protocol is None else PROTOCOLS[space.protocol]().on(recipe, "demo"))
     assert len(grid(space)) >= 6
+
+
+def test_the_space_that_the_docs_show_can_be_run(tmp_path):
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (SPACES.parent / "docs" / "sweeps.md").read_text(), re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(shown)
+    space = load_space(tmp_path / "mine.yaml")
+    check(space, RECIPES[space.recipe]())
+    assert len(grid(space)) == (1 + 3) * 2
 
 
 def test_the_grid_is_the_product_with_the_last_parameter_fastest():
