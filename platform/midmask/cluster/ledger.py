@@ -111,16 +111,16 @@ class Ledger:
             return
         self._tracked.add(cell.name)
         identity = fingerprint({" ".join(name): step.fingerprint for name, step in cell.evaluations.items()})
+        system = {**base_tags(self._job, cell.recipe), **(BM25 if cell.key.system == "bm25" else {})}
         own = {"midmask.step": "evaluate", "midmask.fingerprint": identity, "midmask.setting": cell.key.setting}
-        base = base_tags(self._job, cell.recipe)
-        tags = {**base, **own, **(BM25 if cell.key.system == "bm25" else {})}
+        tags = {**system, **own}
         finished = self._tracker.find(identity, step="evaluate").finished
         if finished:
             self._tracker.link_cached(finished, f"{cell.name} (cached)", tags=tags, parent=self._parent.id)
             return
         with self._tracker.run(cell.name, tags=tags, params=flatten(cell.recipe), parent=self._parent.id) as run:
             for step in cell.evaluations.values():
-                log_evaluation(run, step, self._storage, base)
+                log_evaluation(run, step, self._storage, system)
             run.tag(artifact_tag(load(cell.evaluations[cell.main].place(self._storage))))
 
     def _show(self) -> None:
