@@ -22,7 +22,6 @@ from midmask.cluster.lineage import all_datasets
 from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver
 from midmask.cluster.outlook import tell_cost
-from midmask.cluster.outlook import tell_cost
 from midmask.cluster.pace import Pace
 from midmask.cluster.search import resources
 from midmask.cluster.tasks import run_tasks
