@@ -45,7 +45,7 @@ def world(noise: Noise, *, turned: bool = False) -> Results:
 
     def made(found: Mapping[SystemKey, float], corpus: str, split: str, measure: str, draw: int = 0) -> list[Result]:
         seen = {key: 1 - value for key, value in found.items()} if turned else found
-        return drawn(seen, noise=noise, queries=40, draw=draw, corpus=corpus, split=split, measure=measure)
+        return drawn(seen, noise=noise, queries=25, draw=draw, corpus=corpus, split=split, measure=measure)
 
     trec = {key: value for key, value in truth("nDCG@10", "trec-dl-2020").items() if key.setting == "sigir23_1neg"}
     return results(
@@ -71,10 +71,10 @@ def test_a_claim_holds_or_fails_as_the_truth_has_it(worlds, name):
 
 
 def test_what_noise_hides_is_not_decided(worlds):
-    """At 95%, one of twenty may be."""
+    """At 95%, one of twenty is to be expected; more than three would be too many."""
     found = {name: worlds["noise"][name].outcome for name in LISTS}
     assert found.pop("sigir23.e_trec") == "holds"
-    assert list(found.values()).count("not decidable") >= len(found) - 1
+    assert list(found.values()).count("not decidable") >= len(found) - 3
 
 
 @pytest.mark.parametrize("name", [name for name in LISTS if name != "sigir23.e_trec"])
@@ -99,7 +99,7 @@ def test_what_is_missing_is_named_with_the_preset_that_measures_it():
     found = results(drawn({dense("none"): 0.3, dense("mlm"): 0.3}))
     verdict = CLAIMS["retromae.encoder_ratio"].check(found)
     assert verdict.outcome == "not measured"
-    assert "not among the results: retromae (dense), retromae[encoder_mask_ratio=0.15] (dense);" in verdict.sentence
+    assert "not among the results: retromae (dense), retromae[encoder_mask_ratio=0.15] (dense)." in verdict.sentence
     assert "--preset retromae` measures it" in verdict.sentence
     apart = results(drawn({dense("none", setting="ance"): 0.3, dense("mlm", setting="dpr"): 0.3}))
     assert "never measured under the same conditions" in CLAIMS["sigir23.a_mlm"].check(apart).sentence
@@ -168,7 +168,7 @@ def test_a_single_seed_is_said_to_leave_the_spread_of_seeds_open():
     assert "1 seed, how much seeds differ is not known" in CLAIMS["sigir23.a_mlm"].check(found).sentence
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(draw=st.integers(0, 10**6), step=st.floats(0.005, 0.2), seeds=st.integers(1, 3), scale=st.floats(0.01, 3))
 def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seeds, scale):
     a, b = dense("retromae"), dense("mlm")
@@ -176,11 +176,11 @@ def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seed
     turned = replace(part, terms=(Term(1, b, 0.3), Term(-1, a, 0.29)))
     truth = {a: 0.3 + step, b: 0.3}
     found = results(drawn(truth, noise=Noise().scaled(scale), queries=30, seeds=seeds, draw=draw))
-    one, other = (decide(each, found, "p") for each in (part, turned))
+    one, other = (decide(each, found) for each in (part, turned))
     assert one.estimate == pytest.approx(-other.estimate)
     assert (one.outcome == "holds") <= (other.outcome == "does not hold")
     sure = results(drawn(truth, noise=Noise().scaled(1e-4), queries=30, seeds=seeds, draw=draw))
-    assert [decide(each, sure, "p").outcome for each in (part, turned)] == ["holds", "does not hold"]
+    assert [decide(each, sure).outcome for each in (part, turned)] == ["holds", "does not hold"]
 
 
 @given(value=st.floats(-1, 1), half=st.floats(0, 1), size=st.none() | st.floats(0.001, 1), factor=st.floats(0.001, 1))

@@ -16,10 +16,11 @@ from midmask.evaluate.rendering import MISSING, markdown
 from midmask.registry import Registry
 
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
-paired per-query differences of seed means, plus the variance of each system's seed means; t with Welch's degrees of
-freedom). A claim **holds** if the interval lies above 0, **does not hold** if it lies below 0 or reaches 0 but not the
-published size, and is **not decidable** if it reaches both. Of a claim of several parts, which share the 5%, all must
-hold; the numbers are those of the part that decides. All numbers are hundredths; positive is the claimed direction."""
+paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
+queries; t with Welch's degrees of freedom). A claim **holds** if the interval lies above 0, **does not hold** if it
+lies below 0 or reaches 0 but not the published size, and is **not decidable** if it reaches both. Of a claim of several
+parts, which share the 5%, all must hold; the numbers are those of the part that decides. All numbers are hundredths;
+positive is the claimed direction."""
 
 
 def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:

@@ -6,7 +6,7 @@ from midmask.benchmark.contrast import LEVEL
 from midmask.benchmark.published import Published
 from midmask.benchmark.results import Results
 from midmask.benchmark.statistics import Statistic, difference, of
-from midmask.benchmark.verdict import Claim, Verdict, all_of, combined, judge, not_measured, pair, pick
+from midmask.benchmark.verdict import Claim, Verdict, all_of, combined, judge, pair, pick
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"
@@ -31,7 +31,8 @@ def divergences(statistics: Sequence[Statistic], results: Results) -> Verdict:
         shared = [corpus for corpus in ours if corpus in others]
         size = far.value - near.value
         if not shared:
-            return not_measured(f"{measure} of {near.system} and {far.system}", PAPER, size)
+            said = f"No {measure} of {near.system} and {far.system} in statistics.yaml beside the results."
+            return Verdict("not measured", said, published=size)
         for corpus in shared:
             one = difference(others[corpus], ours[corpus], LEVEL / 2 / len(shared))
             said = f"{measure} {others[corpus].mean:.2e} against {ours[corpus].mean:.2e} on {corpus}."

@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import product
 
 from midmask.benchmark.contrast import Term
+from midmask.benchmark.matching import called
 from midmask.benchmark.published import Published, published
 from midmask.benchmark.results import Results
-from midmask.benchmark.verdict import Claim, Part, Verdict, all_of, not_measured, pair, pick, points, term
+from midmask.benchmark.verdict import Claim, Part, Verdict, all_of, measured_by, pair, pick, points, term
 from midmask.evaluate.significance import Comparison, compare
 
 PAPER = "sigir23"
@@ -93,7 +94,8 @@ def no_trec_difference(results: Results) -> Verdict:
     """(e) No two systems differ significantly on TREC DL (paired t-test, Bonferroni, 0.05)."""
     found = list(_trec_comparisons(results))
     if not found:
-        return not_measured("no two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10", PAPER)
+        how = measured_by(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
+        return Verdict("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
     significant = [row for row in found if row.significant]
     largest = max(found, key=lambda row: abs(row.difference))
     named = ", ".join(f"{row.system} against {row.baseline} {points(row.difference)}" for row in significant[:5])
@@ -107,7 +109,7 @@ def no_trec_difference(results: Results) -> Verdict:
 
 
 def _trec_comparisons(results: Results) -> Iterator[Comparison]:
-    for corpus in ("trec-dl-2019", "trec-dl-2020"):
+    for corpus in (called(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
         here = results.where(corpus=corpus)
         for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
             own = here.where(setting=setting, representation=representation)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from midmask.benchmark.matching import CORPUS, NONE, home, key_of
+from midmask.benchmark.matching import CORPUS, NONE, SPLITS, called, home, key_of
 from midmask.benchmark.published import Published, paper, published
 from midmask.benchmark.results import Results, SystemKey
-from midmask.errors import UserError
-from midmask.evaluate.groups import GROUPS, group_average
+from midmask.evaluate.groups import GROUPS, folders, group_average
 from midmask.evaluate.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
 from midmask.evaluate.tables import Cell, Column, Protocol, ResultTable, tabulate
 
@@ -81,7 +80,7 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
     printed = list(sheet.slots())
     slots, replaced = _readable(printed, results)
     found = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
-    averages = {(slot.row, slot.column): cell for slot in slots if (cell := _average(results, slot))}
+    averages = _averages(results, slots)
     if not found and not averages:
         return None
     measured = _tabulated(slots, found, sheet.baseline)
@@ -132,30 +131,38 @@ def _tables(results: Results, slot: Slot) -> list[pa.Table]:
     """Our values of a slot, one table a seed."""
     if slot.corpus in AVERAGED:
         return []
-    own = results.where(**vars(slot.key), corpus=_corpus(results, slot))
-    splits = own.names("split")
-    split = next((one for one in (slot.split, "test", "dev") if one in splits), None)
+    corpus = _corpus(results, slot)
+    own = results.where(**vars(slot.key), corpus=corpus)
+    order = ([slot.split] if corpus == slot.corpus else []) + [*SPLITS, *own.names("split")]
+    split = next((one for one in order if one in own.names("split")), None)
     return [one.per_query for one in own if one.split == split and slot.measure in one.measures]
 
 
 def _corpus(results: Results, slot: Slot) -> str:
     """MS MARCO stands for the corpus that systems are fine-tuned on; other corpora for themselves."""
     stands = slot.corpus == "msmarco" and slot.corpus not in results.names("corpus")
-    return home(results) if stands else slot.corpus
+    return home(results) if stands else called(slot.corpus, results)
 
 
-def _average(results: Results, slot: Slot) -> Cell | None:
-    """The mean over a group of BEIR's sets, if all of them were measured."""
+def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], Cell]:
+    """The means over groups of BEIR's sets, of systems with all of a group's sets."""
+    found = {slot: mean for slot in slots if (mean := _average(results, slot)) is not None}
+    best: dict[str, float] = {}
+    for slot, mean in found.items():
+        best[slot.column] = max(mean, best.get(slot.column, mean))
+    return {(slot.row, slot.column): Cell(mean, best=mean == best[slot.column]) for slot, mean in found.items()}
+
+
+def _average(results: Results, slot: Slot) -> float | None:
     if slot.corpus not in AVERAGED:
         return None
-    own = [result for result in results.where(**vars(slot.key)) if slot.measure in result.measures]
     means: dict[str, list[float]] = {}
-    for result in own:
-        means.setdefault(result.corpus, []).append(result.measures[slot.measure])
-    try:
-        return Cell(group_average(slot.corpus, {name: sum(found) / len(found) for name, found in means.items()}))
-    except UserError:  # not all sets were measured
+    for result in results.where(**vars(slot.key)):
+        if slot.measure in result.measures:
+            means.setdefault(result.corpus, []).append(result.measures[slot.measure])
+    if not set(folders(slot.corpus)) <= means.keys():
         return None
+    return group_average(slot.corpus, {name: sum(found) / len(found) for name, found in means.items()})
 
 
 def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:

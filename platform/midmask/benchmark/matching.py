@@ -48,6 +48,13 @@ def home(results: Results) -> str:
     return results[0].corpus
 
 
+def called(name: str, results: Results) -> str:
+    """The corpus that papers call so, by its own name or by its id in ir_datasets; the name itself if there is none."""
+    corpora = results.names("corpus")
+    ids = (name, f"beir-{name}", f"msmarco-passage-{name}", f"msmarco-passage-{name}-judged")
+    return next((one for one in ids if one in corpora), name)
+
+
 def match(
     terms: Sequence[Term], results: Results, measure: str, place: Place, *, elsewhere: bool = False
 ) -> Match | Missing:

@@ -10,7 +10,7 @@ A claim of several parts holds if all parts do, and does not if one does not. Pa
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from midmask.benchmark.contrast import LEVEL, Estimate, Term, estimate
@@ -116,11 +116,12 @@ def judge(found: Estimate, size: float | None) -> Outcome:
     return "not decidable"
 
 
-def decide(part: Part, results: Results, preset: str, level: float = LEVEL) -> Verdict:
+def decide(part: Part, results: Results, level: float = LEVEL) -> Verdict:
     """The verdict on one part."""
-    ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else Missing("")
+    nothing = Missing("there are no results")
+    ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
     if isinstance(ours, Missing):
-        return not_measured(f"{part.what}: {ours.what or 'there are no results'}", preset, part.published)
+        return Verdict("not measured", f"{part.what}: {ours.what}.", published=part.published)
     found = estimate(ours.terms, results, ours.places, part.measure, level)
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
@@ -137,15 +138,19 @@ def decide(part: Part, results: Results, preset: str, level: float = LEVEL) -> V
     )
 
 
-def not_measured(what: str, preset: str, size: float | None = None) -> Verdict:
-    """Systems are absent; `preset` measures them."""
-    command = f"`jobs/benchmark_middle_training.py --preset {preset}` measures it"
-    return Verdict("not measured", f"{what}; {command}.", published=size)
-
-
 def all_of(results: Results, preset: str, parts: Sequence[Part]) -> Verdict:
-    """The verdict on a claim of these parts."""
-    return combined([decide(part, results, preset, LEVEL / len(parts)) for part in parts])
+    """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
+    found = [decide(part, results, LEVEL / len(parts)) for part in parts]
+    verdict = combined(found)
+    if not any(one.outcome == "not measured" for one in found):
+        return verdict
+    given = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
+    return replace(verdict, sentence=f"{verdict.sentence} {measured_by(preset + given)}")
+
+
+def measured_by(preset: str) -> str:
+    """The sentence that tells how to measure a claim."""
+    return f"`jobs/benchmark_middle_training.py --preset {preset}` measures it."
 
 
 def combined(found: Sequence[Verdict]) -> Verdict:
