@@ -7,6 +7,7 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
+from midmask.errors import UserError
 from midmask.estimate.cores import ONE_CORE, PER_SECOND, read_and_written
 from midmask.estimate.memory import Memory, training_memory
 from midmask.estimate.ranking import pair_tokens, pair_work, text_work
@@ -20,6 +21,7 @@ from midmask.teacher.teach import TeachConfig
 
 POSTINGS_PER_SECOND = 1e8
 """Entries of a lexical index that a core adds up in a second."""
+BERT_ENTRIES = 30_522
 UNPRUNED = {"passages": 200, "queries": 30}
 """Words of a text's lexical view, where nothing but the regularisers limits them."""
 
@@ -42,7 +44,7 @@ class Charge:
 
 
 class Charges:
-    """Charges steps, knowing what is finished in a storage.
+    """Charges steps, knowing what is finished in a storage. notes: what had to be assumed, each once, in order.
 
     Args:
         kind: of the devices, cpu or cuda.
@@ -51,6 +53,7 @@ class Charges:
 
     def __init__(self, storage: Place, kind: str, workers: int) -> None:
         self.volumes = Volumes(storage)
+        self.notes: dict[str, None] = {}
         self._kind, self._workers = kind, workers
 
     def of(self, step: Step) -> Charge:
@@ -68,12 +71,22 @@ class Charges:
     def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
         """The encoder that a step makes or starts from, and the entries of its tokenizer."""
         if step.name == "adopt":
-            return BackboneConfig(name=step.config.folder), 0  # type: ignore[attr-defined]
+            return self._adopted(step), BERT_ENTRIES
         backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
         if "start" not in step.inputs:
             return backbone, self.volumes.texts(step.inputs["tokens"]).vocabulary
         name, vocabulary = self.encoder(step.inputs["start"])
         return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
+
+    def _adopted(self, step: Step) -> BackboneConfig:
+        """A folder from elsewhere; one of a family that is only searched with is taken to be of BERT's base size."""
+        folder = BackboneConfig(name=step.config.folder)  # type: ignore[attr-defined]
+        try:
+            encoder_sizes(folder, 0)
+        except UserError as error:
+            self.notes[f"{folder.name}: taken to be of BERT's base size ({error})"] = None
+            return BackboneConfig(name="base")
+        return folder
 
     def sizes(self, step: Step) -> Sizes:
         return encoder_sizes(*self.encoder(step))

@@ -17,7 +17,8 @@ from midmask.recipes.step import Step
 @dataclass(frozen=True)
 class Estimate:
     """The charges of all steps that are still to be done. workers: of a training. at_once: trainings side by side.
-    cached: steps that are done. volumes: a line a collection. free: bytes where the storage is, if that is a disk."""
+    cached: steps that are done. volumes: a line for each collection and for what was assumed. free: bytes where the
+    storage is, if that is a disk."""
 
     shape: Shape
     workers: int
@@ -78,7 +79,7 @@ def estimate(
     own = tuple(charges.of(step) for step in left.values())
     facts = dict.fromkeys(_volume(charges, step) for step in left.values())
     free = shutil.disk_usage(_nearest(storage)).free if storage.is_path else None
-    volumes = tuple(fact for fact in facts if fact)
+    volumes = (*(fact for fact in facts if fact), *charges.notes)
     return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free)
 
 
