@@ -17,17 +17,23 @@ CPU, MEMORY = "system/cpu_utilization_percentage", "system/system_memory_usage_p
 
 
 class Listener:
-    """A run that only counts what it is told; `told` is set from the first point on."""
+    """A run that only counts: `samples` while it was open, `first` of them when the first point came."""
 
-    def __init__(self) -> None:
-        self.is_open = True
-        self.points: list[dict[str, float]] = []
+    def __init__(self, *, ended: bool = False) -> None:
+        self.ended = ended
+        self.samples = 0
+        self.first: int | None = None
         self.told = threading.Event()
+
+    @property
+    def is_open(self) -> bool:
+        self.samples += 1
+        return not self.ended
 
     def tag(self, tags: dict[str, str]) -> None: ...
 
     def log_next(self, values: dict[str, float]) -> None:
-        self.points.append(values)
+        self.first = self.samples if self.first is None else self.first
         self.told.set()
 
 
@@ -66,19 +72,24 @@ def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(uri: str, tmp_pat
 
 
 def test_only_whole_spans_of_a_run_count() -> None:
-    """A run that begins between two points waits for the one after; one that has ended is told nothing more."""
-    machine, first, late, ended = Machine(0.05, 3), Listener(), Listener(), Listener()
+    """A run that begins between two points waits for one that is all its own; one that has ended is told nothing."""
+    machine, runs, ended = Machine(0.05, 3), [Listener()], Listener(ended=True)
     try:
-        machine.watch(first)
         machine.watch(ended)
-        ended.is_open = False
-        assert first.told.wait(30)
-        machine.watch(late)
-        seen = len(first.points)
-        assert late.told.wait(30)
-        assert len(first.points) >= seen + 1 and not ended.points
+        machine.watch(runs[0])
+        for sample in range(2, 8):
+            wait_for_samples(runs[0], sample)
+            runs.append(Listener())
+            machine.watch(runs[-1])
+        assert all(run.told.wait(30) for run in runs)
+        assert all(run.first is not None and run.first >= 3 for run in runs)
+        assert not ended.told.is_set()
     finally:
         machine.close()
+
+
+def wait_for_samples(run: Listener, number: int) -> None:
+    eventually(lambda: run.samples >= number)
 
 
 def test_nothing_is_left_behind_and_short_runs_have_none(uri: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from midmask.errors import UserError
-from midmask.tracking import Tracker
+from midmask.tracking import TrackedModel, Tracker
 from midmask.tracking.models import Entry, Registered, fetch_model, register_model
 from midmask.tracking.store import create_store
 from tests.tracking.stores import QUICK
@@ -67,6 +67,22 @@ def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, fol
     assert signature.inputs.to_dict() == [{"type": "string", "name": "text", "required": True}]
     shapes = {output.name: (output.type.name, output.shape) for output in signature.outputs}
     assert shapes == {"dense": ("float32", (-1, 3)), "lexical": ("float32", (-1, 40))}
+
+
+def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(
+    uri: str, tmp_path: Path, folder: Path
+) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags={}, params={}) as run:
+        run.made(TrackedModel("finetune-dupmae", "finetune", "f00d", "retriever", "/store/f00d"), 7)
+    register(uri, tmp_path, folder)
+    client = MlflowClient(uri)
+    (output,) = client.get_run(run.id).outputs.model_outputs
+    version = client.get_model_version_by_alias(NAME, "candidate")
+    assert version.tags["midmask.logged_model"] == output.model_id
+    (model,) = client.search_logged_models([create_store(uri, tmp_path)[1]])
+    assert model.tags.items() >= {"midmask.artifact": "/store/f00d", "midmask.corpus": "squad"}.items()
+    found = files(fetch_model(uri, NAME, "candidate", tmp_path / "elsewhere"))
+    assert found.pop("MLmodel") and found == files(folder)
 
 
 def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(

@@ -4,11 +4,13 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from midmask.cluster.lineage import MODELS, all_datasets, model_of, run_name
 from midmask.cluster.observe import base_tags, named
 from midmask.cluster.progress import SweepProgress, clock
-from midmask.cluster.trial import Context
+from midmask.cluster.trial import Context, finals
 from midmask.identity import fingerprint, flatten
-from midmask.recipes.points import described
+from midmask.recipes.points import briefly, described
+from midmask.recipes.step import Step
 from midmask.tracking import TrackedRun, Tracker, metric_key
 
 log = logging.getLogger(__name__)
@@ -16,10 +18,17 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Trial:
-    """What is known of a running trial."""
+    """What is known of a running trial.
+
+    trainings: fingerprint -> what it trains for its final measurement. before: fingerprint -> optimiser steps of the
+    fine-tuning stages before this one, so that a chart goes on where the last stage ended.
+    """
 
     name: str
     run: TrackedRun
+    tags: dict[str, str]
+    trainings: dict[str, Step]
+    before: dict[str, int]
 
 
 class Board:
@@ -43,27 +52,45 @@ class Board:
             self._start(source, row["parameters"])
         elif event == "log":
             self._log(source, row)
+        elif event == "end":
+            self._end(source, row)
         elif event == "rung":
             self._rung(source, row)
 
     def _start(self, source: str, parameters: dict[str, Any]) -> None:
-        name = described(self._context.space, parameters)
-        recipe = self._context.recipe_at(parameters)
-        tags = {
-            **base_tags(self._job, recipe),
-            "midmask.step": "trial",
-            "midmask.fingerprint": fingerprint({"sweep": self._sweep, "trial": source}),
-        }
-        run = self._tracker.run(f"trial {name}", tags=tags, params=flatten(recipe), parent=self._parent.id)
-        self._trials[source] = _Trial(name, run)
+        context = self._context
+        name, recipe = described(context.space, parameters), context.recipe_at(parameters)
+        base, identity = base_tags(self._job, recipe), fingerprint({"sweep": self._sweep, "trial": source})
+        tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
+        title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
+        run = self._tracker.run(title, tags=tags, params=flatten(recipe), parent=self._parent.id)
+        self._tracker.watch(run)
+        measured = finals(recipe, context.space, context.contents)
+        run.read(all_datasets(measured, context.storage))
+        steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
+        self._trials[source] = _Trial(name, run, base, steps, _steps_before(measured))
         self._progress.started(source, name)
+
+    def _end(self, source: str, row: dict[str, Any]) -> None:
+        """A model that another trial has trained is an input, one that this trial trained its output."""
+        trial = self._trials.get(source)
+        if trial is None or row["fingerprint"] not in trial.trainings:
+            return
+        step = trial.trainings[row["fingerprint"]]
+        model = model_of(step, self._context.storage, trial.tags)
+        if row["cached"]:
+            trial.run.used(model)
+        else:
+            trial.run.made(model, step.optimiser_steps)
 
     def _log(self, source: str, row: dict[str, Any]) -> None:
         loss = row["values"].get("train/loss")
         self._progress.step(source, row["step"], row["at"], row["of"], loss)
-        is_probe = row["step"] == "finetune" and row["of"] == self._context.space.rungs.steps
-        if source in self._trials and not is_probe:
-            self._trials[source].run.log(named(row["step"], row["values"]), step=row["at"])
+        trial = self._trials.get(source)
+        is_probe = trial and row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
+        if trial and not is_probe:
+            at = row["at"] + trial.before.get(row["fingerprint"], 0)
+            trial.run.log(named(row["step"], row["values"]), step=at)
 
     def _rung(self, source: str, row: dict[str, Any]) -> None:
         """A rung was measured; the last one is the trial's final evaluation."""
@@ -90,3 +117,15 @@ class Board:
         """After the last trial: what has not finished was ended at a rung (or failed, which Ray has reported)."""
         for trial in self._trials.values():
             trial.run.finish("pruned")
+
+
+def _steps_before(measured: list[Step]) -> dict[str, int]:
+    """Of every fine-tuning stage. Seeds repeat the same steps, so the first one's curve is the trial's."""
+    before: dict[str, int] = {}
+    for evaluation in measured:
+        done = 0
+        for step in evaluation.upstream():
+            if step.name == "finetune":
+                before[step.fingerprint] = done
+                done += step.optimiser_steps
+    return before

@@ -7,9 +7,11 @@ from pathlib import Path
 from midmask.artifact import Artifact, Place, load
 from midmask.cluster.connection import connect
 from midmask.cluster.job import Options, resolve_corpus
+from midmask.cluster.lineage import all_datasets, run_name
 from midmask.cluster.makers import cluster_makers
-from midmask.cluster.observe import TrackingObserver, base_tags
+from midmask.cluster.observe import TrackingObserver, base_tags, log_report
 from midmask.cluster.outlook import tell_cost
+from midmask.cluster.report import results_table
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, adopted
@@ -90,7 +92,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
         return {}
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
-    name = f"{options.job}-{recipe.name}-{identity[:6]}"
+    name = run_name(options.job, tags, identity)
     with Tracker(options.tracking_uri, options.home) as tracker:
         finished = tracker.find(identity, step="job").finished
         runner = Runner(storage, {}, Silent())
@@ -102,7 +104,11 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
             observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
             runner = Runner(storage, cluster_makers(options.workers), observer)
-            return {key: runner.run(step) for key, step in targets.items()}
+            done = {key: runner.run(step) for key, step in targets.items()}
+            parent.read(all_datasets(targets.values(), storage))
+            if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
+                log_report(parent, results_table(evaluations))
+            return done
 
 
 def searched_with(recipe: Recipe, folder: str | None) -> tuple[Recipe, Step | None]:

@@ -54,11 +54,21 @@ def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
     return _measures_table(title, rows, names)
 
 
+def results_table(evaluations: Mapping[str, Artifact]) -> str:
+    """One row per evaluation of a job, on whatever collection; a measure that one lacks is a dash."""
+    rows = {key: done.result["measures"] for key, done in evaluations.items()}
+    return _measures_table("evaluation", rows, _measures(rows))
+
+
 def zero_shot_table(names: Sequence[str], evaluations: Mapping[str, Artifact]) -> str:
     """One row per collection, and per group its average; a measure that a collection lacks is a dash."""
     rows = with_averages(names, {key: done.result["measures"] for key, done in evaluations.items()})
-    measures = list(dict.fromkeys(measure for values in rows.values() for measure in values))
-    return _measures_table("zero-shot, test", rows, measures)
+    return _measures_table("zero-shot, test", rows, _measures(rows))
+
+
+def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What any of the rows has, in their order."""
+    return list(dict.fromkeys(measure for values in rows.values() for measure in values))
 
 
 def _measures_table(title: str, rows: Mapping[str, Mapping[str, float]], measures: Sequence[str]) -> str:

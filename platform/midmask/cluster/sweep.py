@@ -16,8 +16,9 @@ from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
 from midmask.cluster.importance import importance
 from midmask.cluster.job import Options, resolve_corpus
+from midmask.cluster.lineage import all_datasets, run_name
 from midmask.cluster.makers import cluster_makers
-from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation
+from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation, log_report
 from midmask.cluster.outlook import tell_cost
 from midmask.cluster.plots import draw
 from midmask.cluster.progress import SweepProgress
@@ -29,7 +30,6 @@ from midmask.cluster.sweep_plan import Sweep, describe, sweep_for, targets
 from midmask.cluster.trial import Context
 from midmask.cluster.trials import Trial, Trials
 from midmask.identity import fingerprint, flatten, override
-from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
@@ -58,7 +58,7 @@ def run_sweep(sweep: Sweep) -> str:
     """Runs what is missing of a sweep and returns its report."""
     options, recipe = sweep.options, sweep.recipe
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
-    name = f"{options.job}-{sweep.fingerprint[:6]}"
+    name = run_name(options.job, tags, sweep.fingerprint)
     with Tracker(options.tracking_uri, options.home) as tracker:
         finished = tracker.find(sweep.fingerprint, step="sweep").finished
         if finished and (sweep.place / RECORD).exists():
@@ -86,6 +86,7 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     planned = plan(recipe, contents)
     runner.run(planned.pretraining_tokens)
     runner.run(planned.tokens)
+    parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))
     if planned.pretrained is not None and _shares_pretraining(sweep.space):
         runner.run(planned.pretrained)  # by all workers, once, instead of by one trial that the others wait for
     ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
@@ -121,7 +122,7 @@ def _shares_pretraining(space: Space) -> bool:
 def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
     """The report, its data, and plots of them, in the sweep's run."""
     folder = artifact.place.local()
-    parent.log_text(str(artifact.result["report"]), "report.md")
+    log_report(parent, str(artifact.result["report"]))
     parent.log_file(folder / SUMMARY)
     for path in draw((artifact.place / SUMMARY).read_json(), folder / "figures"):
         parent.log_file(path, "figures")
@@ -147,12 +148,13 @@ def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scor
     for one in scored:
         recipe = one.entrant.recipe.seeded(one.seed)
         identity = fingerprint({split: artifact.fingerprint for split, artifact in one.evaluations.items()})
-        tags = {**base_tags(sweep.options.job, recipe), "midmask.step": "evaluate", "midmask.fingerprint": identity}
+        base = base_tags(sweep.options.job, recipe)
+        tags = {**base, "midmask.step": "evaluate", "midmask.fingerprint": identity}
         name = f"{one.entrant.label}, seed {one.seed}"
         finished = tracker.find(identity, step="evaluate").finished
         if finished:
             tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent.id)
             continue
         with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
-            for split, artifact in one.evaluations.items():
-                log_evaluation(run, artifact, costs_of(evaluation(recipe, split), Place(sweep.options.storage)))
+            for split in one.evaluations:
+                log_evaluation(run, evaluation(recipe, split), Place(sweep.options.storage), base)

@@ -51,11 +51,12 @@ class ChannelObserver:
         self._channel.push(self._source, [{"event": "begin", "step": step.name}])
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        row = {"event": "log", "step": step.name, "at": at, "of": step.optimiser_steps, "values": values}
-        self._channel.push(self._source, [row])
+        row = {"event": "log", "step": step.name, "fingerprint": step.fingerprint, "at": at}
+        self._channel.push(self._source, [row | {"of": step.optimiser_steps, "values": values}])
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        self._channel.push(self._source, [{"event": "end", "step": step.name, "cached": cached}])
+        row = {"event": "end", "step": step.name, "fingerprint": step.fingerprint, "cached": cached}
+        self._channel.push(self._source, [row])
 
 
 def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, float]], None]) -> None:

@@ -30,6 +30,9 @@ from midmask.tracking.names import redacted
 KINDS = ("datasets", "made", "used", "measured")
 """Kinds of journal entries that `send_lineage` sends."""
 
+ARTIFACT = "midmask.artifact"
+"""Tag of where a model lies, by which a model of runs is told from one that was only registered."""
+
 Row = list[Any]
 """A metric in a journal: key, value, time in ms, step."""
 
@@ -140,7 +143,7 @@ def _model(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_
         experiment,
         name=value["name"],
         source_run_id=run_id if made_here else None,
-        tags={**value["tags"], **identity, "midmask.artifact": value["place"]},
+        tags={**value["tags"], **identity, ARTIFACT: value["place"]},
         params=dict(value["params"]),
         model_type=value["kind"],
     )  # fmt: skip

@@ -15,13 +15,14 @@ from pathlib import Path
 import numpy as np
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
-from mlflow.entities import LoggedModelStatus
+from mlflow.entities import LoggedModel, LoggedModelStatus
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema, TensorSpec
 
 from midmask.errors import UserError
+from midmask.tracking.lineage import ARTIFACT, model_name
 from midmask.tracking.names import LONGEST_TAG, checked_key, redacted, shortened
 from midmask.tracking.store import FAILURES, Patience, connect, create_store, is_refusal, patiently, reason, sqlite_file
 
@@ -160,13 +161,28 @@ def _create_name(client: MlflowClient, name: str) -> None:
             raise
 
 
+def _tracked(client: MlflowClient, experiment: str, entry: Entry) -> LoggedModel | None:
+    """The model of a tracked run with this fingerprint; its tags become the entry's too."""
+    same = client.search_logged_models([experiment], f"tags.`{FINGERPRINT}` = '{entry.fingerprint}'")
+    found = next((model for model in same if ARTIFACT in model.tags), None)
+    if found is not None:
+        client.set_logged_model_tags(found.model_id, entry.tags)
+    return found
+
+
 def _create_version(
     client: MlflowClient, experiment: str, folder: Path, entry: Entry, tags: Mapping[str, str]
 ) -> ModelVersion:
-    """Uploads the folder as a LoggedModel and makes a version of it; what fails half-way is marked so."""
-    short = re.sub(r"[^\w-]+", "-", f"{entry.objective}-{entry.backbone}").strip("-")
-    logged = client.create_logged_model(
-        experiment, name=short, source_run_id=entry.run_id, tags=dict(tags), model_type="retriever"
+    """Uploads the folder as a LoggedModel and makes a version of it; what fails half-way is marked so.
+
+    The model that runs are linked to (`lineage`) gets the files, so that its measures are the version's too.
+    """
+    logged = _tracked(client, experiment, entry) or client.create_logged_model(
+        experiment,
+        name=model_name(f"{entry.objective}-{entry.backbone}"),
+        source_run_id=entry.run_id,
+        tags=dict(tags),
+        model_type="retriever",
     )
     try:
         about = Model(
@@ -178,7 +194,8 @@ def _create_version(
         client.log_model_artifacts(logged.model_id, str(folder))
         client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
     except BaseException:
-        client.finalize_logged_model(logged.model_id, LoggedModelStatus.FAILED)
+        if logged.status != LoggedModelStatus.READY:
+            client.finalize_logged_model(logged.model_id, LoggedModelStatus.FAILED)
         raise
     # Not `models:/ID` as the source: MLflow would look the id up in the store of its global settings.
     tags = {**tags, LOGGED: logged.model_id}
