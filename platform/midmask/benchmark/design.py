@@ -7,17 +7,20 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from midmask.benchmark.results import SystemKey
+from midmask.corpora import corpus_identity
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.elsewhere import SPLIT, collections
 from midmask.recipes.plan import Contents, Step, contents_of, plan
+from midmask.recipes.pretraining import Look
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.schema import Recipe
 
@@ -181,6 +184,7 @@ def lay_out(benchmark: Benchmark) -> Layout:
     cells: list[Cell] = []
     left_out: list[LeftOut] = []
     owners: dict[str, SystemKey] = {}
+    look = cache(corpus_identity)  # every collection is read once, not once per cell
     for key in benchmark.keys():
         if reason := _senseless(benchmark, key):
             left_out.append(LeftOut(key, reason))
@@ -189,9 +193,9 @@ def lay_out(benchmark: Benchmark) -> Layout:
         if reason := _impossible(recipe):
             left_out.append(LeftOut(key, reason))
             continue
-        contents = contents_of(recipe)
+        contents = contents_of(recipe, look)
         seeds = benchmark.seeds if key.system != BM25 else benchmark.seeds[:1]
-        own = [_cell(benchmark, key, recipe.seeded(seed), seed, contents) for seed in seeds]
+        own = [_cell(benchmark, key, recipe.seeded(seed), seed, contents, look) for seed in seeds]
         owner = owners.setdefault(_identity(own[0]), key)
         if (owner.system, owner.collection) != (key.system, key.collection):
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
@@ -271,7 +275,7 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, contents: Contents) -> Cell:
+def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, contents: Contents, look: Look) -> Cell:
     planned = plan(recipe, contents)
     evaluate = planned.bm25_evaluation if key.system == BM25 else planned.evaluation
     evaluations: dict[tuple[str, str], Step] = {}
@@ -280,7 +284,7 @@ def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, conte
         evaluations[recipe.corpus.short_name, split] = evaluate(config)
     elsewhere = recipe.evaluation.model_copy(update={"split": SPLIT})
     for label, corpus in collections(benchmark.zero_shot).items():
-        evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
+        evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus, look))
     return Cell(key, seed, recipe, evaluations)
 
 

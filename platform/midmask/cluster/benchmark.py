@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from pydantic import ValidationError
 
 from midmask.artifact import RECORD, Place, load
 from midmask.benchmark.collect import collect
@@ -26,7 +27,7 @@ from midmask.cluster.pace import Pace
 from midmask.cluster.search import resources
 from midmask.cluster.tasks import run_tasks
 from midmask.errors import UserError
-from midmask.identity import fingerprint, flatten
+from midmask.identity import as_user_error, fingerprint, flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.run import Runner
 from midmask.recipes.step import Step
@@ -93,6 +94,8 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
     Raises:
         UserError: for an unknown preset, system, setting or representation.
     """
+    if options.recipe or options.protocol:
+        raise UserError("a benchmark takes --systems and --settings; --recipe and --protocol are for one system")
     read = tuple(resolve_corpus(name, options.home) for name in options.pretrain_on)
     preset = PRESETS[flags.preset](Given(options.scale, options.corpus, read))
     changes: dict[str, Any] = {}
@@ -100,7 +103,7 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
         everything = tuple(RECIPES) if flags.systems == "all" else tuple(_list(flags.systems))
         changes["systems"] = everything if "bm25" in everything else (*everything, "bm25")
     if flags.seeds:
-        changes["seeds"] = [int(seed) for seed in _list(flags.seeds)]
+        changes["seeds"] = _list(flags.seeds)
     if flags.representations:
         changes["representations"] = _list(flags.representations)
     if flags.settings:
@@ -113,7 +116,10 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
     changes["changes"] = {**preset.changes, **options.changes}
     if options.seed is not None:
         changes["changes"]["pretrain.seed"] = options.seed
-    return Benchmark.model_validate({**preset.model_dump(), **changes})
+    try:
+        return Benchmark.model_validate({**preset.model_dump(), **changes})
+    except ValidationError as error:
+        raise as_user_error(error, "") from None
 
 
 def _list(text: str) -> list[str]:

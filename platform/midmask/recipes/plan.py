@@ -16,7 +16,7 @@ from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.mining.mine import MineConfig
 from midmask.recipes.finetuning import Stages, stages_content
-from midmask.recipes.pretraining import collections_content, pretraining_tokens
+from midmask.recipes.pretraining import Look, collections_content, pretraining_tokens
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
 from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
@@ -60,13 +60,16 @@ class Plan:
         corpus = (on or self.tokens).inputs["corpus"]
         return evaluated(bm25_ranking(corpus, config, titles=titles, judged="any"), corpus, config)
 
-    def elsewhere(self, corpus: CorpusConfig) -> Step:
+    def elsewhere(self, corpus: CorpusConfig, look: Look = corpus_identity) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
+
+        Args:
+            look: as of `contents_of`.
 
         Raises:
             UserError: if the collection is not there.
         """
-        collection = Step("prepare", corpus, content=corpus_identity(corpus))
+        collection = Step("prepare", corpus, content=look(corpus))
         return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
@@ -90,16 +93,19 @@ class Contents:
     stages: Mapping[str, Any]
 
 
-def contents_of(recipe: Recipe) -> Contents:
+def contents_of(recipe: Recipe, look: Look = corpus_identity) -> Contents:
     """Reads what the recipe's paths hold.
+
+    Args:
+        look: tells what a collection holds; for many recipes on one collection, one that remembers.
 
     Raises:
         UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.
     """
     weighed = recipe.objective is not None and recipe.objective.reads().term_weights
     return Contents(
-        corpus=corpus_identity(recipe.corpus),
-        pretrain_on=collections_content(recipe),
+        corpus=look(recipe.corpus),
+        pretrain_on=collections_content(recipe, look),
         tokenizer=folder_content(recipe.tokens.tokenizer),
         backbone=folder_content(recipe.backbone.name),
         objective={place: folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},

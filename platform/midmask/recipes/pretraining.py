@@ -7,17 +7,20 @@
 All with the corpus's tokenizer, so that systems that are compared have one vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity
+from midmask.corpora import CorpusConfig, JoinConfig
 from midmask.derived.given_tokens import ReadTokensConfig, tokens_content
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import tokens_like
 from midmask.recipes.step import Step
 
+Look = Callable[[CorpusConfig], dict[str, Any]]
+"""Tells what a collection holds, by fingerprint."""
 
-def collections_content(recipe: Recipe) -> dict[str, Any]:
+
+def collections_content(recipe: Recipe, look: Look) -> dict[str, Any]:
     """What the collections of `pretrain_on` hold, by their names as given; nothing without a middle training.
 
     Raises:
@@ -27,7 +30,7 @@ def collections_content(recipe: Recipe) -> dict[str, Any]:
         return {}
     if recipe.given_tokens:
         return {recipe.pretrain_on[0]: tokens_content(recipe.given_tokens)}
-    return {name: corpus_identity(_collection(recipe, name)) for name in recipe.pretrain_on}
+    return {name: look(_collection(recipe, name)) for name in recipe.pretrain_on}
 
 
 def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) -> Step:
