@@ -60,7 +60,8 @@ def page() -> None:
     ]
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
-    st.caption(f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC")
+    news = "" if watch.wait(0) else " · reading what has changed since"
+    st.caption(f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC{news}")
     if watch.error is not None:
         st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
     chosen.run()

@@ -18,6 +18,8 @@ STYLE = f"""<style>{TABLE_STYLE}
 .mm-status.failed {{background: rgba(220,38,38,.14);}}
 .mm-status.running {{background: rgba(37,99,235,.14);}}
 [data-testid="stMainBlockContainer"] {{padding-top: 4.5rem;}}
+[data-testid="stHeading"] h2 {{font-size: 1.6rem; padding: 0;}}
+[data-testid="stHeading"] h3 {{font-size: 1.15rem;}}
 @media (max-width: 640px) {{
   [data-testid="stMainBlockContainer"] {{padding: 4rem 1rem 2rem;}}
   [data-testid="stColumn"] {{min-width: calc(50% - 1rem) !important;}}

@@ -70,39 +70,15 @@ def _key(shown: Sequence[Entry], view: View) -> tuple[object, ...]:
 def exports(board: Board, context: Context) -> None:
     """The whole of the shown view, all its pages, as files."""
     whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
-    first, second, third, _ = st.columns([1, 1, 1, 5])
-    with first:
-        st.download_button(
-            "CSV",
-            as_csv(board),
-            "leaderboard.csv",
-            "text/csv",
-            on_click="ignore",
-            icon=":material/download:",
-            width="stretch",
-        )
-    with second:
-        st.download_button(
-            "Markdown",
-            as_markdown(board),
-            "leaderboard.md",
-            "text/markdown",
-            on_click="ignore",
-            icon=":material/download:",
-            width="stretch",
-        )
-    with third:
-        st.download_button(
-            "HTML",
-            whole,
-            "leaderboard.html",
-            "text/html",
-            on_click="ignore",
-            icon=":material/download:",
-            width="stretch",
-        )
-    with st.expander("Address of this view"):
-        st.code(address(), language=None, wrap_lines=True)
+    files = [("CSV", as_csv(board), "csv"), ("Markdown", as_markdown(board), "md"), ("HTML", whole, "html")]
+    with st.container(horizontal=True):
+        for name, content, end in files:
+            icon = ":material/download:"
+            st.download_button(
+                name, content, f"leaderboard.{end}", f"text/{name.lower()}", on_click="ignore", icon=icon
+            )
+        with st.popover("Address", icon=":material/link:"):
+            st.code(address(), language=None, wrap_lines=True)
 
 
 def nothing(context: Context) -> None:

@@ -54,7 +54,8 @@ def _places(every: Sequence[Place], corpus: str, split: str) -> list[Place]:
         for name, part in every
         if corpus in (ALL, name) and (part == split or (split == ALL and not is_slice(part)))
     ]
-    return sorted(found[:MOST_PLACES])
+    corpora = list(dict.fromkeys(name for name, _ in found))
+    return sorted(found[:MOST_PLACES], key=lambda place: (corpora.index(place[0]), place[1]))
 
 
 def _filters(found: Sequence[Entry]) -> dict[str, str]:

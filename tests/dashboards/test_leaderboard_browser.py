@@ -1,20 +1,21 @@
-"""The leaderboard in a real headless Chromium: what it shows, what a filter does, what lies in its address."""
+"""The leaderboard in a real headless Chromium: what it shows, filters, order, exports, what lies in its address."""
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.dashboards import tracked
+from tests.dashboards import compared, tracked
 from tests.dashboards.browser import ROOT, chromium, hosts_asked, served
+from tests.dashboards.pages import choose, query, systems, table, text, wait_for_systems, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
+SQUAD = ["dupmae", "retromae", "none", "bm25"]
+PYDOCS = ["RetroMAE", "BM25", "MLM", "No middle training"]
 
 
 @pytest.fixture(scope="module")
@@ -28,47 +29,37 @@ def address(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterat
     home = tmp_path_factory.mktemp("home")
     uri = f"sqlite:///{home}/mlflow.db"
     tracked.everything(uri, home)
+    compared.store(uri, home)
     with served(PAGE, ["--tracking-uri", uri, "--mlflow-ui", "http://127.0.0.1:5999"], home / "streamlit.log") as found:
         yield found
 
 
-def table(browser: Chrome, label: str) -> list[list[str]]:
-    script = """return [...document.querySelectorAll(`table[aria-label="${arguments[0]}"] tbody tr`)]
-        .map(line => [...line.cells].map(cell => cell.innerText.trim()))"""
-    return list(browser.execute_script(script, label))
+def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, address: str) -> None:
+    browser.get(f"{address}/?corpus=squad")
+    lines = wait_for_systems(browser, SQUAD)
+    assert [line[0].split()[0] for line in lines] == ["a", "b", "c", "d"]
+    assert "bm25" in lines[3][0].splitlines()[1] and "dense" in lines[0][0].splitlines()[1]
+    best, spread = lines[0][1].splitlines()
+    assert best.endswith("cd") and spread.startswith("± 0.0")
+    hours, size, search, gain, seeds = lines[0][3:8]
+    assert (hours.split(), size, search) == (["4", "CPU"], "512", "1.25")
+    assert gain.startswith("+4.") and seeds == "0 1 2"
+    assert lines[3][4] == "—", "BM25 keeps no vectors"
+    bold = [cell.text[:6] for cell in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] td.best")]
+    assert len(bold) == 2 and bold[0] == best[:6]
+    links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "td a")][:10]
+    assert len(set(links)) == 10 and all(str(link).startswith("http://127.0.0.1:5999/#/experiments/") for link in links)
+    said = text(browser)
+    assert "Superscripts: the systems that a row is significantly better than" in said and "Gain per hour" in said
 
 
-def wait_for_rows(browser: Chrome, number: int) -> list[list[str]]:
-    """The table's lines, once it has that many and the page's script has run to its end."""
-    ended = "[data-test-script-state=notRunning]"
-    WebDriverWait(browser, 90).until(
-        lambda page: len(table(page, "systems")) == number and page.find_elements(By.CSS_SELECTOR, ended)
-    )
-    return table(browser, "systems")
-
-
-def choose(browser: Chrome, key: str, value: str) -> None:
-    """Types into a select box, found by the class that Streamlit makes of a widget's key."""
-    where = (By.CSS_SELECTOR, f".st-key-{key} input")
-    box = WebDriverWait(browser, 30).until(expected_conditions.element_to_be_clickable(where))
-    box.click()
-    box.send_keys(value, Keys.ENTER)
-
-
-def query(browser: Chrome) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(browser.current_url).query)
-
-
-def test_systems_measures_and_the_best_in_bold(browser: Chrome, address: str) -> None:
+def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, address: str) -> None:
     browser.get(address)
-    lines = wait_for_rows(browser, 9)
-    assert lines[0][0].splitlines() == ["BM25", "cranfield · devsplit made here"]
-    assert lines[1][0].splitlines() == ["RetroMAE", "pydocs · dev"]
-    assert lines[1][1:6] == ["0.6412", "0.5912", "0.8412", "retromae", "3"]
-    bold = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] td.best")]
-    assert bold == ["0.3812", "0.3312", "0.5812", "0.6412", "0.5912", "0.8412", "0.6455", "0.5955", "0.8455"]
-    link = browser.find_element(By.CSS_SELECTOR, "table[aria-label=systems] a").get_attribute("href")
-    assert link is not None and link.startswith("http://127.0.0.1:5999/#/experiments/")
+    lines = wait_for_systems(browser, [*PYDOCS, *SQUAD])
+    groups = [head.text for head in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] th.group")]
+    assert groups == ["pydocs · dev", "pydocs · test", "squad · dev", "cranfield · dev (split made here)"]
+    assert lines[0][1] == "0.6412" and lines[1][7:9] == ["—", "—"]
+    assert [head.text for head in browser.find_elements(By.CSS_SELECTOR, "th.order")] == ["nDCG@10"]
     WebDriverWait(browser, 30).until(lambda page: len(table(page, "unfinished")) == 2)
     left = {line[0]: line[2] for line in table(browser, "unfinished")}
     assert left == {"pretrain alive": "running", "pretrain broken": "failed"}
@@ -76,21 +67,65 @@ def test_systems_measures_and_the_best_in_bold(browser: Chrome, address: str) ->
 
 def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, address: str) -> None:
     browser.get(address)
-    wait_for_rows(browser, 9)
+    wait_for_systems(browser, [*PYDOCS, *SQUAD])
     choose(browser, "split", "test")
-    assert [line[0].splitlines()[0] for line in wait_for_rows(browser, 4)] == [
-        "BM25",
-        "RetroMAE",
-        "MLM",
-        "No middle training",
-    ]
+    by_test = ["BM25", "RetroMAE", "MLM", "No middle training"]
+    wait_for_systems(browser, by_test)
     WebDriverWait(browser, 30).until(lambda page: query(page).get("split") == ["test"])
     copied = browser.current_url
     browser.get("about:blank")
-    browser.get(copied + "&objective=mlm")
-    assert [line[:2] for line in wait_for_rows(browser, 1)] == [["MLM\npydocs · test", "0.5990"]]
-    browser.get(f"{address}/?trials=true&objective=retromae&split=dev")
-    assert len(wait_for_rows(browser, 9)) == 9
+    browser.get(copied)
+    wait_for_systems(browser, by_test)
+    browser.get(f"{address}/?corpus=squad&representation=dense&marks=tie+groups&measures=RR%4010&baseline=bm25")
+    lines = wait_for_systems(browser, SQUAD[:3])
+    assert [line[1].splitlines()[0][6:] for line in lines] == ["a", "a", "b"]
+    browser.get(f"{address}/?corpus=cranfield&split=test")
+    wait_for_text(browser, "No system was evaluated on this split of this corpus")
+
+
+def test_the_head_of_a_column_orders_by_it_and_then_the_other_way_round(browser: Chrome, address: str) -> None:
+    browser.get(f"{address}/?corpus=squad")
+    wait_for_systems(browser, SQUAD)
+    head = 'table[aria-label=systems] th[data-key="Train hours"]'
+    browser.find_element(By.CSS_SELECTOR, head).click()
+    wait_for_systems(browser, ["bm25", "none", "retromae", "dupmae"])
+    WebDriverWait(browser, 30).until(lambda page: query(page).get("order") == ["Train hours"])
+    browser.find_element(By.CSS_SELECTOR, head).click()
+    wait_for_systems(browser, ["dupmae", "retromae", "none", "bm25"])
+    WebDriverWait(browser, 30).until(lambda page: query(page).get("reverse") == ["true"])
+    browser.get(f"{address}/?corpus=squad&order=Gain+per+hour")
+    assert wait_for_systems(browser, ["retromae", "dupmae", *systems_without_gain(browser)])
+
+
+def systems_without_gain(browser: Chrome) -> list[str]:
+    WebDriverWait(browser, 90).until(lambda page: len(systems(page)) == 4)
+    return systems(browser)[2:]
+
+
+def test_exports_hold_the_shown_view_and_the_html_opens_from_disk(
+    browser: Chrome, address: str, tmp_path: Path
+) -> None:
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.get(f"{address}/?corpus=squad&representation=dense&order=Train+hours")
+    expected = ["none", "retromae", "dupmae"]
+    wait_for_systems(browser, expected)
+    for name, file in (("CSV", "csv"), ("Markdown", "md"), ("HTML", "html")):
+        browser.find_element(By.XPATH, f"//button[contains(., '{name}')]").click()
+        WebDriverWait(browser, 60).until(lambda page, file=file: (tmp_path / f"leaderboard.{file}").exists())
+    lines = list(csv.DictReader((tmp_path / "leaderboard.csv").open()))
+    assert [line["System"] for line in lines] == expected and lines[0]["Seeds"].count(";") == 2
+    assert len((tmp_path / "leaderboard.md").read_text().split("\n\n")[0].splitlines()) == 5
+    hosts_asked(browser)
+    browser.get((tmp_path / "leaderboard.html").as_uri())
+    assert systems(browser) == expected and hosts_asked(browser) == set()
+    browser.find_element(By.CSS_SELECTOR, 'th[data-key="squad dev nDCG@10"]').click()
+    assert systems(browser) == expected, "sorted by its own script, the lowest first"
+    browser.find_element(By.CSS_SELECTOR, 'th[data-key="squad dev nDCG@10"]').click()
+    assert systems(browser) == expected[::-1]
+    view = browser.find_element(By.TAG_NAME, "a").get_attribute("href")
+    assert view is not None and "representation=dense" in view and "baseline=none" in view
+    browser.get(view)
+    wait_for_systems(browser, expected)
 
 
 def test_the_surface_of_the_sweep(browser: Chrome, address: str) -> None:
@@ -99,8 +134,7 @@ def test_the_surface_of_the_sweep(browser: Chrome, address: str) -> None:
     WebDriverWait(browser, 90).until(lambda page: len(page.find_elements(*cells)) == 8)
     shown = {cell.text for cell in browser.find_elements(*cells)}
     assert shown == {f"{tracked.DEV[ratios]:.4f}" for ratios in tracked.RATIOS[1:]}
-    best = "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9"
-    WebDriverWait(browser, 30).until(lambda page: best in page.find_element(By.TAG_NAME, "body").text)
+    wait_for_text(browser, "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9")
 
 
 def test_on_a_phone_nothing_but_the_table_scrolls_sideways(browser: Chrome, address: str) -> None:
@@ -108,7 +142,7 @@ def test_on_a_phone_nothing_but_the_table_scrolls_sideways(browser: Chrome, addr
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
         browser.get(address)
-        wait_for_rows(browser, 9)
+        wait_for_systems(browser, [*PYDOCS, *SQUAD])
         wide = "return [document.documentElement.scrollWidth, document.querySelector('.mm-scroll').scrollWidth]"
         page, inner = browser.execute_script(wide)
         assert page <= 390 < inner
@@ -130,9 +164,8 @@ def test_a_store_with_nothing_to_show_says_what_to_type(
     with served(PAGE, ["--tracking-uri", uri.format(home=tmp_path)], tmp_path / "streamlit.log") as found:
         browser.get(found)
         WebDriverWait(browser, 90).until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-testid=stAlert]"))
-        WebDriverWait(browser, 30).until(lambda page: words[-1] in page.find_element(By.TAG_NAME, "body").text)
-        text = browser.find_element(By.TAG_NAME, "body").text
-        assert all(word in text for word in words), text
+        said = wait_for_text(browser, words[-1])
+        assert all(word in said for word in words), said
         assert "secret" not in browser.page_source
     assert not (tmp_path / "none.db").exists()
     assert "secret" not in (tmp_path / "streamlit.log").read_text()
@@ -140,5 +173,5 @@ def test_a_store_with_nothing_to_show_says_what_to_type(
 
 def test_no_page_asked_another_host(browser: Chrome, address: str) -> None:
     browser.get(address)
-    wait_for_rows(browser, 9)
+    wait_for_systems(browser, [*PYDOCS, *SQUAD])
     assert hosts_asked(browser) == {"127.0.0.1"}

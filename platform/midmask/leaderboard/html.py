@@ -5,7 +5,7 @@ from datetime import datetime
 from html import escape
 
 from midmask.leaderboard.board import HEADS, NEWEST, Board, Column, Line
-from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, place_head, superscript
+from midmask.leaderboard.cells import detail, legend, letters_of, number, place_head, superscript
 from midmask.leaderboard.rows import Row
 
 LinkOf = Callable[[Row], str]
@@ -27,11 +27,18 @@ STYLE = """
 .mm-board .quiet {opacity: .65;}
 .mm-board a {color: var(--accent); text-decoration: none;}
 .mm-board a:hover {text-decoration: underline;}
-.mm-board .place {display: block; font-size: .75rem; opacity: .65; white-space: normal; max-width: 20rem;}
+.mm-board th[data-key="System"], .mm-board td:first-child {position: sticky; left: 0; z-index: 1;
+  background: var(--st-background-color, Canvas);}
+.mm-board th[data-key="System"] {background: color-mix(in srgb, var(--st-background-color, Canvas) 93%, gray);}
+.mm-board .place {display: block; font-size: .75rem; opacity: .65; white-space: normal; min-width: 9rem;
+  max-width: 20rem;}
 .mm-board .spread {display: block; font-size: .72rem; font-weight: 400; opacity: .65;}
 .mm-board .letter {display: inline-block; min-width: 1.2rem; opacity: .5; font-size: .75rem;}
 .mm-board sup {font-size: .68rem; font-weight: 400; line-height: 0; margin-left: .12rem;}
-@media (max-width: 640px) {.mm-board th, .mm-board td {padding: .45rem .5rem;}}
+@media (max-width: 640px) {
+  .mm-board th, .mm-board td {padding: .45rem .5rem;}
+  .mm-board .place {max-width: 9rem;}
+}
 """
 
 PAGE_STYLE = """
@@ -64,7 +71,10 @@ def table(board: Board, lines: Sequence[Line], link: LinkOf | None = None) -> st
         link: where a run can be looked at; None: its seed is told without a link.
     """
     letters = letters_of(board)
-    body = "".join(f"<tr>{''.join(_line(board, line, letters, link))}</tr>" for line in lines)
+    body = "".join(
+        f'<tr data-system="{escape(line.entry.recipe)}">{"".join(_line(board, line, letters, link))}</tr>'
+        for line in lines
+    )
     return (
         '<div class="mm-scroll"><table class="mm-board" aria-label="systems">'
         f"<thead>{_heads(board)}</thead><tbody>{body}</tbody></table></div>"
@@ -87,8 +97,7 @@ def document(board: Board, *, source: str, address: str, when: datetime) -> str:
 
 def _heads(board: Board) -> str:
     """Two rows: groups of measures above, and what stands alone across both."""
-    fields = [HEADS[name] for name in ("recipe", *board.fields)]
-    top = "".join(_head(board, name, name, rows=2) for name in fields)
+    top = _head(board, HEADS["recipe"], HEADS["recipe"], rows=2)
     groups = {column.group: column for column in board.columns if column.group}
     for group, first in groups.items():
         width = sum(column.group == group for column in board.columns)
@@ -109,11 +118,9 @@ def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> s
 def _line(board: Board, line: Line, letters: dict[str, str], link: LinkOf | None) -> list[str]:
     entry = line.entry
     letter = f'<span class="letter">{line.letter}</span>' if board.view.marks == "better_than" else ""
-    note = ", ".join(text for text in (entry.note, "trial" if entry.trial else "") if text)
-    place = f'<span class="place">{escape(note)}</span>' if note else ""
-    cells = [_cell(HEADS["recipe"], entry.recipe, letter + escape(entry.recipe) + place)]
-    for name in board.fields:
-        cells.append(_cell(HEADS[name], getattr(entry, name), escape(getattr(entry, name)) or NONE))
+    told = [*(getattr(entry, name) for name in board.fields), entry.note, "trial" if entry.trial else ""]
+    about = f'<span class="place">{escape(" · ".join(filter(None, told)))}</span>' if any(told) else ""
+    cells = [_cell(HEADS["recipe"], entry.recipe, letter + escape(entry.recipe) + about)]
     for column in board.columns:
         cell = line.cells[column.key]
         mark = superscript(board, cell, letters)

@@ -1,0 +1,59 @@
+"""What the browser tests do on every page: read a table, choose in a box, wait until a page has been drawn."""
+
+from urllib.parse import parse_qs, urlsplit
+
+from selenium.common.exceptions import TimeoutException
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support import expected_conditions
+from selenium.webdriver.support.ui import WebDriverWait
+
+DRAWN = "[data-test-script-state=notRunning]"
+
+
+def table(browser: Chrome, label: str) -> list[list[str]]:
+    """The texts of a table's lines, cell by cell."""
+    script = """return [...document.querySelectorAll(`table[aria-label="${arguments[0]}"] tbody tr`)]
+        .map(line => [...line.cells].map(cell => cell.innerText.trim()))"""
+    return list(browser.execute_script(script, label))
+
+
+def systems(browser: Chrome) -> list[str]:
+    """The systems of the leaderboard in the order in which they stand there."""
+    script = """return [...document.querySelectorAll("table[aria-label=systems] tbody tr")]
+        .map(line => line.dataset.system)"""
+    return list(browser.execute_script(script))
+
+
+def wait_for_systems(browser: Chrome, expected: list[str]) -> list[list[str]]:
+    """The leaderboard's lines, once it shows these systems in this order and the page's script has run to its end."""
+    try:
+        WebDriverWait(browser, 90).until(
+            lambda page: systems(page) == expected and page.find_elements(By.CSS_SELECTOR, DRAWN)
+        )
+    except TimeoutException as error:
+        raise AssertionError(f"it shows {systems(browser)}") from error
+    return table(browser, "systems")
+
+
+def text(browser: Chrome) -> str:
+    return browser.find_element(By.TAG_NAME, "body").text
+
+
+def wait_for_text(browser: Chrome, words: str) -> str:
+    WebDriverWait(browser, 90).until(lambda page: words in text(page))
+    return text(browser)
+
+
+def choose(browser: Chrome, key: str, value: str) -> None:
+    """Types into a select box, found by the class that Streamlit makes of a widget's key."""
+    where = (By.CSS_SELECTOR, f".st-key-{key} input")
+    box = WebDriverWait(browser, 30).until(expected_conditions.element_to_be_clickable(where))
+    box.click()
+    box.send_keys(value, Keys.ENTER)
+
+
+def query(browser: Chrome) -> dict[str, list[str]]:
+    """What stands in the address behind the question mark."""
+    return parse_qs(urlsplit(browser.current_url).query)
