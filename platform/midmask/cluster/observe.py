@@ -133,15 +133,15 @@ class TrackingObserver:
         self._progress: dict[str, StepProgress] = {}
 
     def begin(self, step: Step) -> None:
-        log.info("%s: starts (%s)", step.name, step.fingerprint)
         tags = {**self._tags, **step_tags(step)}
         name = step_name(step, tags)
+        log.info("%s: starts", name)
         run = self._tracker.run(name, tags=tags, params=self._params, parent=self._parent.id)
         self._open[step.fingerprint] = run
         self._tracker.watch(run)
         if step.name not in (*COLLECTIONS, "evaluate"):
             log_inputs(run, step, self._storage, self._tags)
-        self._progress[step.fingerprint] = StepProgress(step.name, lambda line: log.info("%s", line))
+        self._progress[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
         self._open[step.fingerprint].log(named(step.name, values), step=at)
