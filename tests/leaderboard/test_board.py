@@ -154,6 +154,8 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
     assert {name.partition(" ")[0] for name, _, _ in marks.better_than} == {"dupmae", "retromae"}
     assert "Not compared" in marks.text and "none ·" in marks.text and "bm25 ·" in marks.text
     assert "Nothing was compared" in marks_of(found, [DEV], ["nDCG@10"], lambda row: None, "ties").text
+    one_seed = marks_of(found, [DEV], ["nDCG@10"], lambda row: per_query(row) if row.seed == "0" else None, "ties")
+    assert "Nothing was compared" in one_seed.text, "a mean over three seeds is not tested on one"
     many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
     assert f"down to {MOST}" in marks_of(many, [DEV], ["nDCG@10"], per_query, "ties").text
 

@@ -1,0 +1,49 @@
+"""Five thousand runs: the first start tells how far it is, a page shows a hundred systems, a snapshot is kept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.dashboards import many
+from tests.dashboards.browser import ROOT, chromium, served
+from tests.dashboards.pages import systems, table, text, wait_for_text
+
+RUNS = 5000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    many.fill(f"sqlite:///{home}/mlflow.db", home, RUNS)
+    return home / "mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+def test_five_thousand_runs(browser: Chrome, store: Path, tmp_path: Path) -> None:
+    page, uri = ROOT / "dashboards" / "leaderboard.py", f"sqlite:///{store}"
+    with served(page, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:
+        browser.get(address)
+        wait_for_text(browser, "Reading the runs for the first time")
+        wait_for_text(browser, "Systems 1 to 100 of 1,000")
+        assert f"{RUNS:,} runs" in text(browser) and "Filter these 1000 systems down to 30" in text(browser)
+        best = RUNS // len(many.SEEDS) - 1
+        assert table(browser, "systems")[0][1].splitlines()[0] == f"{many.measure(best, 2):.4f}"
+        assert len(systems(browser)) == 100
+        browser.get(f"{address}/?page=10&reverse=true&protocol=protocol+1")
+        wait_for_text(browser, "Systems 101 to 200 of 200")
+    assert store.with_name("mlflow.db.runs.parquet").exists()
+    store.write_bytes(b"no database" * 1000)  # from here on, what is shown comes from the snapshot
+    with served(page, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:
+        browser.get(address)
+        wait_for_text(browser, "Systems 1 to 100 of 1,000")
+        WebDriverWait(browser, 60).until(lambda shown: shown.find_elements(By.CSS_SELECTOR, "[data-testid=stAlert]"))
+        wait_for_text(browser, "Below is what was known before")
