@@ -139,9 +139,12 @@ def _folder(options: Options, flags: Namespace, wanted: Benchmark) -> Path:
 
 
 def describe(job: Job) -> str:
-    """What --dry-run prints: conditions, cells, and the steps that are left of each kind."""
+    """What --dry-run prints: conditions, one cell in full, all cells, and the steps that are left of each kind."""
     wanted = job.layout.benchmark
-    lines = ["configuration:", *(f"  {path} = {value}" for path, value in flatten(wanted).items())]
+    one = job.layout.cells[-1]
+    lines = ["benchmark:", *(f"  {path} = {value}" for path, value in flatten(wanted).items())]
+    lines += ["", f"configuration of {one.name}:"]
+    lines += [f"  {path} = {value}" for path, value in flatten(one.recipe).items()]
     lines += ["", f"{len(job.layout.cells)} cells:"]
     lines += [f"  {'cached' if _done(job, cell.evaluations) else 'to do '}  {cell.name}" for cell in job.layout.cells]
     graph = Graph.of(job.left(), job.is_finished, lambda step: 1.0)
