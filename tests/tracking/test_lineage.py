@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelStatus
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
 from midmask.tracking import Dataset, Patience, TrackedModel, Tracker
 from midmask.tracking.journal import left_behind
@@ -140,6 +142,25 @@ def test_a_connection_that_breaks_half_way_leaves_no_second_model(
     assert model.status == LoggedModelStatus.READY
     assert links(uri, ids[0])["made"] == [(model.model_id, 500)]
     assert links(uri, ids[1])["used"] == [model.model_id]
+
+
+def test_a_server_too_old_to_know_models_costs_nothing_but_them(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It answers as every server does to an address that it has not: 404."""
+
+    def unknown(self: MlflowClient, *args: Any, **named: Any) -> None:
+        raise MlflowException("API request to endpoint failed with error code 404", ENDPOINT_NOT_FOUND)
+
+    monkeypatch.setattr(MlflowClient, "search_logged_models", unknown)
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        run_id = train(tracker)
+        with tracker.run("after", tags={}, params={}) as run:
+            run.log({"loss": 1.0}, 0)
+    assert history(uri, run.id, "loss") == [(0, 1.0)]
+    assert MlflowClient(uri).get_run(run_id).info.status == "FINISHED"
+    (kept,) = (tmp_path / "mlflow-pending").glob("*.refused")
+    assert json.loads(kept.read_text())[0] == "made" and "refuses made" in caplog.text
 
 
 def test_a_driver_that_was_killed_loses_no_lineage(uri: str, tmp_path: Path) -> None:

@@ -1,13 +1,6 @@
 """An MLflow server that goes away and comes back."""
 
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,53 +13,9 @@ from midmask.tracking import (
     read_runs,
 )
 from midmask.tracking.journal import left_behind
+from tests.tracking.server import Server
 from tests.tracking.stores import QUICK, TAGS, history
-
-
-class Server:
-    """A real `mlflow server` on a port of its own, ended by its process group."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        store = f"sqlite:///{self.folder}/server.db"
-        command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--workers", "1"]
-        command += [
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-            "--artifacts-destination",
-            str(self.folder / "art"),
-        ]
-        env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        env.pop("MLFLOW_TRACKING_URI", None)
-        with open(self.folder / "server.log", "ab") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, env=env, cwd=self.folder, start_new_session=True
-            )
-
-    def wait(self) -> None:
-        end = time.monotonic() + 90
-        while time.monotonic() < end:
-            try:
-                with urllib.request.urlopen(f"{self.uri}/health", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.1)
-        raise TimeoutError((self.folder / "server.log").read_text()[-2000:])
-
-    def stop(self) -> None:
-        if self.process:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
+from tests.tracking.test_lineage import MODEL, SQUAD, links, models
 
 
 @pytest.fixture
@@ -87,11 +36,15 @@ def test_a_server_away_for_a_while_costs_one_warning(
         for step in range(90):
             if step == 30:
                 server.stop()
+            if step == 45:
+                run.used(MODEL)
             if step == 60:
                 server.start()
             run.log({"loss": step / 3, "odd": float("inf") if step % 2 else float("nan")}, step)
         (tmp_path / "a.txt").write_text("kept")
         run.log_file(tmp_path / "a.txt", "files")
+        run.read([SQUAD])
+        run.made(MODEL, 60)
         child = tracker.run("b", tags={}, params={}, parent=run.id)  # waits until the server is back
         child.finish()
         run.finish()
@@ -103,6 +56,10 @@ def test_a_server_away_for_a_while_costs_one_warning(
     assert history(server.uri, run.id, "loss") == [(step, step / 3) for step in range(90)]
     assert len(history(server.uri, run.id, "odd")) == 90
     assert list((tmp_path / "art").rglob("a.txt"))
+    (model,) = models(server.uri)
+    assert links(server.uri, run.id) == {
+        "datasets": [("squad", "c0ffee123456", "pretrain")], "used": [model.model_id], "made": [(model.model_id, 60)],
+    }  # fmt: skip
     assert {row.run_id: row.status for row in read_runs(server.uri)} == {run.id: "finished", child.id: "finished"}
 
     # away at the end: what is left waits on disk, and the next tracker sends it first

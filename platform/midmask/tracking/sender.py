@@ -3,8 +3,8 @@
     log() in any thread -> journal on disk -> queue -> this thread -> store -> journal cleared
 
 A store that is away costs one warning per outage: values wait in the queue and on disk, and attempts go on with growing
-pauses. What the store refuses for good (a run that a person deleted, artifacts whose folder cannot be written) is put
-aside with a warning, and the rest goes on.
+pauses. What the store refuses for good (a run that a person deleted, artifacts whose folder cannot be written, models
+where the server is too old to know them) is put aside with a warning, and the rest goes on.
 """
 
 import logging
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 LIMITS = {"metrics": 1000, "params": 100, "tags": 100}
 """What MLflow takes in one batch; MAX_METRICS_PER_BATCH and MAX_PARAMS_TAGS_PER_BATCH of its validation."""
 
-
-ARTIFACTS = ("file", "text")
+SPARED = ("file", "text", *LINEAGE)
+"""Kinds that may fail for reasons of their own (a folder that cannot be written, a server that knows no models)."""
 
 
 class Outbox:
@@ -158,7 +158,7 @@ class Sender:
         """Sends one batch, for as long as it takes; False if the tracker was closed first."""
         since, pause, strikes = time.monotonic(), self._patience.retry, 0
         while (error := self._attempt(outbox, batch)) is not None:
-            strikes += batch[0].kind in ARTIFACTS and self._answers()
+            strikes += batch[0].kind in SPARED and self._answers()
             if is_refusal(error) or strikes == 3:
                 self._put_aside(outbox, batch, error)
                 break
@@ -181,7 +181,7 @@ class Sender:
         return None
 
     def _answers(self) -> bool:
-        """Whether the store itself is there, so that a failed artifact is the fault of where artifacts go."""
+        """Whether the store itself is there, so that what failed is at fault: where artifacts go, or what it knows."""
         try:
             self._client.get_experiment_by_name(EXPERIMENT)
         except FAILURES:
