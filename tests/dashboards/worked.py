@@ -19,9 +19,8 @@ from tests.dashboards.tracked import QUICK
 JOB = "run_recipe"
 
 
-def recipes(home: Path) -> tuple[Recipe, Recipe]:
+def recipes(corpus: str) -> tuple[Recipe, Recipe]:
     """RetroMAE, and the same fine-tuning without middle training with another seed."""
-    corpus = write_collection(home / "tiny")
     changes = {"pretrain.log_every": 1, "stages.0.train.log_every": 1}
     found = [override(short(RECIPES[name](), corpus), changes) for name in ("retromae", "none")]
     return found[0], found[1].seeded(7)
@@ -32,7 +31,7 @@ def everything(uri: str, home: Path) -> dict[str, str]:
     torch.set_num_threads(1)
     storage, made = Place(str(home / "store")), {}
     with Tracker(uri, home, QUICK) as tracker:
-        for recipe in recipes(home):
+        for recipe in recipes(write_collection(home / "tiny")):
             steps = plan(recipe)
             tags = {**base_tags(JOB, recipe), "midmask.step": "job", "midmask.fingerprint": f"job-{recipe.name}"}
             with tracker.run(f"{JOB}-{recipe.name}", tags=tags, params=flatten(recipe)) as parent:

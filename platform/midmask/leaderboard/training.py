@@ -13,9 +13,12 @@ THROUGHPUT = "tokens_per_second"
 WAIT = "data_wait_share"
 NO_PART = (
     *("loss", THROUGHPUT, WAIT, "learning_rate", "epoch", "step_seconds", "padded_share"),
-    *("gradient_norm", "heads_gradient_norm", "seconds", "steps", "tokens", "workers", "threads"),
+    *("gradient_norm", "heads_gradient_norm"),
 )
-"""What a training tells beside the parts of its loss, `train.trace.summary`'s names and its record's."""
+"""What a training tells beside the parts of its loss, by the names of `train.trace.summary`."""
+
+RECORDED = "parts."
+"""What the parts' last values begin with in a training's record, which is tracked when it ends."""
 
 MOST_POINTS = 600
 """Points of a curve; a screen has no more."""
@@ -34,11 +37,6 @@ class Curves:
     told: int
 
 
-def phases_of(run: TrackedRow) -> list[str]:
-    """The phases that a run has told a loss of; a trial may have several."""
-    return [phase for phase in PHASES if f"{phase}/loss" in run.metrics]
-
-
 def trainings(runs: Iterable[TrackedRow], phase: str) -> list[TrackedRow]:
     """Runs with a loss in this phase, running and failed ones too, in their order."""
     return [run for run in runs if f"{phase}/loss" in run.metrics and run.status != "cached"]
@@ -46,8 +44,14 @@ def trainings(runs: Iterable[TrackedRow], phase: str) -> list[TrackedRow]:
 
 def parts_of(runs: Iterable[TrackedRow], phase: str) -> list[str]:
     """Names of the parts of these runs' losses, each once, by name."""
-    names = {name.removeprefix(f"{phase}/") for run in runs for name in run.metrics if name.startswith(f"{phase}/")}
-    return sorted(name for name in names - set(NO_PART) if "." not in name and "/" not in name)
+    return sorted({name for run in runs for name in _parts(run, phase)})
+
+
+def _parts(run: TrackedRow, phase: str) -> set[str]:
+    """What the record of a training that has ended calls parts; of one that goes on, what is known as nothing else."""
+    names = {name.removeprefix(f"{phase}/") for name in run.metrics if name.startswith(f"{phase}/")}
+    recorded = {name.removeprefix(RECORDED) for name in names if name.startswith(RECORDED)}
+    return recorded & names or {name for name in names - set(NO_PART) if "." not in name and "/" not in name}
 
 
 def curves(uri: str, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:

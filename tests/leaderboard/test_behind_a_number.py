@@ -1,0 +1,173 @@
+"""What lies behind a tracked number: texts, ranks, vectors, steps, the command; on runs made by jobs' own code."""
+
+import gzip
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from midmask.artifact import Place, load
+from midmask.errors import UserError
+from midmask.leaderboard.embeddings import encodings, mapped, sampled
+from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
+from midmask.leaderboard.queries import looked_up
+from midmask.leaderboard.rows import measured
+from midmask.leaderboard.training import curves, parts_of, trainings
+from midmask.recipes.plan import plan
+from midmask.tracking import TrackedRow, read_runs
+from tests.benchmark.tiny import WORDS
+from tests.dashboards import worked
+from tests.dashboards.browser import ROOT
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("worked")
+
+
+@pytest.fixture(scope="module")
+def uri(home: Path) -> str:
+    return f"sqlite:///{home}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def runs(home: Path, uri: str) -> dict[str, TrackedRow]:
+    """Recipe -> the run of its evaluation."""
+    made = worked.everything(uri, home)
+    found = {run.tags["midmask.fingerprint"]: run for run in read_runs(uri) if measured(run)}
+    return {recipe: found[fingerprint] for recipe, fingerprint in made.items()}
+
+
+LOGGED = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
+
+
+def place(run: TrackedRow) -> Place:
+    found = artifact_place(run)
+    assert found is not None
+    return found
+
+
+def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
+    """The run's artifact in a copy of its store, in which all of one step was deleted."""
+    store = Path(place(run).uri).parents[1]
+    copy = shutil.copytree(store, tmp_path / "store")
+    for record in copy.glob("*/*/record.json"):
+        record.write_text(record.read_text().replace(str(store), str(copy)))
+    shutil.rmtree(copy / step)
+    return Place(str(copy / "evaluate" / place(run).uri.rsplit("/", 1)[1]))
+
+
+def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRow]) -> None:
+    own, base = place(runs["retromae"]), place(runs["bm25"])
+    found, missing = looked_up(["q30", "q24"], {"own": own, "bm25": base}, top=5)
+    assert not missing and [query.query_id for query in found] == ["q30", "q24"]
+    text = [WORDS[(30 * step + at) % 16] for at, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))]
+    assert found[0].text == " ".join(text[:3])
+    (relevant,) = found[0].judged
+    assert (relevant.doc_id, relevant.grade, relevant.title, relevant.text) == ("d30", 1, "number 30", " ".join(text))
+    for name, where in (("own", own), ("bm25", base)):
+        lines = gzip.decompress(next((Path(where.uri) / "runs").iterdir()).read_bytes()).decode().splitlines()
+        listed = [line.split()[2] for line in lines if line.startswith("q30 ")]
+        assert [passage.doc_id for passage in found[0].retrieved[name]] == listed[:5]
+        assert relevant.ranks[name] == (listed.index("d30") + 1 if "d30" in listed else None)
+
+
+def test_a_corpus_that_is_gone_is_told_and_ranks_stay(runs: dict[str, TrackedRow], tmp_path: Path) -> None:
+    gone = without(runs["retromae"], "prepare", tmp_path)
+    (query,), missing = looked_up(["q30"], {"own": gone, "untold": None}, top=3)
+    assert query.text is None and len(query.retrieved["own"]) == 3 and query.retrieved["own"][0].text is None
+    assert "corpus" in missing["own"] and "does not tell" in missing["untold"]
+
+
+def test_the_steps_behind_a_number_are_those_of_its_plan(runs: dict[str, TrackedRow], home: Path) -> None:
+    recipe, _ = worked.recipes(f"beir:{home}/tiny")
+    planned = [(step.name, step.fingerprint) for step in plan(recipe).evaluation(recipe.evaluation).upstream()]
+    links = lineage(place(runs["retromae"]))
+    assert sorted((one.step, one.fingerprint) for one in links) == sorted(planned)
+    seen: set[str] = set()
+    for one in links:
+        assert all(source.uri in seen for source in one.inputs.values()), "what a step was made of stands before it"
+        seen.add(one.place.uri)
+        assert one.seconds == load(one.place).result["seconds"] and one.size == one.place.size() > 0
+    assert links[-1].step == "evaluate"
+    corpus = input_of(links, "corpus")
+    assert corpus is not None and corpus.told["name"] == f"beir:{home}/tiny" and corpus.counts["passages"] == 48
+    graph = as_dot(links)
+    assert graph.count("->") == sum(len(one.inputs) for one in links)
+
+
+def test_a_deleted_encoding_is_named_and_what_is_behind_it_is_not(runs: dict[str, TrackedRow], tmp_path: Path) -> None:
+    links = lineage(without(runs["retromae"], "encode", tmp_path))
+    lost = [one for one in links if one.missing]
+    assert [one.step for one in lost] == ["encode", "encode"] and all("deleted" in one.missing for one in lost)
+    assert {one.step for one in links} == {"prepare", "tokenise", "encode", "search", "evaluate"}
+    with pytest.raises(UserError, match="queries"):
+        encodings(links[-1].place)
+
+
+def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, TrackedRow]) -> None:
+    source = encodings(place(runs["retromae"]))
+    sample = sampled(source, "dense", count=8, seed=3)
+    assert sample.query_ids == tuple(sorted(sample.query_ids)) and len(set(sample.query_ids)) == 8
+    assert [name.replace("q", "d") for name in sample.query_ids] == list(sample.doc_ids), "a query's own passage"
+    order = [line.split()[0] for line in _ids(source.tokens.place)]
+    vectors = np.load(f"{source.passages.place.uri}/dense/00000.npy")
+    for doc_id, vector in zip(sample.doc_ids, sample.passages_ND, strict=True):
+        assert np.array_equal(vectors[order.index(doc_id)], vector)
+    assert sampled(source, "dense", count=8, seed=3).query_ids == sample.query_ids
+    assert sampled(source, "dense", count=8, seed=4).query_ids != sample.query_ids
+    drawn = mapped(sampled(source, "dense"), perplexity=5, seed=0)
+    assert drawn.queries_N2.shape == drawn.passages_N2.shape == (12, 2), "dev has twelve queries"
+    with pytest.raises(UserError, match="lexical"):
+        sampled(source, "lexical")
+    with pytest.raises(UserError, match="no encoder"):
+        encodings(place(runs["bm25"]))
+
+
+def _ids(tokens: Place) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return list(pq.read_table(f"{tokens.uri}/passages")["doc_id"].to_pylist())
+
+
+def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], uri: str) -> None:
+    (run,) = trainings(read_runs(uri), "pretrain")
+    assert parts_of([run], "pretrain") == ["decoder_mlm", "encoder_mlm"]
+    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in LOGGED})
+    assert parts_of([going], "pretrain") == ["decoder_mlm", "encoder_mlm"], "a run that goes on has no record yet"
+    told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
+    trace = load(place(run)).place
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(f"{trace.uri}/trace.parquet")
+    assert [value for _, value in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
+    assert [value for _, value in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())
+    assert told.told == 3 and set(told.lines) == {"loss", "decoder_mlm"}
+
+
+@pytest.mark.parametrize("recipe", ["retromae", "none"])
+def test_the_command_names_the_same_fingerprint(recipe: str, runs: dict[str, TrackedRow], home: Path) -> None:
+    """The program's own words, through a shell, as a person pastes them."""
+    run = runs[recipe]
+    wanted = {"tags": run.tags, "params": run.params, "split": "dev"}
+    asked = [sys.executable, "-m", "midmask.recipes.rerun"]
+    found = json.loads(
+        subprocess.run(asked, input=json.dumps(wanted), capture_output=True, check=True, text=True).stdout
+    )
+    assert not found["differs"] and not found["newer"]
+    assert len(found["arguments"]) < 40, "only what differs from the recipe is set"
+    command = shlex.join([sys.executable, *found["arguments"], "--dry-run", "--tracking-uri", f"sqlite:///{home}/x.db"])
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.split() for line in done.stdout.splitlines() if " evaluate " in line]
+    assert ["cached", "evaluate", run.tags["midmask.fingerprint"]] in lines, done.stdout[-3000:]
+
+
+def test_a_run_that_has_not_told_its_artifact_has_none(runs: dict[str, TrackedRow]) -> None:
+    assert artifact_place(replace(runs["none"], tags={})) is None
