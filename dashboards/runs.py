@@ -20,6 +20,11 @@ def name_of(row: Row) -> str:
     return " · ".join([system, *(part for part in more if part not in ("", "none", system))])
 
 
+def short_name(row: Row) -> str:
+    """A run beside one other."""
+    return f"{row.recipe or row.name} {row.run_id[:8]}"
+
+
 def choose_place(rows: Sequence[Row]) -> list[Row]:
     """Draws the choice of corpus and split; the rows that were evaluated there, newest first, trials after the rest."""
     places = [f"{corpus} {split}" for corpus, split in dict.fromkeys((row.corpus, row.split) for row in rows)]

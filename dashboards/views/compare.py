@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import streamlit as st
 from charts import LOSS, TIE, WIN, draw
-from runs import choose_place, named, nothing_evaluated
+from runs import choose_place, named, nothing_evaluated, short_name
 
 from context import Context
 from look import NONE, choice, choices, link, table
@@ -104,7 +104,8 @@ def details(
         st.info("There is no such query: on all of them the two runs are equal.")
         return
     values = {query: (a, b) for query, a, b in zip(own.queries, own.own_N, own.base_N, strict=True)}
-    show_queries(context, {name: known[name], base: known[base]}, {query: values[query] for query in chosen}, measure)
+    pair = {short_name(known[one]): known[one] for one in (name, base)}
+    show_queries(context, pair, {query: values[query] for query in chosen}, measure)
 
 
 def scatter(own: Pairing, name: str, base: str, measure: str) -> go.Figure:

@@ -14,12 +14,15 @@ from look import NONE, choice, choices, link, table
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.evaluate.embeddings import CAVEAT, PERPLEXITY, Map
-from midmask.leaderboard.embeddings import PAIRS, Sample, encodings, mapped, sampled
+from midmask.leaderboard.embeddings import PAIRS, Encodings, Sample, encodings, mapped, sampled
 from midmask.leaderboard.passages import passage_texts, query_texts
 from midmask.leaderboard.rows import Row
 
 VIEWS = ("dense", "lexical")
 BM25 = "bm25"
+Texts = tuple[dict[str, str], dict[str, tuple[str, str]]]
+"""Of queries, and titles and texts of passages, by id."""
+
 LONGEST = 160
 """Characters of a text that is shown at a point."""
 
@@ -34,9 +37,13 @@ def show(context: Context) -> None:
         own = named(choose_place(rows))
     with second:
         chosen = choices("Runs", "runs", list(own), list(own)[:1])
+    sources = {name: reached(name, place) for name, place in places_of(context, {n: own[n] for n in chosen}).items()}
+    views = [view for view in VIEWS if any(source and view in source.views for source in sources.values())]
+    if not views:
+        return
     first, second, third, fourth = st.columns(4)
     with first:
-        view = choice("Vectors", "view", VIEWS)
+        view = choice("Vectors", "view", views)
     with second:
         pairs = choice("Pairs", "pairs", (str(PAIRS), "200", "100", "1000"))
     with third:
@@ -45,26 +52,35 @@ def show(context: Context) -> None:
         seed = choice("Seed", "seed", tuple(str(number) for number in range(5)))
     found = {}
     columns = st.columns(min(2, len(chosen)))
-    for number, (name, place) in enumerate(places_of(context, {name: own[name] for name in chosen}).items()):
-        with columns[number % len(columns)]:
-            st.markdown(f"**{name}**")
-            drawn = one(name, place, view, int(pairs), float(perplexity), int(seed))
-            if drawn is not None:
-                found[name] = drawn
+    for number, (name, source) in enumerate(sources.items()):
+        if source is not None:
+            with columns[number % len(columns)]:
+                drawn = one(name, source, view, int(pairs), float(perplexity), int(seed))
+                found |= {name: drawn} if drawn is not None else {}
     if found:
         st.html(divergences(found, own, context))
         st.caption(
-            f"As in CoT-MoTE (appendix A.1, Table 1): t-SNE of cosine distances, kernel densities, natural logarithms. "
+            "As in CoT-MoTE (appendix A.1, Table 1): t-SNE of cosine distances, kernel densities, natural logarithms. "
             f"Cosines are taken before t-SNE. **Mind:** {CAVEAT}"
         )
 
 
-def one(name: str, place: Place | None, view: str, pairs: int, perplexity: float, seed: int) -> Map | None:
-    """Draws a run's map; None if it cannot be drawn, which is said."""
+def reached(name: str, place: Place | None) -> Encodings | None:
+    """A run's encodings; None if there are none, which is said."""
     try:
-        sample, drawn, texts = analysed(place, view, pairs, perplexity, seed)
+        return encodings(place)
     except UserError as error:
-        st.info(f"No map: {error}", icon=":material/link_off:")
+        st.info(f"No map of {name}: {error}", icon=":material/link_off:")
+        return None
+
+
+def one(name: str, source: Encodings, view: str, pairs: int, perplexity: float, seed: int) -> Map | None:
+    """Draws a run's map; None if it cannot be drawn, which is said."""
+    st.markdown(f"**{name}**")
+    try:
+        sample, drawn, texts = analysed(source.queries.fingerprint, view, pairs, perplexity, seed, source)
+    except UserError as error:
+        st.info(f"No map: {error}")
         return None
     draw(scatter(sample, drawn, texts), f"map {name}", 460)
     return drawn
@@ -72,17 +88,17 @@ def one(name: str, place: Place | None, view: str, pairs: int, perplexity: float
 
 @st.cache_resource(max_entries=32, show_spinner="Drawing the map: a minute for a thousand pairs")
 def analysed(
-    place: Place | None, view: str, pairs: int, perplexity: float, seed: int
-) -> tuple[Sample, Map, tuple[dict[str, str], dict[str, tuple[str, str]]]]:
-    """The sample of a run, its map and its texts, worked out once.
+    key: str, view: str, pairs: int, perplexity: float, seed: int, _source: Encodings
+) -> tuple[Sample, Map, Texts]:
+    """The sample of a run, its map and its texts, worked out once; the queries' encoding, by its fingerprint, is of one
+    model and one split.
 
     Raises:
         UserError: if something of it is not there.
     """
-    source = encodings(place)
-    sample = sampled(source, view, count=pairs, seed=seed)
+    sample = sampled(_source, view, count=pairs, seed=seed)
     drawn = mapped(sample, perplexity=perplexity, seed=seed)
-    texts = query_texts(source.corpus, sample.query_ids), passage_texts(source.corpus, sample.doc_ids)
+    texts = query_texts(_source.corpus, sample.query_ids), passage_texts(_source.corpus, sample.doc_ids)
     return sample, drawn, texts
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from textwrap import shorten
 
 import streamlit as st
 from runs import places_of
@@ -15,12 +16,15 @@ TOP = 5
 LONGEST = 600
 """Characters of a passage that are shown."""
 
+LONGEST_START = 90
+"""Characters of a passage that stand in its list."""
+
 STYLE = """<style>
 .mm-query {border: 1px solid rgba(128,128,128,.25); border-radius: .5rem; padding: .75rem 1rem; margin-bottom: .75rem;}
 .mm-query h4 {margin: 0 0 .35rem; padding: 0; font-size: 1rem; font-weight: 600;}
 .mm-query h5 {margin: .6rem 0 .2rem; padding: 0; font-size: .78rem; font-weight: 600; opacity: .65;}
 .mm-query .lists {display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 0 1.5rem;}
-.mm-query .values {font-size: .85rem; font-variant-numeric: tabular-nums;}
+.mm-query .values {font-size: .85rem; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
 .mm-query details {font-size: .85rem; padding: .15rem 0; overflow-wrap: anywhere;}
 .mm-query summary {cursor: pointer;}
 .mm-query p {margin: .2rem 0 .4rem 1rem; font-size: .85rem; opacity: .85; white-space: pre-wrap;}
@@ -65,8 +69,8 @@ def card(query: Query, values: Mapping[str, float], measure: str) -> str:
     text = f"“{escape(query.text)}”" if query.text is not None else '<span class="quiet">text not reachable</span>'
     return (
         f'<section class="mm-query" data-query="{escape(query.query_id)}"><h4>{text}</h4>'
-        f'<div class="values">{escape(measure)}: {told} · difference <b>{own - base:+.4f}</b> '
-        f'<span class="quiet">· query {escape(query.query_id)}</span></div>'
+        f'<div class="values">{escape(measure)}: {told} · difference <b>{own - base:+.4f}</b></div>'
+        f'<div class="values quiet">{escape(query.query_id)}</div>'
         + (f"<h5>Judged relevant</h5>{judged}" if judged else "")
         + f'<div class="lists">{lists}</div></section>'
     )
@@ -80,8 +84,8 @@ def _ranking(passages: Sequence[Passage]) -> str:
 
 def _ranks(passage: Passage) -> str:
     """Where each run has it, in the order of the runs."""
-    ranks = [NONE if rank is None else f"{rank}" for rank in passage.ranks.values()]
-    return f"rank {' / '.join(ranks)}:" if ranks else ""
+    ranks = [f"{escape(name)} {NONE if rank is None else rank}" for name, rank in passage.ranks.items()]
+    return f'<span class="quiet">rank: {", ".join(ranks)} ·</span>' if ranks else ""
 
 
 def _passage(passage: Passage, before: str) -> str:
@@ -89,10 +93,10 @@ def _passage(passage: Passage, before: str) -> str:
     if passage.text is None:
         summary = f"<summary>{before} {escape(passage.doc_id)}</summary>"
         return f"<details{relevant}>{summary}<p>text not reachable</p></details>"
-    start = passage.title or passage.text.partition("\n")[0]
+    start = f"{passage.title}: {passage.text}" if passage.title else passage.text
     shown = passage.text[:LONGEST] + ("…" if len(passage.text) > LONGEST else "")
     grade = "" if passage.grade is None else f" · grade {passage.grade}"
     return (
-        f"<details{relevant}><summary>{before} {escape(start[:90])}</summary>"
+        f"<details{relevant}><summary>{before} {escape(shorten(start, LONGEST_START, placeholder='…'))}</summary>"
         f'<p>{escape(shown)}\n<span class="quiet">{escape(passage.doc_id)}{grade}</span></p></details>'
     )

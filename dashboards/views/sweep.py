@@ -61,7 +61,7 @@ def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
     for sentence in sweep.sentences:
         st.markdown(f"- {_plain(sentence)}")
     pruned = len(sweep.points) - len(sweep.complete)
-    told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} were pruned" if pruned else "")
+    told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor:.4f}"
     st.caption(f"{told}. Noise floor {floor}: the green band holds what may be as good as the best. "
                f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
