@@ -7,14 +7,14 @@ from html import escape
 import plotly.graph_objects as go
 import pyarrow as pa
 import streamlit as st
-from charts import LOSS, TIE, WIN, draw
-from runs import choose_place, named, nothing_evaluated, short_name
 
+from charts import LOSS, TIE, WIN, draw
 from context import Context
 from look import NONE, choice, choices, link, table
 from midmask.evaluate.significance import Comparison, compare
 from midmask.leaderboard.queries import EQUAL, Pairing, Sided, paired, widest
 from midmask.leaderboard.rows import Row, measure_names
+from runs import choose_place, named, nothing_evaluated, short_name
 from views.queries import show_queries
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}

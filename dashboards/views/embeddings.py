@@ -6,9 +6,8 @@ from textwrap import shorten, wrap
 
 import plotly.graph_objects as go
 import streamlit as st
-from charts import PASSAGES, QUERIES, draw
-from runs import choose_place, named, nothing_evaluated, places_of
 
+from charts import PASSAGES, QUERIES, draw
 from context import Context
 from look import NONE, choice, choices, link, table
 from midmask.artifact import Place
@@ -17,6 +16,7 @@ from midmask.evaluate.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.leaderboard.embeddings import PAIRS, Encodings, Sample, encodings, mapped, sampled
 from midmask.leaderboard.passages import passage_texts, query_texts
 from midmask.leaderboard.rows import Row
+from runs import choose_place, named, nothing_evaluated, places_of
 
 VIEWS = ("dense", "lexical")
 BM25 = "bm25"

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from html import escape
 
 import streamlit as st
-from runs import choose_place, named, nothing_evaluated, run_of
 
 from context import Context
 from look import NONE, choice, link, table
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import Row, measure_names
 from midmask.tracking import TrackedRow, redacted
+from runs import choose_place, named, nothing_evaluated, run_of
 
 LONGEST_WAIT = 180
 """Seconds; the recipes' code takes a few to load."""

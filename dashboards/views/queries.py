@@ -5,12 +5,12 @@ from html import escape
 from textwrap import shorten
 
 import streamlit as st
-from runs import places_of
 
 from context import Context
 from look import NONE
 from midmask.leaderboard.queries import Passage, Query, looked_up
 from midmask.leaderboard.rows import Row
+from runs import places_of
 
 TOP = 5
 LONGEST = 600

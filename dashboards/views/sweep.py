@@ -5,8 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 import streamlit as st
-from charts import draw
 
+from charts import draw
 from context import Context
 from look import NONE, choice, link, table
 from midmask.errors import UserError

@@ -3,8 +3,8 @@
 from html import escape
 
 import plotly.graph_objects as go
-from charts import LOSS, TIE, WIN, colour
 
+from charts import LOSS, TIE, WIN, colour
 from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_numeric, lines_over, shown, surface_over
 
 MOST_LINES = 8

@@ -6,8 +6,8 @@ from statistics import fmean, median
 
 import plotly.graph_objects as go
 import streamlit as st
-from charts import colour, draw, swatch
 
+from charts import colour, draw, swatch
 from context import Context
 from look import NONE, choice, choices, link, table
 from midmask.errors import UserError
