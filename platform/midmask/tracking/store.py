@@ -26,9 +26,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXPERIMENT = "midmask"
-KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""MLflow's pages then open as those of trained models, with their Models tab, instead of those of language models."""
-
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 SERVERS = ("http", "https", "databricks")
 _ADVICE = "Use sqlite:///mlflow.db, a database (postgresql://…, mysql://…, mssql://…) or an MLflow server (http://…)."
@@ -128,7 +125,7 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
         if experiment is None:
             place = artifact_place(home) if is_database(uri) else None
             try:
-                return client, str(client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND))
+                return client, str(client.create_experiment(EXPERIMENT, artifact_location=place))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another host was faster
                     raise
