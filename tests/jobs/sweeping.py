@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,23 @@ def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finished_points(home: Path) -> list[dict[str, Any]]:
-    """Parameters of every finished trial; empty before the study is there."""
+    """Parameters of every finished trial; empty before there is one."""
     path = home / "store" / "optuna.db"
-    if not path.exists():
+    if not any_finished(path):
         return []
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
     names = optuna.get_all_study_names(storage)
     trials = optuna.load_study(study_name=names[0], storage=storage).trials if names else []
     return [trial.params for trial in trials if trial.state.name == "COMPLETE"]
+
+
+def any_finished(path: Path) -> bool:
+    """Looked up without Optuna, which would make tables in a file whose tables the job is just making."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as study:
+            return bool(study.execute("SELECT 1 FROM trials WHERE state = 'COMPLETE'").fetchone())
+    except sqlite3.OperationalError:
+        return False
 
 
 def killed_after_one_trial(home: Path, job: str, *arguments: str, within: float = 300) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from tests.benchmark.tiny import write_collection
 from tests.jobs.sweeping import finished_points, killed_after_one_trial, start, summary_of
 
 SHORT = """
-settings: {tokens.vocabulary_size: 300, pretrain.steps: 4, pretrain.batch_size: 8, stages.0.train.steps: 3}
+settings: {tokens.vocabulary_size: 300, pretrain.steps: 4, pretrain.batch_size: 8, stages.0.train.steps: 3,
+  stages.0.train.batch_size: 8}
 baselines: [none]
 seeds: [0, 1]
 """
