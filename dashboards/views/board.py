@@ -70,7 +70,11 @@ def _key(shown: Sequence[Entry], view: View) -> tuple[object, ...]:
 def exports(board: Board, context: Context) -> None:
     """The whole of the shown view, all its pages, as files."""
     whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
-    files = [("CSV", as_csv(board), "csv"), ("Markdown", as_markdown(board), "md"), ("HTML", whole, "html")]
+    files = [
+        ("CSV", partial(as_csv, board), "csv"),
+        ("Markdown", partial(as_markdown, board), "md"),
+        ("HTML", whole, "html"),
+    ]
     with st.container(horizontal=True):
         for name, content, end in files:
             icon = ":material/download:"

@@ -179,6 +179,7 @@ def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
         (HOURS, False, ["bm25", "none", "retromae", "dupmae"]),
         (GAIN, False, ["retromae", "dupmae", "bm25", "none"]),
         ("Bytes per passage", True, ["dupmae", "none", "retromae", "bm25"]),
+        ("Bytes per passage", False, ["dupmae", "none", "retromae", "bm25"]),
         ("System", True, ["retromae", "none", "dupmae", "bm25"]),
         (NDCG, True, ["bm25", "none", "retromae", "dupmae"]),
     ],
@@ -201,6 +202,7 @@ def test_filters_and_trials() -> None:
     dense = board(view("none", filters={"representation": "dense"}), found)
     assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
     assert not board(view("none", places=(("squad", "test"),)), found).lines
+    assert board(view("none", measures=("nDCG@10", "AP")), found).columns[1].key == HOURS, "nobody measured AP"
     newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
     assert (
         board(view("none", NEWEST), entries(rows([newest, *runs]))).lines[0].entry.recipe

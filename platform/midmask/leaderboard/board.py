@@ -107,7 +107,7 @@ def columns_of(view: View) -> list[Column]:
 
 
 def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
-    """The board of one view. Systems that were evaluated at none of its places are not shown.
+    """The board of one view, without systems that were evaluated at none of its places, and without empty measures.
 
     Args:
         mark: says which of the shown systems differ significantly, as `marks.marks_of`.
@@ -121,7 +121,8 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
         Line(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
         for number, entry in enumerate(_ordered(shown, view, cells, columns))
     ]
-    return Board(view, tuple(columns), tuple(lines), marks.text)
+    known = [column for column in columns if not column.place or any(own.value for own in cells[column.key].values())]
+    return Board(view, tuple(known), tuple(lines), marks.text)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:
@@ -162,17 +163,21 @@ def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[s
 def _ordered(
     shown: Sequence[Entry], view: View, cells: Mapping[str, Mapping[str, Cell]], columns: Sequence[Column]
 ) -> list[Entry]:
-    """By the chosen column, the best first; what has no value there comes last either way."""
+    """By the chosen column, the best first; what has no value there comes last either way, by the other measures."""
     if view.order == NEWEST:
         return sorted(shown, key=lambda entry: entry.started, reverse=not view.reverse)
     fields = {head: name for name, head in HEADS.items()}
     if view.order in fields:
         return sorted(shown, key=lambda entry: (getattr(entry, fields[view.order]), entry.name), reverse=view.reverse)
     column = next((column for column in columns if column.key == view.order), columns[0])
-    keys = {name: cell.sorts_by for name, cell in cells[column.key].items()}
-    sign = 1 if column.low_is_good != view.reverse else -1
-    return sorted(shown, key=lambda entry: _last_if_none(keys[entry.name], sign))
+    measured = [other for other in columns if other.place and other is not column]
+
+    def key(entry: Entry) -> list[tuple[bool, float]]:
+        return [_key(cells[one.key][entry.name].sorts_by, one, view.reverse) for one in (column, *measured)]
+
+    return sorted(shown, key=key)
 
 
-def _last_if_none(value: float | None, sign: int) -> tuple[bool, float]:
+def _key(value: float | None, column: Column, reverse: bool) -> tuple[bool, float]:
+    sign = 1 if column.low_is_good != reverse else -1
     return (True, 0.0) if value is None else (False, sign * value)

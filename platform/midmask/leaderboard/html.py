@@ -27,7 +27,7 @@ STYLE = """
 .mm-board .quiet {opacity: .65;}
 .mm-board a {color: var(--accent); text-decoration: none;}
 .mm-board a:hover {text-decoration: underline;}
-.mm-board th[data-key="System"], .mm-board td:first-child {position: sticky; left: 0; z-index: 1;
+.mm-board [data-key="System"] {position: sticky; left: 0; z-index: 1;
   background: var(--st-background-color, Canvas);}
 .mm-board th[data-key="System"] {background: color-mix(in srgb, var(--st-background-color, Canvas) 93%, gray);}
 .mm-board .place {display: block; font-size: .75rem; opacity: .65; white-space: normal; min-width: 9rem;
@@ -117,7 +117,7 @@ def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> s
 
 def _line(board: Board, line: Line, letters: dict[str, str], link: LinkOf | None) -> list[str]:
     entry = line.entry
-    letter = f'<span class="letter">{line.letter}</span>' if board.view.marks == "better_than" else ""
+    letter = f'<span class="letter">{line.letter}</span> ' if board.view.marks == "better_than" else ""
     told = [*(getattr(entry, name) for name in board.fields), entry.note, "trial" if entry.trial else ""]
     about = f'<span class="place">{escape(" · ".join(filter(None, told)))}</span>' if any(told) else ""
     cells = [_cell(HEADS["recipe"], entry.recipe, letter + escape(entry.recipe) + about)]
