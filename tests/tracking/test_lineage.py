@@ -117,9 +117,10 @@ def test_what_is_sent_twice_is_linked_once(uri: str, tmp_path: Path) -> None:
     assert links(uri, ids[1])["used"] == [model.model_id]
     assert [len(links(uri, one)["datasets"]) for one in ids] == [1, 1]
     assert len(model.metrics or []) == len(history(uri, ids[1], KEY)) == 1
+    assert not list((tmp_path / "mlflow-pending").iterdir()), "nothing is refused as known already"
 
 
-@pytest.mark.parametrize("call", ["finalize_logged_model", "log_outputs", "log_inputs"])
+@pytest.mark.parametrize("call", ["create_logged_model", "log_outputs", "log_inputs"])
 def test_a_connection_that_breaks_half_way_leaves_no_second_model(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
