@@ -57,14 +57,15 @@ def page_number(count: int) -> int:
 
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
-def compared(key: object, _shown: Sequence[Entry], _view: View, _context: Context) -> Marks:
+def compared(key: str, _shown: Sequence[Entry], _view: View, _context: Context) -> Marks:
     """Tests of all pairs, worked out once for the same runs: `key` tells them, and all else that matters."""
     return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
 
 
-def _key(shown: Sequence[Entry], view: View) -> tuple[object, ...]:
-    runs = tuple((entry.name, tuple(sorted(entry.runs(view.places)))) for entry in shown)
-    return (runs, view.places, view.measures, view.marks)
+def _key(shown: Sequence[Entry], view: View) -> str:
+    """As one text: Streamlit would take long to hash thousands of ids."""
+    runs = [(entry.name, sorted(entry.runs(view.places))) for entry in shown]
+    return repr((runs, view.places, view.measures, view.marks))
 
 
 def exports(board: Board, context: Context) -> None:

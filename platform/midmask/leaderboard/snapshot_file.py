@@ -82,7 +82,7 @@ def save(snapshot: Snapshot, path: Path) -> None:
 def load(path: Path) -> Snapshot | None:
     """The snapshot in this file, None if there is none that this version can read."""
     with contextlib.suppress(OSError, pa.ArrowException, ValueError, KeyError, TypeError):
-        table = pq.read_table(path, memory_map=False)
+        table = pq.read_table(pa.BufferReader(path.read_bytes()))  # by its path it is opened twice, and may be replaced
         about = json.loads((table.schema.metadata or {}).get(b"midmask", b"{}"))
         if about.get("format") == FORMAT and table.schema.equals(SCHEMA):
             runs = {run.run_id: run for run in _runs(table)}
