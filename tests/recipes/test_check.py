@@ -11,8 +11,9 @@ from midmask.cluster.job import resolve
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes import RECIPES
+from midmask.recipes.points import check
 from midmask.recipes.schema import Recipe
-from midmask.recipes.space import Space, check
+from midmask.recipes.space import Space
 
 
 def on(folder: Path, family: str, **fields: object) -> Recipe:
