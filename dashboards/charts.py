@@ -1,5 +1,7 @@
 """How charts look: their colours, margins and controls, alike on all pages."""
 
+from collections.abc import Mapping
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -14,9 +16,14 @@ def colour(number: int) -> str:
     return PALETTE[number % len(PALETTE)]
 
 
-def draw(figure: go.Figure, key: str, height: int = 320) -> None:
+MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
+LABELLED = {"l": 60, "r": 60, "t": 70, "b": 20}
+"""Around axes whose labels stand outside of the plot, for which Plotly makes no room."""
+
+
+def draw(figure: go.Figure, key: str, height: int = 320, margin: Mapping[str, int] = MARGIN) -> None:
     """Draws a figure across its column, without Plotly's bar of buttons."""
-    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 30, "b": 10}, hoverlabel={"align": "left"})
+    figure.update_layout(height=height, margin=dict(margin), hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
 
 

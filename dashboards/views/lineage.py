@@ -16,6 +16,12 @@ from midmask.leaderboard.rows import Row, measure_names
 from midmask.tracking import TrackedRow, redacted
 from runs import choose_place, named, nothing_evaluated, run_of
 
+STYLE = """<style>
+.mm-board .wrap {white-space: normal; min-width: 12rem; overflow-wrap: anywhere;}
+.mm-board[aria-label="facts"] thead {display: none;}
+.mm-board[aria-label="facts"] td:first-child {width: 12rem;}
+</style>"""
+
 LONGEST_WAIT = 180
 """Seconds; the recipes' code takes a few to load."""
 
@@ -30,7 +36,7 @@ def show(context: Context) -> None:
     with second:
         row = rows[choice("Run", "run", list(rows))]
     run = run_of(context, row)
-    st.html(facts(row, run, context))
+    st.html(STYLE + facts(row, run, context))
     place = artifact_place(run)
     if place is None:
         st.info("This run does not tell where its artifact lies, so the steps behind it are not known.")
@@ -94,7 +100,7 @@ def _line(number: int, one: Link, numbers: dict[str, int]) -> list[tuple[str, st
         (f"{number}", "num quiet"),
         (f"<b>{escape(one.step)}</b>", "quiet" if one.missing else ""),
         (escape(told) if not one.missing else "not reachable", "wrap" if not one.missing else "quiet"),
-        (sources or NONE, "quiet"),
+        (sources or NONE, "quiet wrap"),
         (escape(counts[0]) if counts else NONE, "num"),
         (NONE if one.size is None else _bytes(one.size), "num"),
         (NONE if one.seconds is None else _duration(one.seconds), "num"),

@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 import streamlit as st
 
-from charts import draw
+from charts import LABELLED, draw
 from context import Context
 from look import NONE, choice, link, table
 from midmask.errors import UserError
@@ -17,12 +17,11 @@ from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_nume
 from midmask.tracking import TrackedRow
 from views import sweep_plots
 
-STEP = "sweep"
 SHOWN_POINTS = 50
 
 
 def show(context: Context) -> None:
-    parents = found_sweeps(context)
+    parents = sweeps(context.runs)
     if not parents:
         st.info("No sweep has been tracked in this store yet. Run one:")
         st.code("python jobs/sweep_mask_ratio.py", language="bash")
@@ -38,16 +37,6 @@ def show(context: Context) -> None:
         of_trials(context, parent)
     else:
         finished(sweep, parent, context)
-
-
-def found_sweeps(context: Context) -> list[TrackedRow]:
-    """Parent runs, newest first: those that say so, and those whose trials differ in a mask ratio."""
-    old = {run.run_id for run in sweeps(context.runs)}
-    return [
-        run
-        for run in context.runs
-        if run.status != "cached" and (run.run_id in old or run.tags.get("midmask.step") == STEP)
-    ]
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
@@ -80,7 +69,7 @@ def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
             st.info("Too few trials, or all alike, to tell which parameter mattered.")
     if len(sweep.choices) + len(sweep.objectives) > 2:
         st.subheader("Everything that was tried")
-        draw(sweep_plots.parallel(sweep), "parallel", 380)
+        draw(sweep_plots.parallel(sweep), "parallel", 420, LABELLED)
     st.html(points(sweep, context, parent))
 
 

@@ -8,7 +8,7 @@ from midmask.tracking import Tracker, metric_key
 from tests.dashboards.tracked import tags
 
 WIDTH, WORDS, VIEW = "representation.width", "evaluation.passage_terms", "representation.lexical"
-NOISE = 0.012
+NOISE = 0.02
 
 
 def value(width: int | None, words: int | None) -> float:

@@ -9,6 +9,8 @@ from midmask.tracking import TrackedRow
 ENCODER_RATIO = "objective.encoder_mask_ratio"
 DECODER_RATIO = "objective.decoder_mask_ratio"
 
+STEP = "midmask.step"
+
 
 @dataclass(frozen=True)
 class Point:
@@ -21,10 +23,9 @@ class Point:
 
 
 def sweeps(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
-    """Parent runs, newest first, whose nested runs differ in a mask ratio."""
-    parents = {run.parent_id for run in runs if _ratio(run, ENCODER_RATIO) is not None}
-    parents |= {run.parent_id for run in followed(runs) if _ratio(run, ENCODER_RATIO) is not None}
-    return [run for run in runs if run.run_id in parents and run.status != "cached"]
+    """Parent runs of sweeps, in the order of the runs: those that say so, and those of trials."""
+    parents = {run.parent_id for run in runs if run.tags.get(STEP) == "trial"}
+    return [run for run in runs if run.status != "cached" and (run.tags.get(STEP) == "sweep" or run.run_id in parents)]
 
 
 def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split: str, measure: str) -> list[Point]:

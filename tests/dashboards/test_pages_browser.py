@@ -1,0 +1,206 @@
+"""The pages beside the leaderboard in a real headless Chromium: what they show, and what they say that they cannot."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from midmask.artifact import Place
+from midmask.leaderboard.embeddings import encodings, mapped, sampled
+from midmask.leaderboard.lineage import ARTIFACT, lineage
+from midmask.leaderboard.per_query import PerQueryFiles
+from midmask.leaderboard.queries import paired, widest
+from midmask.leaderboard.rows import Row, rows
+from midmask.tracking import TrackedRow, Tracker, read_runs
+from tests.dashboards import swept, tracked, worked
+from tests.dashboards.browser import ROOT, chromium, hosts_asked, served
+from tests.dashboards.pages import choose, query, table, wait_for_text
+
+PAGE = ROOT / "dashboards" / "leaderboard.py"
+PATIENCE = 90
+
+
+@dataclass(frozen=True)
+class Site:
+    """The address of the pages on a store, and what lies in it. rows: recipe -> its row on dev."""
+
+    address: str
+    uri: str
+    runs: dict[str, TrackedRow]
+    rows: dict[str, Row]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterator[Site]:
+    home = tmp_path_factory.mktemp("home")
+    uri = f"sqlite:///{home}/mlflow.db"
+    with Tracker(uri, home, tracked.QUICK) as tracker:
+        swept.track(tracker)
+    worked.everything(uri, home)
+    runs = read_runs(uri)
+    evaluated = {row.recipe: row for row in rows(runs) if row.corpus == "tiny"}
+    by_recipe = {recipe: next(run for run in runs if run.run_id == row.run_id) for recipe, row in evaluated.items()}
+    with served(PAGE, ["--tracking-uri", uri], home / "streamlit.log") as found:
+        yield Site(found, uri, by_recipe, evaluated)
+
+
+def lines(browser: Chrome, label: str, number: int) -> list[list[str]]:
+    """A table's lines, once there are that many."""
+    WebDriverWait(browser, PATIENCE).until(lambda page: len(table(page, label)) == number)
+    return table(browser, label)
+
+
+def place(run: TrackedRow) -> Place:
+    return Place(run.tags[ARTIFACT])
+
+
+def test_compare_counts_tests_and_shows_the_queries(browser: Chrome, site: Site, tmp_path: Path) -> None:
+    own, base = (PerQueryFiles(site.uri, tmp_path)(site.rows[name]) for name in ("retromae", "bm25"))
+    assert own is not None and base is not None
+    pairing = paired(own, base, "nDCG@10")
+    browser.get(f"{site.address}/compare?place=tiny+dev&base={named(site, 'bm25')}&runs={named(site, 'retromae')}")
+    (line,) = lines(browser, "standings", 1)
+    assert [int(count) for count in line[-4:]] == [pairing.wins, pairing.losses, pairing.ties, 12]
+    assert line[1] == f"{site.rows['retromae'].measures['nDCG@10']:.4f}"
+    WebDriverWait(browser, PATIENCE).until(lambda page: cards(page))
+    assert cards(browser) == widest(pairing, 5)
+    assert "Judged relevant" in wait_for_text(browser, "Found by retromae")
+    choose(browser, "side", "losses")
+    WebDriverWait(browser, PATIENCE).until(lambda page: query(page).get("side") == ["losses"])
+    copied = browser.current_url
+    browser.get("about:blank")
+    browser.get(copied)
+    lines(browser, "standings", 1)
+    WebDriverWait(browser, PATIENCE).until(lambda page: cards(page) == widest(pairing, 5, "losses"))
+
+
+def named(site: Site, recipe: str) -> str:
+    """The run as its page's address has it."""
+    row = site.rows[recipe]
+    more = (row.representation, row.pretrain_on, row.protocol, f"seed {row.seed.strip()}", row.run_id[:8])
+    parts = [recipe, *(part for part in more if part not in ("", "none", recipe))]
+    return " · ".join(parts).replace(" ", "+")
+
+
+def cards(browser: Chrome) -> list[str]:
+    script = "return [...document.querySelectorAll('.mm-query')].map(card => card.dataset.query)"
+    return list(browser.execute_script(script))
+
+
+def test_training_overlays_runs_and_keeps_the_phase_in_the_address(browser: Chrome, site: Site) -> None:
+    browser.get(f"{site.address}/training")
+    (line,) = lines(browser, "trainings", 1)
+    assert line[0].startswith("pretrain-retromae") and line[1:3] == ["finished", "3"]
+    titles = ["Loss", "Decoder MLM", "Encoder MLM", "Tokens a second", "Waiting for data"]
+    WebDriverWait(browser, PATIENCE).until(lambda page: sorted(plot_titles(page)) == sorted(titles))
+    choose(browser, "phase", "finetune")
+    assert {line[0].split("-")[1] for line in lines(browser, "trainings", 2)} == {"retromae", "none"}
+    assert query(browser)["phase"] == ["finetune"]
+
+
+def plot_titles(browser: Chrome) -> list[str]:
+    return [found.text for found in browser.find_elements(By.CSS_SELECTOR, ".js-plotly-plot .gtitle")]
+
+
+def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Site) -> None:
+    browser.get(f"{site.address}/embeddings?runs={named(site, 'none')}")
+    sample = sampled(encodings(place(site.runs["none"])), "dense")
+    for perplexity in (30, 5):
+        drawn = mapped(sample, perplexity=perplexity, seed=0)
+        kl = f"{drawn.divergence.kl:.3g}"
+        WebDriverWait(browser, PATIENCE).until(
+            lambda page, kl=kl: [line[2] for line in table(page, "divergences")] == [kl]
+        )
+        (line,) = table(browser, "divergences")
+        assert line[1] == "12" and line[3] == f"{drawn.divergence.js:.3g}" and line[5] == f"{drawn.cosines.pairs:.3f}"
+        if perplexity == 30:
+            choose(browser, "perplexity", "5")
+    assert query(browser)["perplexity"] == ["5"]
+    wait_for_text(browser, "An illustration, not evidence")
+
+
+def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site) -> None:
+    run = site.runs["retromae"]
+    links = lineage(place(run))
+    browser.get(f"{site.address}/lineage?run={named(site, 'retromae')}&rerun=true")
+    found = lines(browser, "steps", len(links))
+    assert [(line[1], line[-1]) for line in found] == [(one.step, one.fingerprint) for one in links]
+    told = wait_for_text(browser, "jobs/evaluate_retriever.py")
+    assert "--recipe retromae" in told and "--split dev" in told and "--set pretrain.steps=3" in told
+    assert run.tags["midmask.fingerprint"] in told and "cannot be worked out" not in told
+
+
+def test_a_sweep_tells_its_points_front_and_importance(browser: Chrome, site: Site) -> None:
+    browser.get(f"{site.address}/sweep")
+    found = lines(browser, "points", len(swept.POINTS))
+    assert found[0][:2] == [swept.label(*swept.BEST), f"{swept.value(*swept.BEST):.4f}"]
+    assert found[0][4] == "the best" and {line[4] for line in found[1:]} == {"worse", "not told apart"}
+    told = wait_for_text(browser, "Pareto front")
+    assert "64/128 is <best>; it is *not* distinguishable" in told, "a sentence is text, not Markdown"
+    assert "13 points ran to the end, 1 pruned" in told
+    choose(browser, "across", "N")
+    choose(browser, "up", "CLS width")
+    cells = (By.CSS_SELECTOR, ".heatmap-label text")
+    WebDriverWait(browser, PATIENCE).until(lambda page: len(page.find_elements(*cells)) == 12)
+    shown = {cell.text for cell in browser.find_elements(*cells)}
+    assert shown == {f"{swept.value(width, words):.4f}" for width, words in swept.POINTS if words}
+    assert (query(browser)["across"], query(browser)["up"]) == (["N"], ["CLS width"])
+
+
+PATHS = ("compare", "training", "embeddings", "lineage", "sweep")
+
+
+def test_on_a_phone_no_page_scrolls_sideways_and_none_asks_another_host(browser: Chrome, site: Site) -> None:
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for path in PATHS:
+            browser.get(f"{site.address}/{path}")
+            WebDriverWait(browser, PATIENCE).until(lambda page: page.find_elements(By.CSS_SELECTOR, ".mm-board"))
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, path
+            assert not browser.find_elements(By.CSS_SELECTOR, "[data-testid=stException]"), path
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert hosts_asked(browser) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {
+            "compare": "Nothing has been evaluated",
+            "training": "No training has been tracked",
+            "embeddings": "Nothing has been evaluated",
+            "lineage": "Nothing has been evaluated",
+            "sweep": "No sweep has been tracked",
+        },
+        {
+            "compare": "keeps no values per query",
+            "training": "No training has been tracked",
+            "embeddings": "does not tell where its artifact lies",
+            "lineage": "does not tell where its artifact lies",
+            "sweep": "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9",
+        },
+    ],
+    ids=["an empty store", "runs without artifacts"],
+)
+def test_what_cannot_be_shown_is_said(
+    browser: Chrome, tmp_path: Path, words: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    if "without" in request.node.callspec.id:
+        tracked.everything(uri, tmp_path)
+    with served(PAGE, ["--tracking-uri", uri], tmp_path / "streamlit.log") as found:
+        for path, expected in words.items():
+            browser.get(f"{found}/{path}")
+            wait_for_text(browser, expected)
