@@ -105,9 +105,12 @@ def test_the_dataset_tells_its_place_without_credentials_and_its_size(uri: str, 
 
 
 def test_what_is_sent_twice_is_linked_once(uri: str, tmp_path: Path) -> None:
-    with Tracker(uri, tmp_path, NEVER) as tracker:
-        ids = [train(tracker), evaluate(tracker)]
-        copies = {path: path.read_bytes() for _, path in left_behind(tmp_path, uri)}
+    ids, copies = [], {}
+    for work in (train, evaluate):  # a tracker each: to open a run is to send what waits
+        with Tracker(uri, tmp_path, NEVER) as tracker:
+            ids.append(work(tracker))
+            copies |= {path: path.read_bytes() for _, path in left_behind(tmp_path, uri)}
+    assert len(copies) == 2
     for _ in range(2):
         for path, copy in copies.items():
             path.write_bytes(copy)
