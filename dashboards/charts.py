@@ -4,12 +4,25 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 PALETTE = ("#0f766e", "#ea580c", "#4f46e5", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#7c3aed")
 """Colours of runs, in the order in which they were chosen."""
 
 QUERIES, PASSAGES = PALETTE[0], PALETTE[1]
 WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
+
+
+STYLE = """<style>
+@media (max-width: 640px) {.st-key-charts [data-testid="stColumn"] {min-width: 100% !important;}}
+</style>"""
+
+
+def side_by_side() -> list[DeltaGenerator]:
+    """Two columns for charts, which on a phone stand below each other."""
+    with st.container(key="charts"):
+        st.html(STYLE)
+        return list(st.columns(2))
 
 
 def colour(number: int) -> str:

@@ -97,7 +97,7 @@ def details(
     if not own.queries:
         st.info("These two runs share no query.")
         return
-    draw(scatter(own, name, base, measure), "scatter", 420)
+    draw(scatter(own, short_name(known[name]), short_name(known[base]), measure), "scatter", 420)
     st.caption(f"{own.wins:,} queries above the line, {own.losses:,} below, {own.ties:,} on it. Larger: more queries.")
     chosen = widest(own, int(count), SIDES[side])
     if not chosen:
@@ -123,6 +123,7 @@ def scatter(own: Pairing, name: str, base: str, measure: str) -> go.Figure:
             name=kind,
             customdata=[count for _, count in points],
             hovertemplate="%{x:.4f} to %{y:.4f}<br>queries: %{customdata}<extra>" + kind + "</extra>",
+            cliponaxis=False,
             marker={"color": colour, "opacity": 0.7, "size": _sizes(points), "line": {"width": 0}},
         )
     figure.update_layout(showlegend=False)

@@ -7,7 +7,7 @@ from textwrap import shorten, wrap
 import plotly.graph_objects as go
 import streamlit as st
 
-from charts import PASSAGES, QUERIES, draw
+from charts import PASSAGES, QUERIES, draw, side_by_side
 from context import Context
 from look import NONE, choice, choices, link, table
 from midmask.artifact import Place
@@ -51,7 +51,7 @@ def show(context: Context) -> None:
     with fourth:
         seed = choice("Seed", "seed", tuple(str(number) for number in range(5)))
     found = {}
-    columns = st.columns(min(2, len(chosen)))
+    columns = side_by_side() if len(chosen) > 1 else [st.container()]
     for number, (name, source) in enumerate(sources.items()):
         if source is not None:
             with columns[number % len(columns)]:

@@ -22,6 +22,9 @@ STYLE = """<style>
 .mm-board[aria-label="facts"] td:first-child {width: 12rem;}
 </style>"""
 
+SOME = 8
+"""Names of fields in a sentence."""
+
 LONGEST_WAIT = 180
 """Seconds; the recipes' code takes a few to load."""
 
@@ -132,14 +135,19 @@ def again(context: Context, row: Row, run: TrackedRow, links: Sequence[Link]) ->
     command = shlex.join(["python", *found["arguments"], "--tracking-uri", redacted(context.uri)])
     st.code(command, language="bash", wrap_lines=True)
     if found["differs"]:
-        st.warning("It does not reach what the run had in: " + ", ".join(found["differs"]))
+        st.warning("It does not reach what the run had in: " + _some(found["differs"]))
     if found["newer"]:
-        st.caption("Fields that the run did not have yet are left as they are now: " + ", ".join(found["newer"]) + ".")
+        st.caption(f"Fields that the run did not have yet are left as they are now: {_some(found['newer'])}.")
     at = f", at commit {commit}" if (commit := commit_of(run)) else ""
     st.caption(
         f"In the project's folder{at}. With `--dry-run` it prints steps and fingerprints; the evaluation's was "
         f"{row.fingerprint}. What the storage holds is not computed again."
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
 
 
 def _split(links: Sequence[Link]) -> str:

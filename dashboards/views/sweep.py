@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 import streamlit as st
 
-from charts import LABELLED, draw
+from charts import LABELLED, draw, side_by_side
 from context import Context
 from look import NONE, choice, link, table
 from midmask.errors import UserError
@@ -56,7 +56,7 @@ def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
                f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
     if sweep.choices:
         over_parameters(sweep)
-    columns = st.columns(2)
+    columns = side_by_side()
     with columns[0]:
         if len(sweep.objectives) > 1:
             st.subheader("Pareto front")

@@ -7,7 +7,7 @@ from statistics import fmean, median
 import plotly.graph_objects as go
 import streamlit as st
 
-from charts import colour, draw, swatch
+from charts import colour, draw, side_by_side, swatch
 from context import Context
 from look import NONE, choice, choices, link, table
 from midmask.errors import UserError
@@ -45,7 +45,7 @@ def show(context: Context) -> None:
     told = [read(context, named[name], phase, ["loss", *parts, *PANELS.values()]) for name in chosen]
     st.html(summaries(told, [named[name] for name in chosen], context))
     panels = {"Loss": "loss", **{_readable(name): name for name in parts}, **PANELS}
-    columns = st.columns(2)
+    columns = side_by_side()
     for number, (title, key) in enumerate(panels.items()):
         with columns[number % 2]:
             is_loss = key not in (THROUGHPUT, WAIT)

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.leaderboard.training import thinned
@@ -10,6 +10,7 @@ from midmask.leaderboard.training import thinned
 VALUES = st.lists(st.floats(-1e6, 1e6), max_size=300)
 
 
+@settings(deadline=None)
 @given(values=VALUES, most=st.integers(4, 60))
 def test_a_thinned_curve_keeps_its_ends_and_its_extremes(values: list[float], most: int) -> None:
     history = [(10 * number, value) for number, value in enumerate(values)]
@@ -22,6 +23,7 @@ def test_a_thinned_curve_keeps_its_ends_and_its_extremes(values: list[float], mo
         assert {min(values), max(values)} <= {value for _, value in found}
 
 
+@settings(deadline=None)
 @given(most=st.integers(8, 40))
 def test_points_are_spread_over_the_whole_curve(most: int) -> None:
     found = thinned([(step, (step % 7) / 7) for step in range(10_000)], most)

@@ -37,8 +37,8 @@ MARGIN = 0.25
 
 CAVEAT = (
     "t-SNE keeps neighbourhoods, not distances: sizes of clusters and gaps between them mean little, and another seed "
-    "draws another map with another KL. Densities this near to each other have JS = KL / 4, so JS adds nothing. An "
-    "illustration, not evidence."
+    "draws another map with another KL. Where the densities are nearly equal, as in the paper, JS is KL / 4 and adds "
+    "nothing. An illustration, not evidence."
 )
 
 
