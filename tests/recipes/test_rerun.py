@@ -34,7 +34,7 @@ CASES = {
     "another loss": override(
         RECIPES["mlm"](),
         {
-            "stages.0.loss": {"name": "distillation"},
+            "stages.0.loss": {"name": "distillation", "teacher_temperature": 2.0},
             "stages.0.teacher": {"folder": "/models/teacher"},
             "stages.0.negatives": ["bm25"],
             "stages.0.per_query": 3,
