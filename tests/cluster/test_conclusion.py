@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
-import pytest
 import torch
 
 from midmask.artifact import Place
@@ -26,37 +24,7 @@ from midmask.recipes.run import Runner, Silent
 from midmask.recipes.space import Space
 from midmask.steps import LOCAL
 from tests.benchmark.tiny import write_collection
-
-SHORT = {
-    "settings": {
-        "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8,
-        "stages.0.train.steps": 3, "stages.0.train.batch_size": 4,
-    },
-    "baselines": ["none"], "seeds": [0, 1],
-}  # fmt: skip
-DEPTH = {
-    "name": "depth", "recipe": "retromae", "trial_seeds": [0, 1],
-    "rungs": {"shares": [0.5], "steps": 2, "prune": False},
-    "parameters": {
-        "objective.decoding": {"values": ["enhanced", "basic"]},
-        "objective.decoder_layers": {"values": [1, 2], "when": {"objective.decoding": "basic"}},
-    },
-}  # fmt: skip
-WORDS = {"representation.lexical": "logits"}
-SIZE = {
-    "name": "size", "recipe": "dupmae", "protocol": "in_batch",
-    "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
-    "parameters": {
-        "representation.lexical": {"values": ["logits", None]},
-        "representation.passage_terms": {"values": [16], "when": WORDS},
-        "evaluation.passage_terms": {"values": [2, 4, 16], "when": WORDS, "label": "N"},
-        "representation.width": {"values": [8, 16], "when": WORDS},
-    },
-    "marks": {
-        "CLS": {"representation.lexical": None},
-        "8+4": {"representation.width": 8, "evaluation.passage_terms": 4},
-    },
-}  # fmt: skip
+from tests.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
 
 
 class Here:
@@ -106,13 +74,10 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
     assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
     highest = max(point["values"]["nDCG@10"] for point in told["points"])
+    check_repeated_seeds(told)
     for point in told["points"]:
-        assert len(point["seeds"]) == 2 and np.mean(point["seeds"]) == pytest.approx(point["values"]["nDCG@10"])
-        assert len(point["probes"]) == 1 and point["complete"]
         assert (point["to_best"] is None) == (point["label"] == told["best"])
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
-    spread = np.sqrt(np.mean([np.var(point["seeds"], ddof=1) for point in told["points"]]))
-    assert told["noise_floor"]["seed_spread"] == pytest.approx(spread) and told["noise_floor"]["seed_degrees"] == 3
     assert [row["number"] for row in heard.rows if row["event"] == "rung"] == [1, 2] * 3
     out = end.text()
     for words in ("The probe at 0.5 of the pre-training", "distinguishable from", "only 12 dev queries", "at least 10"):
@@ -128,17 +93,7 @@ def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"
 
     assert len(told["points"]) == 7
-    values = [(point["values"]["nDCG@10"], point["values"]["bytes_per_passage"]) for point in told["points"]]
-    beaten = [any(a >= x and b <= y and (a, b) != (x, y) for a, b in values) for x, y in values]
-    assert [point["front"] for point in told["points"]] == [not one for one in beaten]
-    sizes = {
-        point["parameters"]["evaluation.passage_terms"]: point["costs"]["bytes_per_passage"]
-        for point in told["points"]
-        if point["parameters"].get("representation.width") == 8
-    }
-    for words, size in sizes.items():  # 32 bits and an index a word, of a vocabulary of 300 at most; two headers
-        assert 4 * 8 + words * 4 < size < 4 * 8 + words * (32 + 9) / 8 + (128 + 64) / 48 + 1
-    assert all(point["costs"]["search_ms_per_query"] > 0 for point in told["points"])
+    check_words_and_bytes(told)
     assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
     out = end.text()
     assert "points are on the front of nDCG@10 and bytes_per_passage" in out and "bytes a passage" in out

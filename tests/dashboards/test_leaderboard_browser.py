@@ -10,18 +10,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.dashboards import compared, tracked
-from tests.dashboards.browser import ROOT, chromium, hosts_asked, served
+from tests.dashboards.browser import ROOT, hosts_asked, served
 from tests.dashboards.pages import choose, query, systems, table, text, wait_for_systems, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 SQUAD = ["dupmae", "retromae", "none", "bm25"]
 PYDOCS = ["RetroMAE", "BM25", "MLM", "No middle training"]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Five thousand runs: the first start tells how far it is, a page shows a hundred systems, a snapshot is kept."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.dashboards import many
-from tests.dashboards.browser import ROOT, chromium, served
+from tests.dashboards.browser import ROOT, served
 from tests.dashboards.pages import systems, table, text, wait_for_text
 
 RUNS = 5000
@@ -20,12 +19,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     many.fill(f"sqlite:///{home}/mlflow.db", home, RUNS)
     return home / "mlflow.db"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 def test_five_thousand_runs(browser: Chrome, store: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.dashboards import nested
-from tests.dashboards.browser import chromium, hosts_asked
+from tests.dashboards.browser import hosts_asked
 from tests.tracking.server import Server
 
 
@@ -38,15 +38,9 @@ class Pages:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        running.set_page_load_timeout(240)
-        running.set_window_size(1600, 1400)  # charts are drawn when they come into view
-        yield running
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterator[Pages]:
+    browser.set_page_load_timeout(240)
+    browser.set_window_size(1600, 1400)  # charts are drawn when they come into view
     home = tmp_path_factory.mktemp("home")
     server = Server(home)
     found = nested.sweep(server.store, home)

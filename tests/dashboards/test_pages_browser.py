@@ -17,7 +17,7 @@ from midmask.leaderboard.queries import paired, widest
 from midmask.leaderboard.rows import Row, rows
 from midmask.tracking import TrackedRow, Tracker, read_runs
 from tests.dashboards import swept, tracked, worked
-from tests.dashboards.browser import ROOT, chromium, hosts_asked, served
+from tests.dashboards.browser import ROOT, hosts_asked, served
 from tests.dashboards.pages import choose, query, table, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
@@ -32,12 +32,6 @@ class Site:
     uri: str
     runs: dict[str, TrackedRow]
     rows: dict[str, Row]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

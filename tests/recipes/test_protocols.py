@@ -1,6 +1,5 @@
 """Protocols: their published numbers, what they refuse, and each from texts to measures on a tiny collection."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,27 +14,13 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
-
-WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
-
-SPLITS = {"train": range(24), "dev": range(24, 36), "test": range(36, 48)}
+from tests.benchmark.tiny import write_collection
 
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """48 passages of eight words; a query is three of its passage's words."""
     folder = tmp_path_factory.mktemp("protocols") / "tiny"
-    (folder / "qrels").mkdir(parents=True)
-    texts = {
-        n: [WORDS[(n * step + place) % 16] for place, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))] for n in range(48)
-    }
-    lines = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    queries = [{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in queries))
-    for split, numbers in SPLITS.items():
-        rows = "".join(f"q{n}\td{n}\t1\n" for n in numbers)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    write_collection(folder)
     return folder
 
 
