@@ -4,6 +4,8 @@ EXTRAS ?= cpu,dev
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
+# Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start.
+PARALLEL := -n 2 --dist loadfile
 PAGE := dashboards/leaderboard.py
 LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
@@ -27,10 +29,10 @@ demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in c
 	@echo "(or: make ui, make leaderboard)"
 
 test: check ## formatting, lint, types, import contracts, and all tests but the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 test-all: check ## the same with the slow tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 mutations: $(MADE) ## each one-line mutation of the code must make a test fail
 	$(BIN)/python -m tests.mutations

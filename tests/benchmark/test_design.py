@@ -151,5 +151,9 @@ def test_collections_are_compared_at_equal_tokens(corpus, other):
         if step.name == "pretrain"
     }
     assert len(rows) == 1
+    every = lay_out(benchmark.model_copy(update={"systems": tuple(RECIPES)}))
+    more = {(cell.key.system, cell.key.collection) for cell in every.cells}
+    assert kinds - {("bm25", "none")} < more, "the others are added"
+    assert {read for name, read in more - kinds} == {"tiny"}, "and read the corpus alone"
     with pytest.raises(UserError, match="--pretrain-on"):
         PRESETS["collections"](Given(corpus=corpus))

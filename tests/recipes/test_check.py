@@ -3,14 +3,18 @@
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from midmask.cluster.driver import recipe_for
 from midmask.cluster.flags import parse
 from midmask.cluster.job import resolve
+from midmask.encoders.experts import FILE
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes import RECIPES
+from midmask.recipes.plan import plan
 from midmask.recipes.points import check
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space
@@ -77,8 +81,22 @@ def test_a_job_says_so_before_it_joins_a_cluster(tmp_path: Path) -> None:
         asked("--set", "objective.query_stream=embedding")
 
 
-def test_a_query_expert_that_nothing_would_train_is_refused() -> None:
-    with pytest.raises(UserError, match=r"backbone\.experts = ffn: mlm sees no queries, .*experts=none"):
-        override(RECIPES["mlm"](), {"backbone.experts": "ffn"}).check()
-    for recipe in (RECIPES["cotmote"](), override(RECIPES["none"](), {"backbone.experts": "all"})):
-        recipe.check()
+def test_a_query_expert_that_would_stay_behind_is_refused(tmp_path: Path) -> None:
+    AutoConfig.for_model("bert").save_pretrained(tmp_path)
+    save_file({"a.weight": torch.zeros(1)}, tmp_path / FILE, {"kind": "ffn", "norms": "false"})
+    wanted = {"backbone.name": str(tmp_path), "backbone.experts": "ffn"}
+    with pytest.raises(UserError, match=r"backbone\.experts = ffn: mlm sees no queries, .*experts=drop"):
+        override(RECIPES["mlm"](), wanted).check()
+    for recipe in ("cotmote", "none"):
+        override(RECIPES[recipe](), wanted).check()
+
+
+@pytest.mark.parametrize("experts", ["ffn", "all"])
+def test_a_method_without_queries_trains_one_encoder_that_fine_tuning_splits(experts: str) -> None:
+    divided = plan(override(RECIPES["cotmae"](), {"backbone.experts": experts}))
+    whole = plan(RECIPES["cotmae"]())
+    assert divided.pretrained is not None and whole.pretrained is not None
+    assert divided.pretrained.fingerprint == whole.pretrained.fingerprint, "the middle training is shared"
+    assert divided.stages[0].config.backbone.experts == experts
+    own = plan(override(RECIPES["cotmote"](), {"backbone.experts": experts})).pretrained
+    assert own is not None and own.config.backbone.experts == experts

@@ -10,6 +10,7 @@ from midmask.benchmark.claims import claims_report
 from midmask.benchmark.design import BM25, NONE, Benchmark, LeftOut
 from midmask.benchmark.figures import spread_figure
 from midmask.benchmark.layouts import NamedTable
+from midmask.benchmark.maps import Mapped, as_statistics, maps_section
 from midmask.benchmark.results import Results, SystemKey
 from midmask.benchmark.sheets import paper_tables
 from midmask.benchmark.statistics import read_statistics, shipped
@@ -26,14 +27,16 @@ def write_report(
     benchmark: Benchmark,
     folder: Path,
     *,
+    maps: Sequence[Mapped] = (),
     left_out: Sequence[LeftOut] = (),
     failed: Mapping[str, str] | None = None,
 ) -> str:
     """Writes `report.md`, `claims.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`,
-    `figures/spread.png` and `results.parquet`; returns the text of the report. Statistics that claims need are those
-    of the package and, if it is there, of `statistics.yaml` in the folder.
+    `figures/*.png` and `results.parquet`; returns the text of the report. Statistics that claims need are those of the
+    package, of the maps and, if it is there, of `statistics.yaml` in the folder.
 
     Args:
+        maps: of the encoders whose embeddings are compared.
         left_out: combinations that were not run, and why.
         failed: cell -> why it could not be run.
     """
@@ -42,12 +45,16 @@ def write_report(
         _write_table(named, folder / "tables")
     results.write(Place(str(folder / "results.parquet")))
     own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
-    (folder / "claims.md").write_text(claims_report(results, [*shipped(), *own]), encoding="utf-8")
+    (folder / "claims.md").write_text(
+        claims_report(results, [*shipped(), *as_statistics(maps), *own]), encoding="utf-8"
+    )
     parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
     parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
     parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
     if spread := spread_figure(results, folder / "figures" / "spread.png"):
         parts.append(f"## Spread between systems\n\n![spread](figures/spread.png)\n\n{spread}")
+    if drawn := maps_section(maps, folder / "figures" / "embeddings.png"):
+        parts.append(f"## Where queries and passages lie\n\n{drawn}")
     parts += [f"## What it cost\n\n{costs_table(results)}"]
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))

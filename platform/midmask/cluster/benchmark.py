@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from midmask.artifact import RECORD, Place, load
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Layout, lay_out
+from midmask.benchmark.maps import embedding_maps
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.report import grouped, write_report
 from midmask.cluster.connection import connect
@@ -224,5 +225,6 @@ def _pace(job: Job) -> Pace:
 
 def _report(job: Job, failures: dict[str, str]) -> str:
     job.out.mkdir(parents=True, exist_ok=True)
-    results = collect(job.layout, job.storage)
-    return write_report(results, job.layout.benchmark, job.out, left_out=job.layout.left_out, failed=failures)
+    results, maps = collect(job.layout, job.storage), embedding_maps(job.layout, job.storage)
+    wanted, left_out = job.layout.benchmark, job.layout.left_out
+    return write_report(results, wanted, job.out, maps=maps, left_out=left_out, failed=failures)

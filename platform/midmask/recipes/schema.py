@@ -2,6 +2,7 @@
 config.
 """
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -11,6 +12,7 @@ from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.experts import saved_split
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
@@ -140,10 +142,11 @@ class Recipe(Config):
                     f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
                     f"Use {field}={shape.max_length} or less."
                 )
-        if self.objective is not None and self.backbone.split is not None and not self.objective.trains_queries:
+        trained = self.objective is None or self.objective.trains_queries or self.backbone.split is None
+        if self.objective is not None and not trained and saved_split(Path(self.backbone.name)) is not None:
             raise UserError(
-                f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and their expert "
-                "would stay behind. Use backbone.experts=none, or the objective cotmote."
+                f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and the query "
+                f"expert in {self.backbone.name} would stay behind. Use backbone.experts=drop, or objective cotmote."
             )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")

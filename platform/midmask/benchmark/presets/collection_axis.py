@@ -8,13 +8,16 @@ from midmask.errors import UserError
 LENGTH = 64
 """Tokens of a row. Nearly every passage is longer, so that equal steps are equal tokens."""
 
-STEPS = 2000
+STEPS = 1500
+
+AXIS = ("mlm", "retromae", "dupmae")
+"""Methods that are trained on every collection; what `--systems` adds reads the corpus alone."""
 
 
 def collections(given: Given = TOY_GIVEN) -> Benchmark:
-    """{none, the other collection, the corpus, both} × {MLM, RetroMAE, DupMAE} at equal tokens: 2,000 steps of 32 rows
-    of 64 tokens, about 4 million. Three fine-tuning seeds; `--zero-shot beir:FOLDER` adds a collection that is only
-    searched.
+    """{none, the other collection, the corpus, both} × {MLM, RetroMAE, DupMAE} at equal tokens: 1,500 steps of 32 rows
+    of 64 tokens, about 3 million. Dense and SPLADE, three fine-tuning seeds; `--zero-shot beir:FOLDER` adds a
+    collection that is only searched. `--systems all` adds every other method, once, on the corpus.
 
     Raises:
         UserError: without another collection.
@@ -30,6 +33,7 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
         "pretrain.checkpoint_every": 250,
         "tokens.vocabulary_size": 8192,
         "tokens.max_length": LENGTH,
+        "spans.span_length": LENGTH,
         "stages.*.train.steps": 300,
     }
     equal = (
@@ -40,9 +44,11 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
         name="collections",
         title=f"What the middle training reads: {other}, {own}, both, or nothing",
         corpus=given.corpus,
-        systems=("bm25", "none", "mlm", "retromae", "dupmae"),
+        systems=("bm25", "none", *AXIS),
         collections={other: given.pretrain_on, own: (), "both": (given.corpus, *given.pretrain_on)},
-        settings={"in_batch": Setting(protocols={"dense": "in_batch"})},
+        only={other: AXIS, "both": AXIS},
+        representations=("dense", "splade"),
+        settings={"in_batch": Setting(protocols={"dense": "in_batch", "splade": "in_batch_splade"})},
         seeds=(0, 1, 2),
         measures=("RR@10", "nDCG@10", "R@100"),
         baseline="none",

@@ -27,6 +27,7 @@ def cotmote(given: Given = TOY_GIVEN) -> Benchmark:
         },
         measures=("cotmote",),
         baseline="cotmote_siamese",
+        maps=pilot,
         notes=conditions(given, "Ma et al. 2023"),
         **sizes(given),
     )
