@@ -1,16 +1,12 @@
 """Plots of sweeps: what is drawn where, read back from matplotlib's own objects."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from midmask.cluster import plots
+from midmask.leaderboard.sweep_file import sweep_of
 from tests.cluster.swept import decoder, sizes
-
-
-def complete(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    return [point for point in summary["points"] if point["complete"]]
 
 
 def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
@@ -23,7 +19,7 @@ def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_values() -> None:
-    (axes,) = plots._lines(decoder(), complete(decoder())).axes
+    (axes,) = plots._lines(sweep_of(decoder())).axes
     assert axes.get_xlabel() == "ratio" and axes.get_ylabel() == "nDCG@10 on pydocs dev"
     assert drawn_lines(axes) == {
         "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
@@ -35,7 +31,7 @@ def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_value
 
 
 def test_points_without_the_parameter_are_a_line_across() -> None:
-    (axes,) = plots._lines(sizes(), complete(sizes())).axes
+    (axes,) = plots._lines(sweep_of(sizes())).axes
     across = drawn_lines(axes)["lexical none"]
     assert [value for _, value in across] == [0.12, 0.12]
 
@@ -43,11 +39,11 @@ def test_points_without_the_parameter_are_a_line_across() -> None:
 def test_the_band_of_what_is_to_be_small_lies_above_the_best() -> None:
     told = decoder()
     told["objectives"] = [{"measure": "nDCG@10", "mode": "min"}]
-    assert plots._band(told, complete(told)) == pytest.approx((0.15, 0.17))
+    assert sweep_of(told).band() == pytest.approx((0.15, 0.17))
 
 
 def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can_be_told() -> None:
-    (axes,) = plots._points(decoder(), complete(decoder())).axes
+    (axes,) = plots._points(sweep_of(decoder())).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert len(names) == 9 and names[-1] == "enhanced/0.5" and names[0] == "basic/2/0.15"
     told = {
@@ -57,8 +53,7 @@ def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can
 
 
 def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> None:
-    told = sizes()
-    (axes,) = plots._pareto(told, complete(told)).axes
+    (axes,) = plots._pareto(sweep_of(sizes())).axes
     front = drawn_lines(axes)["front"]
     assert len(front) == 9 and front == sorted(front)
     assert drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
@@ -67,7 +62,7 @@ def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> No
 
 
 def test_importance_is_drawn_the_most_important_on_top() -> None:
-    (axes,) = plots._importance(decoder()).axes
+    (axes,) = plots._importance(sweep_of(decoder())).axes
     assert [bar.get_width() for bar in axes.patches] == [0.3, 0.7]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["decoding", "ratio"]
 
@@ -75,7 +70,7 @@ def test_importance_is_drawn_the_most_important_on_top() -> None:
 def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
     lone = {**decoder(), "importance": None, "noise_floor": None}
     lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
-    assert [path.name for path in plots.draw(lone, tmp_path)] == ["points.png"]
-    assert [path.name for path in plots.draw(sizes(), tmp_path)] == ["points.png", "lines.png", "pareto.png"]
+    assert [path.name for path in plots.draw(sweep_of(lone), tmp_path)] == ["points.png"]
+    assert [path.name for path in plots.draw(sweep_of(sizes()), tmp_path)] == ["points.png", "lines.png", "pareto.png"]
     for path in tmp_path.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")

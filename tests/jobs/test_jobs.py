@@ -1,10 +1,13 @@
 """Every job by itself: --help, --dry-run, and one line with exit code 2 for what a user gets wrong."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.benchmark.tiny import write_collection
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py"))
@@ -98,6 +101,19 @@ def test_a_corpus_is_prepared_with_what_is_asked_for_besides(tmp_path: Path, col
     assert "pseudo_queries.source = titles" in done.stdout and "spans.span_length = 32" in done.stdout
     alone = job("prepare_corpus", "--dry-run", "--corpus", collection, home=tmp_path)
     assert steps_in(alone.stdout) == ["prepare"]
+
+
+def test_what_another_collection_is_read_for_is_made_of_it(tmp_path: Path, collection: str) -> None:
+    other = write_collection(tmp_path / "other")
+    asked = ["prepare_corpus", "--corpus", collection, "--pretrain-on", other, "--pseudo-queries", "titles"]
+    refused = job(*asked, home=tmp_path)
+    assert refused.returncode == 2 and "--recipe cotmote" in refused.stderr and "Traceback" not in refused.stderr
+    done = job(*asked, "--recipe", "cotmote", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (record,) = (tmp_path / "store" / "pseudo_queries").glob("*/record.json")
+    source = Path(json.loads(record.read_text())["inputs"]["corpus"]) / "record.json"
+    assert json.loads(source.read_text())["config"]["name"] == other
+    assert "pseudo_queries:" in done.stdout, "examples are shown"
 
 
 def steps_in(dry_run: str) -> list[str]:

@@ -30,6 +30,7 @@ from midmask.cluster.sweep_plan import Sweep, describe, sweep_for, targets
 from midmask.cluster.trial import Context
 from midmask.cluster.trials import Trial, Trials
 from midmask.identity import fingerprint, flatten, override
+from midmask.leaderboard.sweep_file import sweep_of
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
@@ -124,7 +125,7 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
     parent.log_file(folder / SUMMARY)
-    for path in draw((artifact.place / SUMMARY).read_json(), folder / "figures"):
+    for path in draw(sweep_of((artifact.place / SUMMARY).read_json()), folder / "figures"):
         parent.log_file(path, "figures")
 
 

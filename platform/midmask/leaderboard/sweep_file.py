@@ -59,7 +59,8 @@ class SweepPoint:
 @dataclass(frozen=True)
 class Sweep:
     """noise_floor: a difference between two points that is found with a probability of 0.8, None if it is not known.
-    shares: path -> share of the importance, the largest first, empty where trials are too few; evaluator: by what.
+    shares: path -> share of the importance, the largest first, empty where trials are too few; evaluator: by what, from
+    how many trials. systems: what the best was compared with at the end, and the mean of each over its seeds.
     """
 
     name: str
@@ -73,7 +74,9 @@ class Sweep:
     noise_floor: float | None
     shares: Mapping[str, float]
     evaluator: str
+    trials: int
     sentences: tuple[str, ...]
+    systems: Mapping[str, float]
 
     @property
     def complete(self) -> list[SweepPoint]:
@@ -124,7 +127,7 @@ def sweep_of(told: Mapping[str, Any]) -> Sweep:
         raise UserError(
             f"{NAME} has format {told.get('format')}; this version reads {FORMAT}, so update one of the two"
         )
-    importance = told["importance"] or {"shares": {}, "evaluator": ""}
+    importance = told["importance"] or {"shares": {}, "evaluator": "", "trials": 0}
     floor = told["noise_floor"]
     return Sweep(
         name=told["name"],
@@ -140,7 +143,9 @@ def sweep_of(told: Mapping[str, Any]) -> Sweep:
         noise_floor=floor["value"] if floor else None,
         shares=dict(sorted(importance["shares"].items(), key=lambda item: -item[1])),
         evaluator=importance["evaluator"],
+        trials=importance["trials"],
         sentences=tuple(told["sentences"]),
+        systems={one["label"]: fmean(one["dev"]) for one in told["systems"][1:]},
     )
 
 

@@ -30,6 +30,7 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
     own = CorpusConfig(name=given.corpus).short_name
     toy = {
         "pretrain.steps": STEPS,
+        "pretrain.batch_size": 32,
         "pretrain.checkpoint_every": 250,
         "tokens.vocabulary_size": 8192,
         "tokens.max_length": LENGTH,

@@ -1,0 +1,112 @@
+"""Reproduction pages: every preset has one, its commands are the job's, and the toy gives the figures it promises."""
+
+import math
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from midmask.artifact import Place
+from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.published import PAPERS, published
+from midmask.benchmark.results import Result, Results, SystemKey, read_results
+from tests.reproduce.expected import FLOOR, figures
+from tests.reproduce.pages import FOLDER, SCALES, Figure, section
+
+ROOT = FOLDER.parents[1]
+JOB = "jobs/benchmark_middle_training.py"
+
+
+def commands(name: str, scale: str) -> list[str]:
+    """The words of the job's command, which is the last of the block."""
+    *_, last = section(name, scale).command.replace("\\\n", " ").strip().splitlines()
+    return shlex.split(last)
+
+
+def test_there_is_a_page_per_preset():
+    assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted(PRESETS)
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_pages_commands_are_the_job_with_its_preset(name, scale):
+    python, job, *flags = commands(name, scale)
+    assert (python, job) == ("python", JOB) and flags[:2] == ["--preset", name]
+    assert ("published" in flags) == (scale == "Full")
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_figures_at_full_scale_are_what_the_paper_prints(name):
+    printed = {
+        Figure(
+            SystemKey(one.system, one.collection, one.representation, one.setting),
+            one.corpus,
+            one.split,
+            one.measure,
+            round(one.value, 4),
+            None,
+        )
+        for one in published(name)
+    }
+    promised = section(name, "Full").figures
+    assert printed.issuperset(promised)
+    assert promised or name == "rom"
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_the_toy_names_every_system_that_it_runs_with_a_tolerance(name):
+    flags, promised = commands(name, "Toy"), section(name, "Toy").figures
+    assert promised and all(one.tolerance is not None and one.tolerance > 0 for one in promised)
+    if "--systems" in flags:
+        asked = flags[flags.index("--systems") + 1].replace("],", "] ").replace(",", " ").split()
+        assert {one.key.system for one in promised} == {*asked, "bm25"}
+
+
+def test_a_tolerance_is_that_of_two_means_over_pooled_seeds():
+    rng = np.random.default_rng(0)
+    drawn = {"a": rng.normal(0.3, 0.01, 3), "b": rng.normal(0.4, 0.03, 3)}
+    empty = pa.table({"query_id": [], "measure": [], "value": []})
+    results = Results(
+        Result(SystemKey(name, "corpus", "dense", "s"), seed, "c", "dev", {"RR@10": value}, empty)
+        for name, values in drawn.items()
+        for seed, value in enumerate(values)
+    )
+    a, b = figures(results, "c", "dev", ["RR@10"])
+    spread = math.sqrt((drawn["a"].var(ddof=1) + drawn["b"].var(ddof=1)) / 2)
+    quantile = 3.495406  # Student's t, 4 degrees of freedom, 0.05 over two figures, two-sided: t(0.9875)
+    assert a.value == pytest.approx(drawn["a"].mean()) and b.value == pytest.approx(drawn["b"].mean())
+    assert a.tolerance == b.tolerance == pytest.approx(quantile * spread * math.sqrt(2 / 3), rel=1e-4)
+    (alone,) = figures(Results([results[0]]), "c", "dev", ["RR@10"])
+    assert alone.tolerance == FLOOR
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_the_toy_gives_what_its_page_promises(name: str, tmp_path: Path):
+    binaries = str(Path(sys.executable).parent)
+    environment = {**os.environ, "MIDMASK_HOME": str(tmp_path), "PATH": f"{binaries}:{os.environ['PATH']}"}
+    for variable in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
+        environment.pop(variable, None)
+    toy = section(name, "Toy")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", toy.command], cwd=ROOT, env=environment, text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = read_results(Place(str(tmp_path / "benchmarks" / name / "results.parquet")))
+    found: dict[tuple, list[float]] = {}
+    for one in results:
+        for measure, value in one.measures.items():
+            found.setdefault((one.key, one.corpus, one.split, measure), []).append(value)
+    wrong = [
+        f"{figure.row()} measured {mean:.4f}"
+        for figure in toy.figures
+        if not abs((mean := np.mean(found[figure.key, figure.corpus, figure.split, figure.measure])) - figure.value)
+        <= figure.tolerance
+    ]
+    assert not wrong, "\n".join(wrong)
