@@ -10,9 +10,9 @@ from charts import LABELLED, draw, side_by_side
 from context import Context
 from look import NONE, choice, link, table
 from midmask.errors import UserError
-from midmask.leaderboard.rows import measure_names
+from midmask.leaderboard.rows import Row, measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
-from midmask.leaderboard.surfaces import Point, sweep_surface, sweeps
+from midmask.leaderboard.surfaces import Point, followed, sweep_surface, sweeps
 from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_numeric, read_sweep
 from midmask.tracking import TrackedRow
 from views import sweep_plots
@@ -26,7 +26,8 @@ def show(context: Context) -> None:
         st.info("No sweep has been tracked in this store yet. Run one:")
         st.code("python jobs/sweep_mask_ratio.py", language="bash")
         return
-    named = {f"{run.name} {run.run_id[:8]}": run for run in parents}
+    parents.sort(key=lambda run: run.status != "finished")  # those that were killed stay "running"
+    named = {_name(run): run for run in parents}
     parent = named[choice("Sweep", "sweep", list(named))]
     try:
         sweep = read(context.uri, parent.run_id) if parent.status == "finished" else None
@@ -37,6 +38,11 @@ def show(context: Context) -> None:
         of_trials(context, parent)
     else:
         finished(sweep, parent, context)
+
+
+def _name(run: TrackedRow) -> str:
+    corpus = run.tags.get("midmask.corpus", "")
+    return " · ".join(filter(None, (run.name, corpus, run.run_id[:8], "" if run.status == "finished" else run.status)))
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
@@ -129,8 +135,8 @@ def _plain(text: str) -> str:
 
 
 def of_trials(context: Context, parent: TrackedRow) -> None:
-    """What can be drawn of a sweep that has not ended, or has no file: the surface of its trials' mask ratios."""
-    trials = [row for row in context.rows if row.trial]
+    """What can be told of a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
+    trials = [row for row in rows(followed(context.runs)) if row.trial and row.parent_id == parent.run_id]
     if not trials:
         st.info(f"This sweep is {parent.status}; none of its trials has ended yet.")
         return
@@ -142,7 +148,11 @@ def of_trials(context: Context, parent: TrackedRow) -> None:
     corpus, _, split = place.rpartition(" ")
     found = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
     if not found:
-        st.info(f"This sweep is {parent.status}; no finished trial of it has {measure} on {place} and two mask ratios.")
+        own = [row for row in trials if (row.corpus, row.split) == (corpus, split) and measure in row.measures]
+        st.caption(
+            f"{len(own)} finished trials; the sweep is {parent.status}. [Open in MLflow]({context.link(parent)})"
+        )
+        st.html(trial_table(own, measure, context))
         return
     draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
     top = max(found, key=lambda point: point.value)
@@ -150,6 +160,20 @@ def of_trials(context: Context, parent: TrackedRow) -> None:
         f"{len(found)} finished trials; the sweep is {parent.status}. Best {measure} {top.value:.4f} at encoder "
         f"{top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. [Open in MLflow]({context.link(parent)})"
     )
+
+
+def trial_table(trials: Sequence[Row], measure: str, context: Context) -> str:
+    """The trials, the highest measure first, each with its run."""
+    runs = {run.run_id: run for run in context.runs}
+    lines = [
+        [
+            (escape(row.name), ""),
+            (f"{row.measures[measure]:.4f}", "num"),
+            (link(context.link(runs[row.run_id]), row.run_id[:8]), ""),
+        ]
+        for row in sorted(trials, key=lambda row: -row.measures[measure])[:SHOWN_POINTS]
+    ]
+    return table([("Trial", ""), (escape(measure), "num"), ("MLflow", "")], lines, "trials")
 
 
 def heatmap(points: Sequence[Point], measure: str) -> go.Figure:

@@ -43,7 +43,9 @@ def decoder() -> dict[str, Any]:
         ],
         "points": points, "best": best["label"],
         "noise_floor": {"value": 0.02, "seed_spread": 0.01, "seed_degrees": 6, "repeats": 1},
-        "importance": {"evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": {"o.ratio": 0.7, "o.decoding": 0.3}},
+        "importance": {
+            "evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": {"o.ratio": 0.7, "o.decoding": 0.3},
+        },
         "proxies": [],
         "systems": [
             {"label": "retromae 0.5", "dev": [0.15], "test": [0.14]},

@@ -49,6 +49,7 @@ def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can
     told = {
         float(line.get_xdata()[0]): line.get_color() == plots.BEST for line in axes.lines if line.get_marker() == "o"
     }
+    assert drawn_lines(axes).keys() == {"none"}, "what the best was compared with"
     assert told[0.15] and told[0.14] and not told[0.11] and not told[0.08]
 
 

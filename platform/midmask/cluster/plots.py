@@ -2,10 +2,11 @@
 noise floor is a band below (or above) the best: what lies in it may be as good.
 """
 
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midmask.leaderboard.sweep_file import Parameter, Sweep, is_numeric, lines_over
+from midmask.leaderboard.sweep_file import Parameter, Sweep, is_numeric, lines_over, numbers
 
 if TYPE_CHECKING:  # matplotlib is imported where something is drawn
     from matplotlib.axes import Axes
@@ -58,7 +59,7 @@ def _title(sweep: Sweep) -> str:
 
 
 def _points(sweep: Sweep) -> "Figure":
-    """Every complete point, the best on top, with the compared systems' means as lines."""
+    """Every complete point, the best on top, with the means of the compared systems that are no points as lines."""
     sign = 1 if sweep.objectives[0].mode == "max" else -1
     ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
     figure, axes = _figure(7.5, 1.4 + 0.26 * len(ordered))
@@ -67,7 +68,9 @@ def _points(sweep: Sweep) -> "Figure":
     for row, point in enumerate(ordered):
         axes.plot(point.seeds, [row] * len(point.seeds), "|", color=PALE)
         axes.plot(sweep.first(point), row, "o", color=PLAIN if point.distinguishable else BEST)
-    for (label, mean), style in zip(sweep.systems.items(), ("--", ":", "-."), strict=False):
+    points = {point.mark for point in ordered}
+    others = [(label, mean) for label, mean in sweep.systems.items() if label not in points]
+    for (label, mean), style in zip(others, cycle(("--", ":", "-.")), strict=False):
         axes.axvline(mean, color=PALE, linestyle=style, linewidth=1, label=label)
     axes.set_yticks(range(len(ordered)), [point.mark or point.brief for point in ordered], fontsize=8)
     axes.set_xlabel(f"{_name(sweep)} (green: not distinguishable from the best)")
@@ -97,22 +100,21 @@ def _lines(sweep: Sweep) -> "Figure | None":
         else:
             axes.axhline(sweep.first(points[0]), linestyle="--", linewidth=1.2, color=colour, label=name)
     if over.log:
+        tried = numbers(sweep, over.path)
         axes.set_xscale("log")
+        axes.set_xticks(tried, [f"{value:g}" for value in tried])
+        axes.minorticks_off()
     axes.set_xlabel(over.label)
     axes.set_ylabel(_name(sweep))
     axes.set_title(_title(sweep), loc="left")
-    _legend(axes, outside=True)
+    figure.legend(frameon=False, fontsize=8, loc="outside lower left", ncols=2)
     return figure
 
 
 def _axis(sweep: Sweep) -> Parameter | None:
     """The numeric parameter with most different values; of equal ones the last."""
-
-    def values(one: Parameter) -> int:
-        return len({point.parameters[one.path] for point in sweep.complete if one.path in point.parameters})
-
-    numeric = [one for one in sweep.parameters if is_numeric(sweep, one.path) and values(one) > 1]
-    return max(reversed(numeric), key=values, default=None)
+    numeric = [one for one in sweep.parameters if is_numeric(sweep, one.path) and len(numbers(sweep, one.path)) > 1]
+    return max(reversed(numeric), key=lambda one: len(numbers(sweep, one.path)), default=None)
 
 
 def _pareto(sweep: Sweep) -> "Figure":
@@ -149,7 +151,6 @@ def _importance(sweep: Sweep) -> "Figure":
     return figure
 
 
-def _legend(axes: "Axes", *, outside: bool = False) -> None:
-    where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)} if outside else {"loc": "best"}
+def _legend(axes: "Axes") -> None:
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8, **where)
+        axes.legend(frameon=False, fontsize=8)

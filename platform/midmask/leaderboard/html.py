@@ -118,8 +118,9 @@ def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> s
 def _line(board: Board, line: Line, letters: dict[str, str], link: LinkOf | None) -> list[str]:
     entry = line.entry
     letter = f'<span class="letter">{line.letter}</span> ' if board.view.marks == "better_than" else ""
-    told = [*(getattr(entry, name) for name in board.fields), entry.note, "trial" if entry.trial else ""]
-    about = f'<span class="place">{escape(" · ".join(filter(None, told)))}</span>' if any(told) else ""
+    fields = [*(getattr(entry, name) for name in board.fields), entry.note, "trial" if entry.trial else ""]
+    told = [text for text in fields if text not in ("", "none", entry.recipe)]
+    about = f'<span class="place">{escape(" · ".join(told))}</span>' if told else ""
     cells = [_cell(HEADS["recipe"], entry.recipe, letter + escape(entry.recipe) + about)]
     for column in board.columns:
         cell = line.cells[column.key]

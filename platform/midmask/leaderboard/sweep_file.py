@@ -84,12 +84,14 @@ class Sweep:
 
     @property
     def choices(self) -> list[Parameter]:
-        """Parameters of which the complete points have more than one value, or which some of them lack."""
+        """Parameters of which the complete points have more than one value, or which some of them lack; a constant that
+        some lack tells nothing that its condition does not.
+        """
         found = self.complete
         kinds = {
             one.path: {str(point.parameters.get(one.path, "absent")) for point in found} for one in self.parameters
         }
-        return [one for one in self.parameters if len(kinds[one.path]) > 1]
+        return [one for one in self.parameters if len(kinds[one.path]) > 1 and not one.constant]
 
     def first(self, point: SweepPoint) -> float:
         """The objective that decides."""
@@ -153,6 +155,12 @@ def is_numeric(sweep: Sweep, path: str) -> bool:
     """Whether all complete points that have the parameter have a number of it."""
     found = [point.parameters[path] for point in sweep.complete if path in point.parameters]
     return bool(found) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+
+
+def numbers(sweep: Sweep, path: str) -> list[float]:
+    """The different numbers of a parameter among the complete points, ascending."""
+    values = [point.parameters.get(path) for point in sweep.complete]
+    return sorted({float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
 
 
 def lines_over(sweep: Sweep, path: str) -> dict[str, list[SweepPoint]]:
