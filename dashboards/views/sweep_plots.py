@@ -5,7 +5,16 @@ from html import escape
 import plotly.graph_objects as go
 
 from charts import LOSS, TIE, WIN, colour
-from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_numeric, lines_over, shown, surface_over
+from midmask.leaderboard.sweep_file import (
+    Parameter,
+    Sweep,
+    SweepPoint,
+    is_numeric,
+    lines_over,
+    numbers,
+    shown,
+    surface_over,
+)
 
 MOST_LINES = 8
 BAND = "rgba(15,118,110,.13)"
@@ -34,6 +43,9 @@ def lines(sweep: Sweep, over: Parameter) -> go.Figure:
     _band(figure, sweep)
     figure.update_layout(showlegend=few and len(groups) > 1, legend={"orientation": "h", "y": -0.25})
     figure.update_xaxes(title=over.label, type="log" if over.log and numeric else "linear" if numeric else "category")
+    if over.log and numeric:
+        tried = numbers(sweep, over.path)
+        figure.update_xaxes(tickvals=tried, ticktext=[shown(value) for value in tried])
     figure.update_yaxes(title=_measure(sweep))
     return figure
 
