@@ -18,6 +18,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
     parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, lexical, hybrid")
     parser.add_argument("--settings", metavar="NAMES", help="of the preset's fine-tunings; default: all of them")
+    parser.add_argument("--collections", metavar="NAMES", help="of the preset's for the middle training; default: all")
     parser.add_argument("--out", metavar="FOLDER", help="for the report; default: benchmarks/PRESET in the project")
     add_zero_shot_flag(parser)
 

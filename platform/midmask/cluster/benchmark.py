@@ -3,6 +3,7 @@
 import logging
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,16 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
     if flags.representations:
         changes["representations"] = _list(flags.representations)
     if flags.settings:
-        names = _list(flags.settings)
-        if unknown := set(names) - set(preset.settings):
-            raise UserError(f"--settings {', '.join(sorted(unknown))}: {preset.name} has {', '.join(preset.settings)}")
+        names = _chosen("settings", flags.settings, preset.settings)
         changes["settings"] = {name: preset.settings[name].model_dump() for name in names}
+    if flags.collections:
+        names = _chosen("collections", flags.collections, preset.collections)
+        changes["collections"] = {name: preset.collections[name] for name in names}
+    left_out = {*preset.settings, *preset.collections} - {
+        *changes.get("settings", preset.settings),
+        *changes.get("collections", preset.collections),
+    }
+    changes["only"] = {name: own for name, own in preset.only.items() if name not in left_out}
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     changes["changes"] = {**preset.changes, **options.changes}
@@ -121,6 +128,18 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
         return Benchmark.model_validate({**preset.model_dump(), **changes})
     except ValidationError as error:
         raise as_user_error(error, "") from None
+
+
+def _chosen(flag: str, text: str, known: Collection[str]) -> list[str]:
+    """Names of what a preset has.
+
+    Raises:
+        UserError: for another name.
+    """
+    names = _list(text)
+    if unknown := set(names) - set(known):
+        raise UserError(f"--{flag} {', '.join(sorted(unknown))}: the preset has {', '.join(known)}")
+    return names
 
 
 def _list(text: str) -> list[str]:
