@@ -43,8 +43,8 @@ def run_of(context: Context, row: Row) -> TrackedRow:
 
 
 def places_of(context: Context, rows: Mapping[str, Row]) -> dict[str, Place | None]:
-    """Name -> where the run's artifact lies."""
-    return {name: artifact_place(run_of(context, row)) for name, row in rows.items()}
+    """Name -> where the run's evaluation on the row's corpus and split lies."""
+    return {name: artifact_place(run_of(context, row), row.corpus, row.split) for name, row in rows.items()}
 
 
 def nothing_evaluated() -> None:

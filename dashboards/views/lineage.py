@@ -40,7 +40,7 @@ def show(context: Context) -> None:
         row = rows[choice("Run", "run", list(rows))]
     run = run_of(context, row)
     st.html(STYLE + facts(row, run, context))
-    place = artifact_place(run)
+    place = artifact_place(run, row.corpus, row.split)
     if place is None:
         st.info("This run does not tell where its artifact lies, so the steps behind it are not known.")
         links: Sequence[Link] = ()
@@ -93,10 +93,13 @@ def steps(links: Sequence[Link]) -> None:
         st.json(dict(links[int(chosen.partition(" ")[0]) - 1].record), expanded=2)
 
 
+def _short(path: str) -> str:
+    """The last part of a path; of a name, what bears it."""
+    return path.removesuffix(".name").rpartition(".")[2] if path != "name" else "corpus"
+
+
 def _line(number: int, one: Link, numbers: dict[str, int]) -> list[tuple[str, str]]:
-    told = ", ".join(
-        f"{path.rpartition('.')[2] if path != 'name' else 'corpus'} {value}" for path, value in one.told.items()
-    )
+    told = ", ".join(f"{_short(path)} {value}" for path, value in one.told.items())
     sources = ", ".join(f"{escape(role)} {numbers[place.uri]}" for role, place in one.inputs.items())
     counts = [f"{count:,} {name}" for name, count in one.counts.items() if name != "bytes"]
     return [

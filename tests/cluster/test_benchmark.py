@@ -19,6 +19,7 @@ from midmask.benchmark.results import read_results
 from midmask.cluster.benchmark import Job, describe, run_benchmark
 from midmask.cluster.flags import parse
 from midmask.cluster.job import Options, resolve
+from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.recipes.run import Runner, Silent
 from midmask.steps import LOCAL
@@ -96,6 +97,11 @@ def test_every_cell_is_a_run_of_one_experiment(run):
     found = {(row.recipe, row.split): row.measures for row in rows(tracked) if row.recipe == "bm25"}
     results = collect(job.layout, job.storage)
     assert found == {("bm25", one.split): pytest.approx(one.measures) for one in results.where(system="bm25")}
+    for cell in job.layout.cells:
+        for (place, split), step in cell.evaluations.items():
+            assert artifact_place(cells[cell.name], place, split) == step.place(job.storage), (
+                "of this split, not another"
+            )
     mlm = cells["mlm, corpus, splade, in_batch, seed 0"]
     assert mlm.tags["midmask.representation"] == "splade" and mlm.tags["midmask.setting"] == "in_batch"
     assert mlm.metrics["cost/pretrain_tokens"] > 0 and mlm.metrics["cost/bytes_per_passage"] > 0

@@ -48,7 +48,7 @@ LOGGED = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", 
 
 
 def place(run: TrackedRow) -> Place:
-    found = artifact_place(run)
+    found = artifact_place(run, "", "")
     assert found is not None
     return found
 
@@ -170,4 +170,4 @@ def test_the_command_names_the_same_fingerprint(recipe: str, runs: dict[str, Tra
 
 
 def test_a_run_that_has_not_told_its_artifact_has_none(runs: dict[str, TrackedRow]) -> None:
-    assert artifact_place(replace(runs["none"], tags={})) is None
+    assert artifact_place(replace(runs["none"], tags={}), "tiny", "dev") is None

@@ -67,8 +67,8 @@ def step_tags(step: Step) -> dict[str, str]:
 
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
     """A finished evaluation's means and its costs as metrics, its per-query values and its ranked list as files, its
-    dataset and model as inputs that the means are of. A slice is like a split. The artifact's place is a tag: from
-    there, pages find texts, lists and traces.
+    dataset and model as inputs that the means are of. A slice is like a split. The artifact's place is a tag of the run
+    and of each split, since a run may have several evaluations: from there, pages find texts, lists and traces.
 
     Args:
         tags: of the recipe.
@@ -83,6 +83,7 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     for part, values in means.items():
         run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
+        run.tag({f"midmask.artifact.{corpus}.{part}": str(artifact.place)})
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
     run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))

@@ -74,9 +74,9 @@ class Link:
         return {path: value for path, value in values.items() if value is not None}
 
 
-def artifact_place(run: TrackedRow) -> Place | None:
-    """Where the artifact of a run lies, None if the run does not tell."""
-    place = run.tags.get(ARTIFACT)
+def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:
+    """Where the evaluation of a run on a corpus and split lies, None if the run does not tell."""
+    place = run.tags.get(f"{ARTIFACT}.{corpus}.{split}") or run.tags.get(ARTIFACT)
     return Place(place) if place else None
 
 
