@@ -7,7 +7,7 @@ The sum for `--systems all` from cached tokens, in seconds of one core (2 cores 
     encoding, search    47 encoders: 3 s dense, 8 s with words                                     310
                                                                                      together    2,550
 
-which two cores do in 22 minutes, with Ray, the driver and MLflow in 25.
+which two cores do in 22 minutes; measured, with Ray, the driver and MLflow: 19 (docs/results/every_method_demo.md).
 """
 
 from midmask.benchmark.design import Benchmark, Setting
