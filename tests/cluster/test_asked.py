@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from midmask.benchmark.design import Benchmark
+from midmask.benchmark.design import Benchmark, lay_out
 from midmask.cluster.benchmark import asked
 from midmask.cluster.flags import parse
 from midmask.cluster.job import resolve
@@ -21,8 +21,8 @@ FLAGS = ("preset", "systems", "seeds", "representations", "settings", "zero_shot
 def ask(tmp_path: Path):
     corpus, other = (write_collection(tmp_path / name) for name in ("tiny", "other"))
 
-    def found(preset: str, **flags: str) -> Benchmark:
-        options = resolve(parse(["--corpus", corpus, "--pretrain-on", other], None), JOB)
+    def found(preset: str, *more: str, **flags: str) -> Benchmark:
+        options = resolve(parse(["--corpus", corpus, "--pretrain-on", other, *more], None), JOB)
         return asked(replace(options, home=tmp_path), Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags}))
 
     return found
@@ -44,3 +44,11 @@ def test_settings_and_systems_are_chosen_by_name(ask) -> None:
     assert one.systems == ("none", "retromae[decoding=basic,decoder_layers=2]", "bm25")
     with pytest.raises(UserError, match="--settings anse: the preset has dpr, ance"):
         ask("retromae", settings="anse")
+
+
+def test_what_is_set_by_hand_outdoes_the_preset_and_stands_in_the_captions(ask) -> None:
+    one = ask("rom", "--set", "stages.*.train.steps=7", "--set", "pretrain.steps=5")
+    for cell in lay_out(one).cells:
+        assert [stage.train.steps for stage in cell.recipe.stages] == [7] * len(cell.recipe.stages)
+    assert one.notes[-1] == "But by --set: stages.*.train.steps = 7, pretrain.steps = 5."
+    assert not any("--set" in note for note in ask("rom").notes)

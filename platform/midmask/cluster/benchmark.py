@@ -122,6 +122,9 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     changes["changes"] = {**preset.changes, **options.changes}
+    if options.changes:
+        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+        changes["notes"] = [*preset.notes, f"But by --set: {told}."]
     if options.seed is not None:
         changes["changes"]["pretrain.seed"] = options.seed
     try:
