@@ -33,21 +33,17 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.cluster.driver import recipe_for, run_steps
     from midmask.corpora import statistics_table
     from midmask.derived.shown import shown
-    from midmask.errors import UserError
     from midmask.recipes.exporting import export
     from midmask.recipes.plan import plan
 
     if flags.pseudo_queries:
         options = replace(options, changes={**options.changes, "pseudo_queries.source": flags.pseudo_queries})
     recipe = recipe_for(options, default="none")
-    if options.pretrain_on and recipe.objective is None:
-        raise UserError("--pretrain-on: name whose middle training reads it, such as --recipe cotmote")
     steps = plan(recipe)
     wanted = {"spans": flags.spans, "pseudo_queries": flags.pseudo_queries is not None}
     derived = [name for name in wanted if wanted[name]]
-    targets = {name: getattr(steps, name) for name in ["corpus", *derived]}
-    if derived:
-        targets["tokens"] = steps.pretraining_tokens
+    targets = {"corpus": steps.corpus, **{name: getattr(steps, name) for name in derived}}
+    targets |= {"tokens": steps.pretraining_tokens} if derived else {}
     done = run_steps(options, recipe, targets)
     if done:
         corpus = done["corpus"]

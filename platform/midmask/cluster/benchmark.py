@@ -100,6 +100,27 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
         raise UserError("a benchmark takes --systems and --settings; --recipe and --protocol are for one system")
     read = tuple(resolve_corpus(name, options.home) for name in options.pretrain_on)
     preset = PRESETS[flags.preset](Given(options.scale, options.corpus, read))
+    changes = _narrowed(preset, flags)
+    if flags.zero_shot:
+        changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
+    changes["changes"] = {**preset.changes, **options.changes}
+    if options.changes:
+        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+        changes["notes"] = [*preset.notes, f"But by --set: {told}."]
+    if options.seed is not None:
+        changes["changes"]["pretrain.seed"] = options.seed
+    try:
+        return Benchmark.model_validate({**preset.model_dump(), **changes})
+    except ValidationError as error:
+        raise as_user_error(error, "") from None
+
+
+def _narrowed(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
+    """The preset's fields of which the flags name some values, and what is said of the conditions that stay.
+
+    Raises:
+        UserError: for a setting or collection that the preset has not.
+    """
     changes: dict[str, Any] = {}
     if flags.systems:
         everything = tuple(RECIPES) if flags.systems == "all" else tuple(_list(flags.systems))
@@ -119,18 +140,7 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
         *changes.get("collections", preset.collections),
     }
     changes["only"] = {name: own for name, own in preset.only.items() if name not in left_out}
-    if flags.zero_shot:
-        changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    changes["changes"] = {**preset.changes, **options.changes}
-    if options.changes:
-        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
-        changes["notes"] = [*preset.notes, f"But by --set: {told}."]
-    if options.seed is not None:
-        changes["changes"]["pretrain.seed"] = options.seed
-    try:
-        return Benchmark.model_validate({**preset.model_dump(), **changes})
-    except ValidationError as error:
-        raise as_user_error(error, "") from None
+    return changes
 
 
 def _chosen(flag: str, text: str, known: Collection[str]) -> list[str]:

@@ -12,6 +12,7 @@ from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags, log_report
 from midmask.cluster.outlook import tell_cost
 from midmask.cluster.report import results_table
+from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, adopted
@@ -30,9 +31,14 @@ def recipe_for(options: Options, default: str) -> Recipe:
     every `--set`.
 
     Raises:
-        UserError: for an unknown recipe or field, or an impossible value.
+        UserError: for an unknown recipe or field, an impossible value, or a collection that nothing would read.
     """
-    return changed(RECIPES[options.recipe or default](), options)
+    recipe = changed(RECIPES[options.recipe or default](), options)
+    if options.pretrain_on and recipe.objective is None:
+        raise UserError(
+            f"--pretrain-on: {recipe.name} has no middle training that would read it; name another, as --recipe cotmote"
+        )
+    return recipe
 
 
 def changed(recipe: Recipe, options: Options) -> Recipe:
