@@ -21,6 +21,8 @@ from tests.reproduce.pages import HEADER, Figure
 
 LEVEL = 0.05
 
+USUAL = ("RR@10", "R@100")
+
 FLOOR = 0.001
 """The least tolerance: a query more or less at another rank, of some hundreds."""
 
@@ -61,8 +63,9 @@ def main() -> int:
     parser.add_argument("--measure", action="append", default=[])
     options = parser.parse_args()
     results = read_results(Place(str(options.results)))
+    measures = options.measure or [name for name in USUAL if name in results[0].measures]
     print(f"| {' | '.join(HEADER)} |\n| {' | '.join([':--'] * 7 + ['--:'] * 2)} |")
-    for found in figures(results, results[0].corpus, options.split, options.measure or ["RR@10", "R@100"]):
+    for found in figures(results, results[0].corpus, options.split, measures):
         print(found.row())
     return 0
 
