@@ -136,7 +136,8 @@ def _plain(text: str) -> str:
 
 def of_trials(context: Context, parent: TrackedRow) -> None:
     """What can be told of a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
-    trials = [row for row in rows(followed(context.runs)) if row.trial and row.parent_id == parent.run_id]
+    nested = (run for run in followed(context.runs) if run.parent_id == parent.run_id)
+    trials = [row for row in rows(nested) if row.trial]
     if not trials:
         st.info(f"This sweep is {parent.status}; none of its trials has ended yet.")
         return

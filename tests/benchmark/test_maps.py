@@ -14,9 +14,7 @@ from midmask.benchmark.design import Benchmark, Setting, lay_out
 from midmask.benchmark.maps import DRAWS, as_statistics, embedding_maps
 from midmask.benchmark.report import write_report
 from midmask.evaluate.embeddings import PERPLEXITY, embedding_map
-from midmask.recipes.run import Runner, Silent
-from midmask.steps import LOCAL
-from tests.benchmark.tiny import SHORT, write_collection
+from tests.benchmark.tiny import SHORT, run_here, write_collection
 
 PILOT = ("cotmae", "cotmae[experts=all]")
 
@@ -39,10 +37,7 @@ def run(tmp_path_factory):
         )
     )
     storage = Place(str(folder / "store"))
-    runner = Runner(storage, LOCAL, Silent())
-    for cell in layout.cells:
-        for step in cell.evaluations.values():
-            runner.run(step)
+    run_here(layout, storage)
     return layout, storage, embedding_maps(layout, storage)
 
 

@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+from midmask.artifact import Place
+from midmask.benchmark.design import Layout
 from midmask.identity import flatten, override
+from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
+from midmask.steps import LOCAL
 
 WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
 
@@ -38,3 +42,11 @@ def short(recipe: Recipe, corpus: str) -> Recipe:
         if path.startswith("stages.") and path.endswith((".train.steps", ".train.batch_size")):
             changes[path] = 2 if path.endswith("steps") else 4
     return override(recipe, changes)
+
+
+def run_here(layout: Layout, storage: Place) -> None:
+    """Every evaluation of a benchmark, one after the other in this process."""
+    runner = Runner(storage, LOCAL, Silent())
+    for cell in layout.cells:
+        for step in cell.evaluations.values():
+            runner.run(step)

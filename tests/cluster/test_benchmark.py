@@ -21,10 +21,8 @@ from midmask.cluster.flags import parse
 from midmask.cluster.job import Options, resolve
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
-from midmask.recipes.run import Runner, Silent
-from midmask.steps import LOCAL
 from midmask.tracking import read_runs
-from tests.benchmark.tiny import SHORT, write_collection
+from tests.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
 
@@ -75,10 +73,7 @@ def test_tasks_measure_what_one_process_measures(run, layout, tmp_path):
     assert not failed
     torch.set_num_threads(1)
     alone = Place(str(tmp_path / "alone"))
-    runner = Runner(alone, LOCAL, Silent())
-    for cell in layout.cells:
-        for step in cell.evaluations.values():
-            runner.run(step)
+    run_here(layout, alone)
     here, there = collect(layout, job.storage), collect(layout, alone)
     assert len(here) == len(there) == 2 * 5
     for one, other in zip(here, there, strict=True):

@@ -1,5 +1,6 @@
 """What the browser tests do on every page: read a table, choose in a box, wait until a page has been drawn."""
 
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 from selenium.common.exceptions import TimeoutException
@@ -10,6 +11,8 @@ from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 DRAWN = "[data-test-script-state=notRunning]"
+PATIENCE = 90
+"""Seconds until a page must show what is waited for."""
 
 
 def table(browser: Chrome, label: str) -> list[list[str]]:
@@ -29,12 +32,24 @@ def systems(browser: Chrome) -> list[str]:
 def wait_for_systems(browser: Chrome, expected: list[str]) -> list[list[str]]:
     """The leaderboard's lines, once it shows these systems in this order and the page's script has run to its end."""
     try:
-        WebDriverWait(browser, 90).until(
-            lambda page: systems(page) == expected and page.find_elements(By.CSS_SELECTOR, DRAWN)
-        )
+        return _settled(browser, "systems", lambda page: systems(page) == expected)
     except TimeoutException as error:
         raise AssertionError(f"it shows {systems(browser)}") from error
-    return table(browser, "systems")
+
+
+def wait_for_lines(browser: Chrome, label: str, number: int) -> list[list[str]]:
+    """A table's lines, once there are that many and the page's script has run to its end."""
+    return _settled(browser, label, lambda page: len(table(page, label)) == number)
+
+
+def _settled(browser: Chrome, label: str, ready: Callable[[Chrome], bool]) -> list[list[str]]:
+    """The table as one look found it: a look after the wait could meet a page that is being drawn again."""
+
+    def look(page: Chrome) -> list[list[str]]:
+        drawn = ready(page) and page.find_elements(By.CSS_SELECTOR, DRAWN)
+        return table(page, label) if drawn else []
+
+    return WebDriverWait(browser, PATIENCE).until(look)
 
 
 def text(browser: Chrome) -> str:
@@ -42,7 +57,7 @@ def text(browser: Chrome) -> str:
 
 
 def wait_for_text(browser: Chrome, words: str) -> str:
-    WebDriverWait(browser, 90).until(lambda page: words in text(page))
+    WebDriverWait(browser, PATIENCE).until(lambda page: words in text(page))
     return text(browser)
 
 

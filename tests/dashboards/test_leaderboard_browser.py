@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.dashboards import compared, tracked
 from tests.dashboards.browser import ROOT, hosts_asked, served
-from tests.dashboards.pages import choose, query, systems, table, wait_for_systems, wait_for_text
+from tests.dashboards.pages import choose, query, systems, wait_for_lines, wait_for_systems, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 SQUAD = ["dupmae", "retromae", "none", "bm25"]
@@ -55,8 +55,7 @@ def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, add
     assert groups == ["pydocs · dev", "pydocs · test", "squad · dev", "cranfield · dev (split made here)"]
     assert lines[0][1] == "0.6412" and lines[1][7:9] == ["—", "—"]
     assert [head.text for head in browser.find_elements(By.CSS_SELECTOR, "th.order")] == ["nDCG@10"]
-    WebDriverWait(browser, 30).until(lambda page: len(table(page, "unfinished")) == 2)
-    left = {line[0]: line[2] for line in table(browser, "unfinished")}
+    left = {line[0]: line[2] for line in wait_for_lines(browser, "unfinished", 2)}
     assert left == {"pretrain alive": "running", "pretrain broken": "failed"}
 
 

@@ -11,17 +11,16 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from midmask.artifact import Place
 from midmask.leaderboard.embeddings import encodings, mapped, sampled
-from midmask.leaderboard.lineage import ARTIFACT, lineage
+from midmask.leaderboard.lineage import lineage
 from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import paired, widest
 from midmask.leaderboard.rows import Row, rows
-from midmask.tracking import TrackedRow, Tracker, read_runs
+from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
 from tests.dashboards import swept, tracked, worked
 from tests.dashboards.browser import ROOT, hosts_asked, served
-from tests.dashboards.pages import choose, query, table, wait_for_text
+from tests.dashboards.pages import PATIENCE, choose, query, table, wait_for_lines, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
-PATIENCE = 90
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,6 @@ def site(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterator[
         yield Site(found, uri, by_recipe, evaluated)
 
 
-def lines(browser: Chrome, label: str, number: int) -> list[list[str]]:
-    """A table's lines, once there are that many."""
-    WebDriverWait(browser, PATIENCE).until(lambda page: len(table(page, label)) == number)
-    return table(browser, label)
-
-
 def place(run: TrackedRow) -> Place:
     return Place(run.tags[ARTIFACT])
 
@@ -63,7 +56,7 @@ def test_compare_counts_tests_and_shows_the_queries(browser: Chrome, site: Site,
     assert own is not None and base is not None
     pairing = paired(own, base, "nDCG@10")
     browser.get(f"{site.address}/compare?place=tiny+dev&base={named(site, 'bm25')}&runs={named(site, 'retromae')}")
-    (line,) = lines(browser, "standings", 1)
+    (line,) = wait_for_lines(browser, "standings", 1)
     assert [int(count) for count in line[-4:]] == [pairing.wins, pairing.losses, pairing.ties, 12]
     assert line[1] == f"{site.rows['retromae'].measures['nDCG@10']:.4f}"
     WebDriverWait(browser, PATIENCE).until(lambda page: cards(page))
@@ -74,7 +67,7 @@ def test_compare_counts_tests_and_shows_the_queries(browser: Chrome, site: Site,
     copied = browser.current_url
     browser.get("about:blank")
     browser.get(copied)
-    lines(browser, "standings", 1)
+    wait_for_lines(browser, "standings", 1)
     WebDriverWait(browser, PATIENCE).until(lambda page: cards(page) == widest(pairing, 5, "losses"))
 
 
@@ -93,12 +86,12 @@ def cards(browser: Chrome) -> list[str]:
 
 def test_training_overlays_runs_and_keeps_the_phase_in_the_address(browser: Chrome, site: Site) -> None:
     browser.get(f"{site.address}/training")
-    (line,) = lines(browser, "trainings", 1)
+    (line,) = wait_for_lines(browser, "trainings", 1)
     assert line[0].startswith("pretrain-retromae") and line[1:3] == ["finished", "3"]
     titles = ["Loss", "Decoder MLM", "Encoder MLM", "Tokens a second", "Waiting for data"]
     WebDriverWait(browser, PATIENCE).until(lambda page: sorted(plot_titles(page)) == sorted(titles))
     choose(browser, "phase", "finetune")
-    assert {line[0].split("-")[1] for line in lines(browser, "trainings", 2)} == {"retromae", "none"}
+    assert {line[0].split("-")[1] for line in wait_for_lines(browser, "trainings", 2)} == {"retromae", "none"}
     assert query(browser)["phase"] == ["finetune"]
 
 
@@ -112,10 +105,9 @@ def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Si
     for perplexity in (30, 5):
         drawn = mapped(sample, perplexity=perplexity, seed=0)
         kl = f"{drawn.divergence.kl:.3g}"
-        WebDriverWait(browser, PATIENCE).until(
-            lambda page, kl=kl: [line[2] for line in table(page, "divergences")] == [kl]
+        (line,) = WebDriverWait(browser, PATIENCE).until(
+            lambda page, kl=kl: [line for line in table(page, "divergences") if line[2] == kl]
         )
-        (line,) = table(browser, "divergences")
         assert line[1] == "12" and line[3] == f"{drawn.divergence.js:.3g}" and line[5] == f"{drawn.cosines.pairs:.3f}"
         if perplexity == 30:
             choose(browser, "perplexity", "5")
@@ -127,7 +119,7 @@ def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site) -
     run = site.runs["retromae"]
     links = lineage(place(run))
     browser.get(f"{site.address}/lineage?run={named(site, 'retromae')}&rerun=true")
-    found = lines(browser, "steps", len(links))
+    found = wait_for_lines(browser, "steps", len(links))
     assert [(line[1], line[-1]) for line in found] == [(one.step, one.fingerprint) for one in links]
     told = wait_for_text(browser, "jobs/evaluate_retriever.py")
     assert "--recipe retromae" in told and "--split dev" in told and "--set pretrain.steps=3" in told
@@ -136,7 +128,7 @@ def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site) -
 
 def test_a_sweep_tells_its_points_front_and_importance(browser: Chrome, site: Site) -> None:
     browser.get(f"{site.address}/sweep")
-    found = lines(browser, "points", len(swept.POINTS))
+    found = wait_for_lines(browser, "points", len(swept.POINTS))
     assert found[0][:2] == [swept.label(*swept.BEST), f"{swept.value(*swept.BEST):.4f}"]
     assert found[0][4] == "the best" and {line[4] for line in found[1:]} == {"worse", "not told apart"}
     told = wait_for_text(browser, "Pareto front")

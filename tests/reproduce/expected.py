@@ -17,6 +17,7 @@ from scipy import stats
 
 from midmask.artifact import Place
 from midmask.benchmark.results import Results, SystemKey, read_results
+from midmask.evaluate.rendering import markdown
 from tests.reproduce.pages import HEADER, Figure
 
 LEVEL = 0.05
@@ -64,9 +65,8 @@ def main() -> int:
     options = parser.parse_args()
     results = read_results(Place(str(options.results)))
     measures = options.measure or [name for name in USUAL if name in results[0].measures]
-    print(f"| {' | '.join(HEADER)} |\n| {' | '.join([':--'] * 7 + ['--:'] * 2)} |")
-    for found in figures(results, results[0].corpus, options.split, measures):
-        print(found.row())
+    found = figures(results, results[0].corpus, options.split, measures)
+    print(markdown(HEADER, [figure.cells() for figure in found]))
     return 0
 
 

@@ -30,11 +30,10 @@ class Figure:
     value: float
     tolerance: float | None
 
-    def row(self) -> str:
-        key = self.key
-        cells = [key.system, key.collection, key.representation, key.setting, self.corpus, self.split, self.measure]
+    def cells(self) -> list[str]:
+        """In the order of HEADER."""
         tolerance = UNKNOWN if self.tolerance is None else f"{self.tolerance:.4f}"
-        return f"| {' | '.join([*cells, f'{self.value:.4f}', tolerance])} |"
+        return [*vars(self.key).values(), self.corpus, self.split, self.measure, f"{self.value:.4f}", tolerance]
 
 
 @dataclass(frozen=True)

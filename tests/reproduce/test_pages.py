@@ -99,14 +99,13 @@ def test_the_toy_gives_what_its_page_promises(name: str, tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     results = read_results(Place(str(tmp_path / "benchmarks" / name / "results.parquet")))
-    found: dict[tuple, list[float]] = {}
-    for one in results:
-        for measure, value in one.measures.items():
-            found.setdefault((one.key, one.corpus, one.split, measure), []).append(value)
+    promised = toy.figures
+    (where,) = {(one.corpus, one.split) for one in promised}
+    found = figures(results, *where, sorted({one.measure for one in promised}))
+    measured = {(one.key, one.measure): one.value for one in found}
     wrong = [
-        f"{figure.row()} measured {mean:.4f}"
-        for figure in toy.figures
-        if not abs((mean := np.mean(found[figure.key, figure.corpus, figure.split, figure.measure])) - figure.value)
-        <= figure.tolerance
+        f"{' | '.join(one.cells())}: measured {measured[one.key, one.measure]:.4f}"
+        for one in promised
+        if not abs(measured[one.key, one.measure] - one.value) <= one.tolerance
     ]
     assert not wrong, "\n".join(wrong)

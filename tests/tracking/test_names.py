@@ -6,10 +6,11 @@ import ir_measures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlflow.utils.validation import _validate_metric_name
+from mlflow.utils.validation import _validate_metric_name, _validate_tag_name
 
 from midmask.errors import UserError
 from midmask.tracking import (
+    artifact_key,
     is_measure,
     measure_of,
     metric_key,
@@ -45,6 +46,11 @@ def test_any_name_comes_back_and_mlflow_takes_its_key(triple: tuple[str, str, st
     _validate_metric_name(key)
     assert is_measure(key)
     assert measure_of(key) == triple
+
+
+@given(names, names)
+def test_mlflow_takes_the_tag_of_any_evaluation(corpus: str, split: str) -> None:
+    _validate_tag_name(artifact_key(corpus, split))
 
 
 @given(triples, triples)

@@ -26,8 +26,8 @@ STRENGTH = {
 
 TABLES = dict(zip(STRENGTH, "1234", strict=True))
 
-OURS, THEIRS = "#0072B2", "#E69F00"
-"""Blue and orange of Okabe and Ito (2008), which colour-blind readers tell apart."""
+BLUE, ORANGE = "#0072B2", "#E69F00"
+"""Of Okabe and Ito (2008), which colour-blind readers tell apart."""
 
 COLUMN_INCHES = 3.35
 """The width of a column in two-column papers."""
@@ -128,9 +128,9 @@ def _draw(axes: "Axes", found: Sequence[Spread]) -> None:
     their span a line with its length on top; published points hollow.
     """
     for place, one in enumerate(found):
-        series = [(-0.15, tuple(one.means.values()), OURS, "ours", True)]
+        series = [(-0.15, tuple(one.means.values()), BLUE, "ours", True)]
         if one.printed:
-            series.append((0.15, one.printed, THEIRS, "Lassance et al. 2023", False))
+            series.append((0.15, one.printed, ORANGE, "Lassance et al. 2023", False))
         for shift, values, colour, name, filled in series:
             points = [100 * (value - float(np.mean(values))) for value in values]
             at = place + shift

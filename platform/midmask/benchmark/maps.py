@@ -11,6 +11,7 @@ import numpy as np
 
 from midmask.artifact import RECORD, Place
 from midmask.benchmark.design import Cell, Layout
+from midmask.benchmark.figures import BLUE, ORANGE
 from midmask.benchmark.published import published
 from midmask.benchmark.statistics import Statistic
 from midmask.errors import UserError
@@ -25,9 +26,6 @@ DRAWS = (0, 1, 2, 3, 4)
 
 PAPER, TABLE = "cotmote", "1"
 
-QUERIES, PASSAGES = "#0072B2", "#E69F00"
-"""Blue and orange of Okabe and Ito (2008), which colour-blind readers tell apart."""
-
 PANEL_INCHES = 3.0
 
 
@@ -40,9 +38,13 @@ class Mapped:
     seed: int
     maps: tuple[Map, ...]
 
+    def draws(self, measure: str) -> tuple[float, ...]:
+        """KL or JS of each draw, in nats."""
+        return tuple(getattr(one.divergence, measure.lower()) for one in self.maps)
+
     def mean(self, measure: str) -> float:
         """KL or JS over the draws, in nats."""
-        return float(np.mean([getattr(one.divergence, measure.lower()) for one in self.maps]))
+        return float(np.mean(self.draws(measure)))
 
 
 def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
@@ -78,13 +80,9 @@ def as_statistics(found: Sequence[Mapped]) -> list[Statistic]:
     for system, corpus in dict.fromkeys((one.system, one.corpus) for one in found):
         own = [one for one in found if (one.system, one.corpus) == (system, corpus)]
         for measure in ("KL", "JS"):
-            values = [one.mean(measure) for one in own]
-            if len(own) == 1:
-                values = [getattr(draw.divergence, measure.lower()) for draw in own[0].maps]
+            values = own[0].draws(measure) if len(own) == 1 else tuple(one.mean(measure) for one in own)
             source = f"{PAIRS} pairs at most of the benchmark's own encodings, mapped by t-SNE with seeds {DRAWS}"
-            statistics.append(
-                Statistic(measure=measure, system=system, corpus=corpus, values=tuple(values), source=source)
-            )
+            statistics.append(Statistic(measure=measure, system=system, corpus=corpus, values=values, source=source))
     return statistics
 
 
@@ -115,8 +113,8 @@ def _draw(found: Sequence[Mapped], path: Path) -> None:
     for number, one in enumerate(shown):
         axes = figure.add_subplot(1, len(shown), number + 1)
         for points_N2, colour, name in (
-            (one.maps[0].queries_N2, QUERIES, "queries"),
-            (one.maps[0].passages_N2, PASSAGES, "passages"),
+            (one.maps[0].queries_N2, BLUE, "queries"),
+            (one.maps[0].passages_N2, ORANGE, "passages"),
         ):
             axes.scatter(points_N2[:, 0], points_N2[:, 1], s=3, color=colour, label=name, linewidths=0)
         axes.set_title(f"{one.system}, {one.corpus}", fontsize=8, loc="left")

@@ -11,9 +11,7 @@ from typing import Any
 
 from midmask.artifact import RECORD, Artifact, Place
 from midmask.errors import UserError
-from midmask.tracking import TrackedRow
-
-ARTIFACT = "midmask.artifact"
+from midmask.tracking import ARTIFACT, TrackedRow, artifact_key
 
 COMMITS = ("midmask.commit", "mlflow.source.git.commit")
 """Tags that tell the commit of the code, the first that a run bears."""
@@ -76,7 +74,7 @@ class Link:
 
 def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:
     """Where the evaluation of a run on a corpus and split lies, None if the run does not tell."""
-    place = run.tags.get(f"{ARTIFACT}.{corpus}.{split}") or run.tags.get(ARTIFACT)
+    place = run.tags.get(artifact_key(corpus, split)) or run.tags.get(ARTIFACT)
     return Place(place) if place else None
 
 

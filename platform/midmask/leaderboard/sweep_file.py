@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from midmask.errors import UserError
 from midmask.tracking import artifact_file
@@ -154,13 +154,13 @@ def sweep_of(told: Mapping[str, Any]) -> Sweep:
 def is_numeric(sweep: Sweep, path: str) -> bool:
     """Whether all complete points that have the parameter have a number of it."""
     found = [point.parameters[path] for point in sweep.complete if path in point.parameters]
-    return bool(found) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+    return bool(found) and all(map(_is_number, found))
 
 
 def numbers(sweep: Sweep, path: str) -> list[float]:
     """The different numbers of a parameter among the complete points, ascending."""
     values = [point.parameters.get(path) for point in sweep.complete]
-    return sorted({float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+    return sorted({float(value) for value in values if _is_number(value)})
 
 
 def lines_over(sweep: Sweep, path: str) -> dict[str, list[SweepPoint]]:
@@ -219,5 +219,10 @@ def _distinct(values: Sequence[Value]) -> list[Value]:
 
 def _ordered(value: Value) -> tuple[bool, bool, float, str]:
     """Numbers by size, then words, then nothing."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None, not number, float(value) if number else 0.0, "" if number else str(value)  # type: ignore[arg-type]
+    if _is_number(value):
+        return False, False, float(value), ""
+    return value is None, True, 0.0, str(value)
+
+
+def _is_number(value: Value) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

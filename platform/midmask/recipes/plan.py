@@ -174,18 +174,14 @@ def _pretrained(
     share: float,
     resume: Step | None,
 ) -> Step | None:
-    """The pre-training, with tokens, what a probe needs, and of the derived artifacts those that are read.
-
-    A method that sees no queries trains an undivided encoder; fine-tuning begins with a copy of it for each side.
-    """
+    """The pre-training, with tokens, what a probe needs, and of the derived artifacts those that are read."""
     if recipe.objective is None:
         return None
-    backbone = recipe.backbone
-    if backbone.split is not None and not recipe.objective.trains_queries:
-        backbone = backbone.model_copy(update={"experts": "none", "expert_norms": False})
     steps = recipe.pretrain.steps
     stop = None if share >= 1 else max(1, round(share * steps))
-    config = PretrainConfig(backbone=backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop)
+    config = PretrainConfig(
+        backbone=recipe.pretrained_backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop
+    )
     reads = recipe.objective.reads()
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}

@@ -113,6 +113,15 @@ class Recipe(Config):
             )
         return self
 
+    @property
+    def pretrained_backbone(self) -> BackboneConfig:
+        """The middle training's. A method that sees no queries trains an undivided encoder; fine-tuning begins with a
+        copy of it for each side.
+        """
+        if self.objective is None or self.objective.trains_queries or self.backbone.split is None:
+            return self.backbone
+        return self.backbone.model_copy(update={"experts": "none", "expert_norms": False})
+
     def fine_tuned_as(self, other: "Recipe") -> "Recipe":
         """This middle training with the other's fine-tuning, so that only the former tells them apart."""
         shared = ("protocol", "representation", "stages", "evaluation")
@@ -142,8 +151,8 @@ class Recipe(Config):
                     f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
                     f"Use {field}={shape.max_length} or less."
                 )
-        trained = self.objective is None or self.objective.trains_queries or self.backbone.split is None
-        if self.objective is not None and not trained and saved_split(Path(self.backbone.name)) is not None:
+        divided_later = self.pretrained_backbone != self.backbone
+        if self.objective is not None and divided_later and saved_split(Path(self.backbone.name)) is not None:
             raise UserError(
                 f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and the query "
                 f"expert in {self.backbone.name} would stay behind. Use backbone.experts=drop, or objective cotmote."

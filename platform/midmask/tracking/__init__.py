@@ -18,13 +18,14 @@ pruned, or cached (a run that only points, by `midmask.cached_run`, to the finis
 
 from midmask.tracking.files import artifact_file
 from midmask.tracking.lineage import Dataset, TrackedModel
-from midmask.tracking.names import is_measure, measure_of, metric_key, redacted
+from midmask.tracking.names import ARTIFACT, artifact_key, is_measure, measure_of, metric_key, redacted
 from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
 from midmask.tracking.run import TrackedRun
 from midmask.tracking.runs import Found, Tracker
 from midmask.tracking.store import Patience, resolve_tracking_uri, sqlite_file, ui_address, ui_command
 
 __all__ = [
+    "ARTIFACT",
     "Dataset",
     "Found",
     "Patience",
@@ -34,6 +35,7 @@ __all__ = [
     "TrackedRun",
     "Tracker",
     "artifact_file",
+    "artifact_key",
     "is_measure",
     "measure_of",
     "metric_key",

@@ -25,13 +25,10 @@ from mlflow.entities import (
 )
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-from midmask.tracking.names import redacted
+from midmask.tracking.names import ARTIFACT, redacted
 
 KINDS = ("datasets", "made", "used", "measured")
 """Kinds of journal entries that `send_lineage` sends."""
-
-ARTIFACT = "midmask.artifact"
-"""Tag of where a model lies, by which a model of runs is told from one that was only registered."""
 
 Row = list[Any]
 """A metric in a journal: key, value, time in ms, step."""

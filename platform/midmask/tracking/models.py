@@ -22,8 +22,8 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema, TensorSpec
 
 from midmask.errors import UserError
-from midmask.tracking.lineage import ARTIFACT, model_name
-from midmask.tracking.names import LONGEST_TAG, checked_key, redacted, shortened
+from midmask.tracking.lineage import model_name
+from midmask.tracking.names import ARTIFACT, LONGEST_TAG, checked_key, redacted, shortened
 from midmask.tracking.store import FAILURES, Patience, connect, create_store, is_refusal, patiently, reason, sqlite_file
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,9 @@ LONGEST_KEY = 250
 LONGEST_PARAM = 6000
 LONGEST_TAG = 5000
 
+ARTIFACT = "midmask.artifact"
+"""The tag that tells where a run's artifact or a model's weights lie; a model that was only registered has none."""
+
 _MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
 _PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
 _KEY = re.compile(r"[\w/.\- :]+")
@@ -45,6 +48,11 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
             f"metric key {key[:60]}… has {len(key)} characters, MLflow takes {LONGEST_KEY}; rename the corpus folder"
         )
     return key
+
+
+def artifact_key(corpus: str, split: str) -> str:
+    """The tag that tells where a run's evaluation on a corpus and split lies, as MLflow accepts it."""
+    return f"{ARTIFACT}/{_segment(corpus)}/{_segment(split)}"
 
 
 def measure_of(key: str) -> tuple[str, str, str]:
