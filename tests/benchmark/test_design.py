@@ -80,6 +80,18 @@ def test_variants_change_one_field_of_a_recipe(corpus):
     assert variant("dupmae[representation.passage_terms=260]")[1] == {"representation.passage_terms": "260"}
 
 
+def test_a_representation_has_sizes_of_its_own_and_a_recipe_the_last_word(corpus):
+    own = {"splade": {"evaluation.passage_terms": 256, "pretrain.seed": 5}, "mlm": {"pretrain.seed": 6}}
+    benchmark = given(corpus, systems=("none", "mlm"), own=own)
+    found = {(key.system, key.representation): recipe_of(benchmark, key) for key in benchmark.keys()}
+    terms = {key: recipe.evaluation.passage_terms for key, recipe in found.items()}
+    assert {key[1]: count for key, count in terms.items()} == {"dense": None, "splade": 256}
+    assert [found["none", kind].pretrain.seed for kind in ("dense", "splade")] == [0, 5]
+    assert [found["mlm", kind].pretrain.seed for kind in ("dense", "splade")] == [6, 6]
+    with pytest.raises(UserError, match="recipe or representation"):
+        given(corpus, own={"spalde": {}})
+
+
 @pytest.mark.parametrize(
     "system, message",
     [

@@ -82,7 +82,9 @@ class Benchmark(Config):
     baseline: str | None = Field(None, description="system that the report's sentence holds the best against")
     maps: tuple[str, ...] = Field((), description="systems whose dense vectors are mapped by t-SNE, with KL and JS")
     changes: dict[str, Any] = Field({}, description="dotted path -> value, for all systems; stages.*.… for every stage")
-    own: dict[str, dict[str, Any]] = Field({}, description="the same for one system each")
+    own: dict[str, dict[str, Any]] = Field(
+        {}, description="recipe or representation -> the same for it alone; a recipe's own come last"
+    )
     notes: tuple[str, ...] = Field((), description="conditions that differ from the paper's, for captions")
 
     @model_validator(mode="after")
@@ -95,8 +97,11 @@ class Benchmark(Config):
         if repeated := {label for label in labels if labels.count(label) > 1}:
             raise UserError(f"{', '.join(sorted(repeated))}: collections, representations and settings share one label")
         for label in self.only:
-            if label not in (*labels, "dense", "splade", "lexical", "hybrid"):
+            if label not in (*labels, *VIEWS):
                 raise unknown("condition", label, labels)
+        for name in self.own:
+            if name not in (*RECIPES, *VIEWS):
+                raise unknown("recipe or representation", name, [*RECIPES, *VIEWS])
         return self
 
     def keys(self) -> Iterator[SystemKey]:
@@ -247,7 +252,8 @@ def recipe_of(benchmark: Benchmark, key: SystemKey) -> Recipe:
         setting = benchmark.settings[key.setting]
         base = setting.on(base, key.representation, benchmark.scale)  # type: ignore[arg-type]
         changes = dict(setting.changes)
-    changes = {**benchmark.changes, **benchmark.own.get(name, {}), **changes}
+    own = benchmark.own.get(key.representation, {}) | benchmark.own.get(name, {})
+    changes = {**benchmark.changes, **own, **changes}
     changes |= {_path(base, field): value for field, value in fields.items()}
     changes |= {"corpus.name": benchmark.corpus, "evaluation.measures": list(benchmark.measures)}
     read = benchmark.collections.get(key.collection, ())

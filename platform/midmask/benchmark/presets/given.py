@@ -84,15 +84,18 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 CoT-MAE v2), those of the nearest relative."""
 
 
-def sizes(given: Given, toy: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def sizes(
+    given: Given, toy: Mapping[str, Any] | None = None, own: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
     """The fields of a benchmark that the scale decides.
 
     Args:
         toy: changes of a demo, by dotted path, beside those of all.
+        own: changes of a demo for one recipe or representation.
     """
     if given.scale == "published":
         return {"scale": "published", "changes": FULL, "own": PUBLISHED}
-    return {"scale": "demo", "changes": {**TOY, **(toy or {})}}
+    return {"scale": "demo", "changes": {**TOY, **(toy or {})}, "own": own or {}}
 
 
 def conditions(given: Given, paper: str) -> tuple[str, ...]:
