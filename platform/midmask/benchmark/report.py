@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from midmask.artifact import Place
+from midmask.benchmark.by_collection import collections_figure
 from midmask.benchmark.claims import claims_report
 from midmask.benchmark.design import BM25, NONE, Benchmark, LeftOut
 from midmask.benchmark.figures import spread_figure
@@ -53,6 +54,8 @@ def write_report(
     parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
     if spread := spread_figure(results, folder / "figures" / "spread.png"):
         parts.append(f"## Spread between systems\n\n![spread](figures/spread.png)\n\n{spread}")
+    if read := collections_figure(results, folder / "figures" / "collections.png", benchmark.measure):
+        parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
     if drawn := maps_section(maps, folder / "figures" / "embeddings.png"):
         parts.append(f"## Where queries and passages lie\n\n{drawn}")
     parts += [f"## What it cost\n\n{costs_table(results)}"]
