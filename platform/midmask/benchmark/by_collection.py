@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from midmask.benchmark.figures import BLUE, COLUMN_INCHES, ORANGE
-from midmask.benchmark.matching import NONE, SPLITS
+from midmask.benchmark.matching import SPLITS
 from midmask.benchmark.results import Results
 from midmask.benchmark.sheets import VIEWS
 from midmask.evaluate.rendering import MISSING, markdown
@@ -67,7 +67,7 @@ def panels(results: Results, measure: str = "RR@10") -> list[Panel]:
 
 def _by_collection(results: Results, measure: str) -> dict[str, Seeds]:
     rows = {name: _seeds(results.where(collection=name), measure) for name in results.names("collection")}
-    return {name: seeds for name, seeds in rows.items() if name != NONE and seeds}
+    return {name: seeds for name, seeds in rows.items() if seeds}
 
 
 def _seeds(results: Results, measure: str) -> Seeds:
