@@ -101,14 +101,14 @@ def collections_figure(results: Results, path: Path, measure: str = "RR@10") -> 
         return ""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(COLUMN_INCHES, 0.4 + 1.8 * len(found)), dpi=300, layout="constrained")
+    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(found)), dpi=300, layout="constrained")
     for row, panel in enumerate(found):
         axes = figure.add_subplot(len(found), 1, row + 1)
         _draw(axes, panel)
         axes.set_title(panel.title, fontsize=8, loc="left")
         axes.set_ylabel(measure, fontsize=6)
-        if row == 0:
-            axes.legend(fontsize=6, frameon=False)
+    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named, fontsize=6, frameon=False, loc="outside lower center", ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     return f"{measure}, mean over seeds ± their standard deviation.\n\n{collections_table(found)}"
