@@ -44,8 +44,8 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
     }
     equal = (
         f"Equal tokens of middle training on every collection: {STEPS:,} steps of 32 rows of at most {LENGTH} tokens; "
-        "one middle training each, three fine-tuning seeds. SPLADE is searched with the 64 heaviest words of a query "
-        "and 256 of a passage."
+        "one middle training each, which all fine-tuning seeds share. SPLADE, where it is run, is searched with the 64 "
+        "heaviest words of a query and 256 of a passage."
     )
     return Benchmark(
         name="collections",
