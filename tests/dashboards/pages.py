@@ -32,22 +32,24 @@ def systems(browser: Chrome) -> list[str]:
 def wait_for_systems(browser: Chrome, expected: list[str]) -> list[list[str]]:
     """The leaderboard's lines, once it shows these systems in this order and the page's script has run to its end."""
     try:
-        return _settled(browser, "systems", lambda page: systems(page) == expected)
+        return wait_for_table(browser, "systems", lambda lines: bool(lines) and systems(browser) == expected)
     except TimeoutException as error:
         raise AssertionError(f"it shows {systems(browser)}") from error
 
 
 def wait_for_lines(browser: Chrome, label: str, number: int) -> list[list[str]]:
     """A table's lines, once there are that many and the page's script has run to its end."""
-    return _settled(browser, label, lambda page: len(table(page, label)) == number)
+    return wait_for_table(browser, label, lambda lines: len(lines) == number)
 
 
-def _settled(browser: Chrome, label: str, ready: Callable[[Chrome], bool]) -> list[list[str]]:
-    """The table as one look found it: a look after the wait could meet a page that is being drawn again."""
+def wait_for_table(browser: Chrome, label: str, ready: Callable[[list[list[str]]], bool]) -> list[list[str]]:
+    """A table's lines as one look found them ready, the page's script at its end: another look after the wait could
+    meet a page that is being drawn again.
+    """
 
     def look(page: Chrome) -> list[list[str]]:
-        drawn = ready(page) and page.find_elements(By.CSS_SELECTOR, DRAWN)
-        return table(page, label) if drawn else []
+        lines = table(page, label)
+        return lines if ready(lines) and page.find_elements(By.CSS_SELECTOR, DRAWN) else []
 
     return WebDriverWait(browser, PATIENCE).until(look)
 

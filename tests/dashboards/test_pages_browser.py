@@ -18,7 +18,7 @@ from midmask.leaderboard.rows import Row, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
 from tests.dashboards import swept, tracked, worked
 from tests.dashboards.browser import ROOT, hosts_asked, served
-from tests.dashboards.pages import PATIENCE, choose, query, table, wait_for_lines, wait_for_text
+from tests.dashboards.pages import PATIENCE, choose, query, wait_for_lines, wait_for_table, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 
@@ -105,9 +105,7 @@ def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Si
     for perplexity in (30, 5):
         drawn = mapped(sample, perplexity=perplexity, seed=0)
         kl = f"{drawn.divergence.kl:.3g}"
-        (line,) = WebDriverWait(browser, PATIENCE).until(
-            lambda page, kl=kl: [line for line in table(page, "divergences") if line[2] == kl]
-        )
+        (line,) = wait_for_table(browser, "divergences", lambda lines, kl=kl: [line[2] for line in lines] == [kl])
         assert line[1] == "12" and line[3] == f"{drawn.divergence.js:.3g}" and line[5] == f"{drawn.cosines.pairs:.3f}"
         if perplexity == 30:
             choose(browser, "perplexity", "5")

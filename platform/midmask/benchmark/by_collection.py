@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from midmask.benchmark.figures import BLUE, COLUMN_INCHES, ORANGE
-from midmask.benchmark.matching import SPLITS
+from midmask.benchmark.figures import BLUE, COLUMN_INCHES, ORANGE, quiet
+from midmask.benchmark.matching import preferred
 from midmask.benchmark.results import Results
 from midmask.benchmark.sheets import VIEWS
 from midmask.evaluate.rendering import MISSING, markdown
@@ -54,14 +54,14 @@ def panels(results: Results, measure: str = "RR@10") -> list[Panel]:
     found = []
     where = dict.fromkeys((one.corpus, one.key.representation, one.key.setting) for one in results)
     for corpus, representation, setting in where:
-        splits = results.where(corpus=corpus).names("split")
-        here = results.where(corpus=corpus, split=next(one for one in (*SPLITS, *splits) if one in splits))
+        split = preferred(results.where(corpus=corpus).names("split"))[0]
+        here = results.where(corpus=corpus, split=split)
         own = here.where(representation=representation, setting=setting)
         trained = {name: _by_collection(own.where(system=name), measure) for name in own.names("system")}
         values = {name: row for name, row in trained.items() if len(row) > 1}
         levels = {"none": _seeds(own.where(system="none"), measure), "bm25": _seeds(here.where(system="bm25"), measure)}
         if values:
-            found.append(Panel(corpus, here[0].split, representation, setting, values, levels))
+            found.append(Panel(corpus, split, representation, setting, values, levels))
     return found
 
 
@@ -127,8 +127,6 @@ def _draw(axes: "Axes", panel: Panel) -> None:
     if none := panel.levels["none"]:
         axes.axhline(float(np.mean(none)), color="#666666", linewidth=0.8, linestyle="--", label="no middle training")
     axes.set_xticks(list(places.values()), list(places), fontsize=6)
-    axes.tick_params(axis="y", labelsize=6)
     axes.margins(x=0.12)
     axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", linewidth=0.3, alpha=0.5)
+    quiet(axes)

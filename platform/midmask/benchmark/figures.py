@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from midmask.benchmark.matching import NONE, SPLITS, home
+from midmask.benchmark.matching import NONE, home, preferred
 from midmask.benchmark.published import published
 from midmask.benchmark.results import Results
 from midmask.benchmark.sheets import VIEWS
@@ -54,7 +54,7 @@ def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
     with a single setting are left out.
     """
     here = results.where(corpus=home(results)) if results else results
-    split = next((one for one in (*SPLITS, *here.names("split")) if one in here.names("split")), None)
+    split = next(iter(preferred(here.names("split"))), None)
     found = []
     for representation in here.names("representation"):
         own = here.where(representation=representation, split=split)
@@ -149,7 +149,12 @@ def _draw(axes: "Axes", found: Sequence[Spread]) -> None:
             )
     names = [STRENGTH.get(one.setting, one.setting).replace(", ", ",\n") for one in found]
     axes.set_xticks(range(len(found)), names, fontsize=6)
-    axes.tick_params(axis="y", labelsize=6)
     axes.margins(x=0.08, y=0.18)
+    quiet(axes)
+
+
+def quiet(axes: "Axes") -> None:
+    """Small numbers, faint lines behind the points, and no frame where nothing is read off."""
+    axes.tick_params(axis="y", labelsize=6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", linewidth=0.3, alpha=0.5)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from midmask.benchmark.matching import CORPUS, NONE, SPLITS, called, home, key_of
+from midmask.benchmark.matching import CORPUS, NONE, called, home, key_of, preferred
 from midmask.benchmark.published import Published, paper, published
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluate.groups import GROUPS, folders, group_average
@@ -133,8 +133,8 @@ def _tables(results: Results, slot: Slot) -> list[pa.Table]:
         return []
     corpus = _corpus(results, slot)
     own = results.where(**vars(slot.key), corpus=corpus)
-    order = ([slot.split] if corpus == slot.corpus else []) + [*SPLITS, *own.names("split")]
-    split = next((one for one in order if one in own.names("split")), None)
+    wanted = slot.split if corpus == slot.corpus else ""
+    split = next(iter(preferred(own.names("split"), wanted)), None)
     return [one.per_query for one in own if one.split == split and slot.measure in one.measures]
 
 

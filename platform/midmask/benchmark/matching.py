@@ -48,6 +48,11 @@ def home(results: Results) -> str:
     return results[0].corpus
 
 
+def preferred(splits: Sequence[str], wanted: str = "") -> list[str]:
+    """These splits, the one to tell first: the wanted one if it is there, then test, then dev."""
+    return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
+
+
 def called(name: str, results: Results) -> str:
     """The corpus that papers call so, by its own name or by its id in ir_datasets; the name itself if there is none."""
     corpora = results.names("corpus")
@@ -121,8 +126,9 @@ def _split(
     measured: Collection[tuple[SystemKey, str, str]],
 ) -> str:
     """The best split of a corpus that has all these systems; empty if none has."""
-    order = [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
-    return next((split for split in order if all((key, corpus, split) in measured for key in keys)), "")
+    return next(
+        (split for split in preferred(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
+    )
 
 
 def _differences(published: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> tuple[str, ...]:

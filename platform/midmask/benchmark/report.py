@@ -15,12 +15,10 @@ from midmask.benchmark.maps import Mapped, as_statistics, maps_section
 from midmask.benchmark.results import Results, SystemKey
 from midmask.benchmark.sheets import paper_tables
 from midmask.benchmark.statistics import read_statistics, shipped
-from midmask.evaluate.rendering import markdown
+from midmask.evaluate.rendering import MISSING, markdown
 from midmask.evaluate.tables import by_measure, tabulate
 
 STATISTICS = "statistics.yaml"
-
-UNKNOWN = "—"
 
 
 def write_report(
@@ -138,4 +136,4 @@ def _write_table(named: NamedTable, folder: Path) -> None:
 
 def _mean(values: Sequence[float | None], style: str) -> str:
     known = [value for value in values if value is not None]
-    return style.format(sum(known) / len(known)) if known else UNKNOWN
+    return style.format(sum(known) / len(known)) if known else MISSING

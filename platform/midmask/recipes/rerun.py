@@ -20,7 +20,6 @@ from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.schema import Recipe
-from midmask.tracking import ARTIFACT
 
 SCALES = ("demo", "published")
 
@@ -71,7 +70,7 @@ def rerun(wanted: Wanted) -> Rerun:
     nearest = min(found, key=lambda one: (len(one.differs), len(one.arguments)))
     job = JOBS.get(wanted.tags.get("midmask.step", ""), "evaluate_retriever")
     own = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
-    place = wanted.tags.get(ARTIFACT, "")
+    place = wanted.tags.get("midmask.artifact", "")
     told = {**(own if job == "evaluate_retriever" else {}), "--storage": place.rpartition("/")[0].rpartition("/")[0]}
     flags = [part for flag, value in told.items() if value for part in (flag, value)]
     return Rerun((f"jobs/{job}.py", *nearest.arguments, *flags), nearest.differs, nearest.newer)

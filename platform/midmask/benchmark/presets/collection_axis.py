@@ -10,9 +10,9 @@ LENGTH = 64
 
 STEPS = 1500
 
-PRUNED = {"evaluation.query_terms": 64, "evaluation.passage_terms": 256}
-"""Heaviest words that SPLADE is searched with. Its regularisers are made for 150,000 steps; 300 leave 3,200 to 7,200 of
-8,192 words in a passage, which is not sparse, and no inverted index searches it faster than a matrix.
+QUERY_TERMS, PASSAGE_TERMS = 64, 256
+"""Heaviest words of a text that SPLADE is searched with. Its regularisers are made for 150,000 steps; 300 leave 3,200
+to 7,200 of 8,192 words in a passage, which is not sparse, and no inverted index searches it faster than a matrix.
 """
 
 AXIS = ("mlm", "retromae", "dupmae")
@@ -42,10 +42,11 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
         "spans.span_length": LENGTH,
         "stages.*.train.steps": 300,
     }
+    pruned = {"evaluation.query_terms": QUERY_TERMS, "evaluation.passage_terms": PASSAGE_TERMS}
     equal = (
         f"Equal tokens of middle training on every collection: {STEPS:,} steps of 32 rows of at most {LENGTH} tokens; "
-        "one middle training each, which all fine-tuning seeds share. SPLADE, where it is run, is searched with the 64 "
-        "heaviest words of a query and 256 of a passage."
+        "one middle training each, which all fine-tuning seeds share. SPLADE, where it is run, is searched with the "
+        f"{QUERY_TERMS} heaviest words of a query and {PASSAGE_TERMS} of a passage."
     )
     return Benchmark(
         name="collections",
@@ -60,5 +61,5 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
         measures=("RR@10", "nDCG@10", "R@100"),
         baseline="none",
         notes=(equal,) if given.scale == "demo" else conditions(given, "Lassance et al. 2023"),
-        **sizes(given, toy, own={"splade": PRUNED}),
+        **sizes(given, toy, own={"splade": pruned}),
     )
