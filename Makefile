@@ -11,7 +11,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations check lint format types contracts venv ui leaderboard clean
+.PHONY: help demo test test-all mutations mutants fuzz chaos races check lint format types contracts venv ui leaderboard clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,18 @@ test-all: check ## the same with the slow tests
 
 mutations: $(MADE) ## each one-line mutation of the code must make a test fail
 	$(BIN)/python -m tests.mutations
+
+mutants: $(MADE) ## mutations that a tool made: how many of them no test notices
+	$(BIN)/python -m tests.mutants
+
+fuzz: $(MADE) ## 20,000 bad inputs: each is read, quarantined and counted, or refused in one line
+	$(BIN)/python -m tests.fuzz
+
+chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same results, nothing left behind
+	$(BIN)/python -m tests.chaos
+
+races: $(MADE) ## 50 races of two jobs for each step on one object store
+	$(BIN)/python -m tests.races
 
 check: $(MADE)
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """Mutation testing by table: each one-line change of the code must make a test fail.
 
     python -m tests.mutations [NAME …]      (make mutations: all of them)
+    python -m tests.mutations --applies     (seconds: the old text of every entry stands where the entry says)
 
 `tests/mutations/*.toml` lists file, old text, new text, the tests to run, and why the change is wrong. Mutations are
 made in a temporary copy, one at a time; the copy must pass the same tests unmutated first, so that a test that fails
@@ -43,13 +44,18 @@ class Mutation:
     tests: list[str]
     why: str
 
-    def apply(self, root: Path) -> None:
-        """Raises ValueError if the old text is not there exactly once, or nothing would change."""
+    def mutated(self, root: Path) -> str:
+        """The text of the file with the mutation. Raises ValueError if the old text is not there exactly once, or
+        nothing would change.
+        """
         path = root / self.file
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8") if path.is_file() else ""
         if text.count(self.old) != 1 or self.old == self.new:
             raise ValueError(f"{self.file}: {self.old!r} stands there {text.count(self.old)} times, wanted once")
-        path.write_text(text.replace(self.old, self.new), "utf-8")
+        return text.replace(self.old, self.new)
+
+    def apply(self, root: Path) -> None:
+        (root / self.file).write_text(self.mutated(root), "utf-8")
 
 
 def read(names: list[str]) -> Iterator[Mutation]:
@@ -61,6 +67,18 @@ def read(names: list[str]) -> Iterator[Mutation]:
 
 def read_table(table: Path) -> list[Mutation]:
     return [Mutation(**entry) for entry in tomllib.loads(table.read_text("utf-8"))["mutation"]]
+
+
+def misfits(mutations: Iterable[Mutation]) -> list[str]:
+    """A line for every entry that does not apply to the project as it is, or names a test file that is not there."""
+    found = []
+    for mutation in mutations:
+        try:
+            mutation.mutated(ROOT)
+        except ValueError as error:
+            found.append(str(error))
+        found += [f"{mutation.file}: no {test}" for test in mutation.tests if not (ROOT / test.split("::")[0]).is_file()]
+    return found
 
 
 def copy_of_project(folder: Path) -> Path:
@@ -129,6 +147,10 @@ def outcomes(tasks: Iterable[tuple[list[str], Mutation | None]]) -> Iterator[boo
 
 
 def main(names: list[str]) -> int:
+    if names == ["--applies"]:
+        lines = misfits(read([]))
+        print("\n".join(lines) or "every entry applies")
+        return 2 if lines else 0
     mutations = list(read(names))
     files = sorted({test for mutation in mutations for test in mutation.tests})
     os.environ["OMP_NUM_THREADS"] = "1"
