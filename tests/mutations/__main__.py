@@ -77,7 +77,9 @@ def misfits(mutations: Iterable[Mutation]) -> list[str]:
             mutation.mutated(ROOT)
         except ValueError as error:
             found.append(str(error))
-        found += [f"{mutation.file}: no {test}" for test in mutation.tests if not (ROOT / test.split("::")[0]).is_file()]
+        found += [
+            f"{mutation.file}: no {test}" for test in mutation.tests if not (ROOT / test.split("::")[0]).is_file()
+        ]
     return found
 
 
