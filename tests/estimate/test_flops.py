@@ -22,8 +22,8 @@ from midmask.nouns import Batch
 from midmask.objectives import OBJECTIVES, build_objective
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.ranking import Ranking
-from tests.benchmarks.steps import batch_for, full_rows, vocabulary
-from tests.estimate.counted import count_flops, learn
+from tests.speed.steps import batch_for, full_rows, vocabulary
+from tests.support.estimate.counted import count_flops, learn
 
 TOLERANCE = 0.02
 WORDS = vocabulary(1024)

@@ -9,7 +9,7 @@ from torch import Tensor
 from midmask.errors import UserError
 from midmask.nouns import Batch
 from midmask.objectives.contrastive import Contrastive
-from tests.objectives.ranked import (
+from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
     QUERIES,
@@ -22,7 +22,7 @@ from tests.objectives.ranked import (
     reference_of,
     score,
 )
-from tests.objectives.texts import token_rows
+from tests.support.objectives.texts import token_rows
 
 CONFIG = Contrastive.Config(temperature=20.0)
 REPEATED = [*PASSAGES[:4], PASSAGES[0], *PASSAGES[5:7], PASSAGES[6], *PASSAGES[8:]]

@@ -14,7 +14,7 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 
 @pytest.fixture(scope="module")
