@@ -91,7 +91,7 @@ def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tm
     rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
     index = Bm25Index(out)
     mapped = {Path(area.path).parent for area in psutil.Process().memory_maps()}
-    assert tmp_path / "out" / "index" in mapped and index.doc_ids
+    assert (out / "index").local() in mapped and len(index.doc_ids)
     planted = ranked.read(out / "ranked" / "dev.parquet").slice(0, 1)
     ranked.write(out / "ranked" / "dev.parquet", [planted])
     result = rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
