@@ -41,6 +41,10 @@ CASES: dict[str, tuple[ObjectiveConfig, str]] = {
         Distillation.Config(temperature=3.0, weight=0.9, ce_weight=0.1, regularisers=SPARSE),
         "splade without specials",
     ),
+    "splade's in-batch loss": (
+        Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE),
+        "splade",
+    ),
 }
 LOCAL = (
     Distillation.Config(loss="margin_mse", ce_weight=0.1, candidates="local_negatives", temperature=3.0),

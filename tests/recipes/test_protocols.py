@@ -11,6 +11,7 @@ from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.protocols.sigir23 import SIGIR23
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
@@ -84,6 +85,17 @@ def test_published_numbers(name: str) -> None:
         path.rsplit(".", 1)[-1]: value for path, value in stage.items() if not path.startswith(("teacher", "mine.per"))
     }
     assert {field: found[field] for field in PUBLISHED[name]} == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", SIGIR23)
+def test_the_runs_of_sigir_23_have_the_loss_of_their_trainer(name: str) -> None:
+    """One negative: SPLADE's first trainer, its candidates and groups; 32: the trainer released with the paper."""
+    loss = SIGIR23[name]().stages[0].loss
+    one = "1neg" in name
+    assert loss.candidates == ("positives" if one and "distil" not in name else "local_negatives")
+    if "splade" in name:
+        assert loss.regularisers.passage_groups == ("separate" if one else "joint")
+        assert loss.regularisers.ramp == (pytest.approx(1 / 3) if one else 0.0)
 
 
 def test_later_stages_of_lexmae() -> None:

@@ -31,9 +31,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from midmask.nouns import TokenRows
-from midmask.objectives import OBJECTIVES
+from midmask.objectives import PRETRAINING
 from midmask.vocabulary import Vocabulary
-from tests.speed.steps import PRE_TRAINING, batch_for, objective_named, training_step, vocabulary
+from tests.speed.steps import batch_for, objective_named, training_step, vocabulary
 
 H200_BF16_TFLOPS = 989.0
 WARM_UP = 3
@@ -94,7 +94,7 @@ def _backward_of(name: str) -> str:
 
 def measure(name: str, words: Vocabulary, options: argparse.Namespace) -> Speed:
     objective = objective_named(name, options.backbone, words).to(options.device)
-    batch = batch_for(OBJECTIVES[name].Config(), words, rows=options.rows, length=options.length)
+    batch = batch_for(PRETRAINING[name].Config(), words, rows=options.rows, length=options.length)
     batch = replace(batch, texts={key: moved(text, options.device) for key, text in batch.texts.items()})
     step = training_step(objective, batch, bf16=options.device == "cuda")
     flops = count_flops(step)
@@ -140,7 +140,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", help="default: base on a GPU, mini on a CPU")
     parser.add_argument("--device", choices=sorted(SIZES), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--objective", nargs="+", default=PRE_TRAINING, choices=PRE_TRAINING, metavar="NAME")
+    parser.add_argument("--objective", nargs="+", default=[*PRETRAINING], choices=PRETRAINING, metavar="NAME")
     parser.add_argument("--rows", type=int, help="default: 128 on a GPU, 8 on a CPU")
     parser.add_argument("--length", type=int, help="tokens of a row; default: 150 on a GPU, 64 on a CPU")
     parser.add_argument("--vocabulary", type=int, default=30522)

@@ -18,12 +18,11 @@ import torch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import Purpose, corrupt, select_words
 from midmask.nouns import Batch, TokenRows
-from midmask.objectives import OBJECTIVES, Objective
+from midmask.objectives import PRETRAINING, Objective
 from midmask.train.loop import Divided, accumulate
 from midmask.train.optimiser import TrainConfig
 from midmask.vocabulary import Vocabulary
 from tests.speed.steps import (
-    PRE_TRAINING,
     batch_for,
     full_rows,
     interleaved,
@@ -56,7 +55,7 @@ def hugging_face_step(backbone: str, words: Vocabulary) -> Callable[[], None]:
 
 def midmask_step(name: str, backbone: str, words: Vocabulary) -> Callable[[], None]:
     objective = objective_named(name.removesuffix("-cached"), backbone, words)
-    config = OBJECTIVES[name.removesuffix("-cached")].Config()
+    config = PRETRAINING[name.removesuffix("-cached")].Config()
     rows = SPANS // 2 if config.reads().rows == "spans" else SPANS
     batch = batch_for(config, words, rows=rows, length=LENGTH)
     return cached_step(objective, batch, rows) if name == CACHED else training_step(objective, batch)
@@ -99,7 +98,7 @@ def measure(name: str, backbone: str, rounds: int, clock: Callable[[], float]) -
 
 
 def main() -> None:
-    names = (*PRE_TRAINING, CACHED)
+    names = (*PRETRAINING, CACHED)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="mini")
     parser.add_argument("--objective", nargs="+", default=["retromae"], choices=names, metavar="NAME")

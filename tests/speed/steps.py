@@ -14,11 +14,9 @@ import torch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
-from midmask.objectives import OBJECTIVES, Objective, ObjectiveConfig, build_objective
-from midmask.objectives.ranking import Ranking
+from midmask.objectives import PRETRAINING, Objective, ObjectiveConfig, build_objective
 from midmask.vocabulary import Vocabulary
 
-PRE_TRAINING = tuple(name for name, entry in OBJECTIVES.items() if not issubclass(entry, Ranking))
 CONTINUATIONS = 0.2
 """Share of tokens that continue a word, about that of English text under BERT's vocabulary."""
 QUERY_LENGTH = 32
@@ -58,7 +56,7 @@ def batch_for(config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: 
 def objective_named(name: str, backbone: str, words: Vocabulary) -> Objective:
     """An objective with its default settings on a backbone with fresh weights, training."""
     encoder = build_backbone(BackboneConfig(name=backbone), words, seed=0)
-    return build_objective(OBJECTIVES[name].Config(), encoder, words).train()
+    return build_objective(PRETRAINING[name].Config(), encoder, words).train()
 
 
 def training_step(objective: Objective, batch: Batch, *, bf16: bool = False) -> Callable[[], None]:

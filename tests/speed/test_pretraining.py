@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from midmask.objectives import OBJECTIVES
+from midmask.objectives import PRETRAINING
 from tests.speed.pretraining import count_flops
 from tests.speed.steps import batch_for, objective_named, training_step, vocabulary
 
@@ -35,5 +35,5 @@ def expected(name: str, drawn: Any) -> int:
 def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
     words = vocabulary(V)
     objective = objective_named(name, "tiny", words)
-    batch = batch_for(OBJECTIVES[name].Config(), words, rows=ROWS, length=LENGTH)
+    batch = batch_for(PRETRAINING[name].Config(), words, rows=ROWS, length=LENGTH)
     assert count_flops(training_step(objective, batch)) == expected(name, objective.draw(batch))

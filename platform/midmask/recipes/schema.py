@@ -17,7 +17,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config, flatten, override
-from midmask.objectives import OBJECTIVES, ObjectiveConfig
+from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
 from midmask.recipes.stage import StageConfig as StageConfig
 from midmask.tokens import TokensConfig
@@ -54,11 +54,7 @@ class Recipe(Config):
     @field_validator("objective", mode="before")
     @classmethod
     def _objective_by_name(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            if "name" not in value:
-                raise ValueError(f"objective: a name is required; known: {', '.join(OBJECTIVES)}")
-            return OBJECTIVES[str(value["name"])].Config.model_validate(value)
-        return value
+        return pretraining_config(value)
 
     @field_validator("pretrain_on")
     @classmethod

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
-from midmask.objectives import OBJECTIVES
+from midmask.objectives import FINETUNING, PRETRAINING
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
 
@@ -23,9 +23,10 @@ PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
 
 def setup_of(spec: dict) -> TrainingSetup:
     places = {name: Place(spec[name]) for name in PLACES if spec.get(name)}
+    table = FINETUNING if spec["kind"] == "finetune" else PRETRAINING
     return TrainingSetup(
         kind=spec["kind"],
-        objective=OBJECTIVES[spec["objective"]["name"]].Config(**spec["objective"]),
+        objective=table[spec["objective"]["name"]].Config(**spec["objective"]),
         train=TrainConfig(**spec["train"]),
         backbone=BackboneConfig(**spec["backbone"]),
         fingerprint="f",
