@@ -6,7 +6,7 @@ from midmask.benchmark.design import Benchmark, Setting, lay_out, recipe_of, var
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from midmask.nouns import Batch
 from midmask.objectives.contrastive import Contrastive, contrastive_part
 from midmask.objectives.ranking import RankedRows
 from midmask.recipes.protocols import PROTOCOLS
-from tests.objectives.ranked import (
+from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
     QUERIES,
@@ -26,7 +26,7 @@ from tests.objectives.ranked import (
     reference_of,
     score,
 )
-from tests.objectives.texts import token_rows
+from tests.support.objectives.texts import token_rows
 
 CONFIG = Contrastive.Config(temperature=20.0)
 REPEATED = [*PASSAGES[:4], PASSAGES[0], *PASSAGES[5:7], PASSAGES[6], *PASSAGES[8:]]

@@ -15,7 +15,7 @@ from midmask.recipes.protocols.sigir23 import SIGIR23
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 
 @pytest.fixture(scope="module")

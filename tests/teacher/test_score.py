@@ -19,8 +19,8 @@ from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.teacher.teach import TeacherConfig
 from midmask.tokens import TokensConfig
 from midmask.train.table import read_table
-from tests.teacher.lists import QUERIES, write_negatives
-from tests.teacher.test_teach import texts_of
+from tests.support.teacher.lists import QUERIES, write_negatives
+from tests.support.teacher.texts import texts_of
 
 Scores = dict[tuple[str, str], float]
 

@@ -17,17 +17,9 @@ from midmask.teacher.teach import TeachConfig, TeacherConfig, teach
 from midmask.train.optimiser import TrainConfig
 from midmask.train.table import read_table
 from midmask.vocabulary import Vocabulary
-from tests.teacher.lists import teaching, trace_of
-from tests.train.runs import assert_same_run
-
-
-def texts_of(inputs: dict[str, Artifact]) -> tuple[dict[str, str], dict[str, str]]:
-    """Query id -> text, passage id -> text."""
-    corpus = inputs["corpus"].place
-    queries = read_table(corpus / "queries.parquet")
-    docs = [read_table(corpus / "docs" / name) for name in (corpus / "docs").names()]
-    passages = {row["doc_id"]: row["text"] for table in docs for row in table.to_pylist()}
-    return dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True)), passages
+from tests.support.teacher.lists import teaching, trace_of
+from tests.support.teacher.texts import texts_of
+from tests.support.train.runs import assert_same_run
 
 
 def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at: int | None = None) -> dict:
