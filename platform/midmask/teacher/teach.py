@@ -123,7 +123,7 @@ class TeacherConfig(Config):
 
 
 def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
-    """What a worker needs to know to train a teacher. Inputs: tokens, corpus; negatives, else they are random passages."""
+    """The setup of a worker that trains a teacher. Inputs: tokens, corpus; negatives, else they are random passages."""
     negatives = inputs["negatives"].place if "negatives" in inputs else None
     return TrainingSetup(
         kind="teach",
