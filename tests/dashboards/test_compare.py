@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from midmask.leaderboard.rows import Row
-from tests.dashboards import compared
-from tests.support.page import captions, page, table
+from tests.support.dashboards import compared
+from tests.support.dashboards.page import captions, page, table
 
 SHIFTS = {"dupmae": 0.05, "retromae": 0.0, "none": -0.05}
 """How far a system's values lie from those of BM25, on average."""

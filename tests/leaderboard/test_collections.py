@@ -23,9 +23,9 @@ from midmask.tracking import (
     metric_key,
     queries_key,
 )
-from tests.dashboards import compared
-from tests.dashboards.tracked import QUICK
-from tests.support.page import captions, page, table
+from tests.support.dashboards import compared
+from tests.support.dashboards.page import captions, page, table
+from tests.support.dashboards.tracked import QUICK
 
 ONE, FOUR = "3f2a90c1d2e3", "b07d11223344"
 """Fingerprints of pydocs of one package, and of four."""
