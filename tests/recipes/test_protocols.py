@@ -127,6 +127,30 @@ def test_what_a_stage_cannot_do_is_said_at_once() -> None:
         ).check()
 
 
+def test_a_teacher_of_its_own_is_trained_where_it_is_asked_for(collection: Path) -> None:
+    """From a named encoder, on negatives that the first stage mines; a stage that is not before it is refused."""
+    recipe = small(PROTOCOLS["dupmae"]().on(RECIPES["mlm"](), "demo"), collection)
+    own = {"teacher.negatives": ["mined:0"], "teacher.backbone": {"name": "mini"}, "teacher.passage_length": 20}
+    planned = plan(override(recipe, {f"stages.2.{path}": value for path, value in own.items()}))
+    teacher = planned.stages[2].inputs["scores"].inputs["teacher"]
+    assert planned.stages[0].fingerprint in {step.fingerprint for step in teacher.upstream()}
+    assert teacher.config.backbone.name == "mini"
+    assert teacher.inputs["tokens"].config.max_length == 20
+    common = plan(recipe).stages[2].inputs["scores"].inputs["teacher"]
+    assert {step.name for step in common.upstream()} == {
+        "prepare",
+        "tokenise",
+        "bm25",
+        "near_duplicates",
+        "mine",
+        "teach",
+    }
+    with pytest.raises(UserError, match=r"stages.2.negatives: mined:2 is not a stage before it"):
+        override(recipe, {"stages.2.teacher.negatives": ["mined:2"]})
+    with pytest.raises(UserError, match="'minced' is no source of negatives"):
+        override(recipe, {"stages.2.teacher.negatives": ["minced"]})
+
+
 def test_an_unknown_protocol_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r"unknown protocol 'dupmea'; did you mean 'dupmae'"):
         PROTOCOLS["dupmea"]

@@ -94,9 +94,9 @@ def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_p
     tokenizer = (inputs["tokens"].place / "tokenizer").local()
     backbone = build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=9)
     backbone.save(tmp_path / "start" / "model", tokenizer)
-    start = {**inputs, "start": Artifact(Place(str(tmp_path / "start")), {"fingerprint": "start"})}
     config = teaching(steps=1, learning_rate=1e-30, weight_decay=0.0)
-    run(config, start, tmp_path / "out")
+    named = config.backbone.model_copy(update={"name": str(tmp_path / "start" / "model")})
+    run(config.model_copy(update={"backbone": named}), inputs, tmp_path / "out")
     found = weights(tmp_path / "out")
     for name, value in backbone.encoder.named_parameters():
         np.testing.assert_allclose(found[f"bert.{name}"], value.detach().numpy(), atol=1e-20, err_msg=name)
