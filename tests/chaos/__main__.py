@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.benchmark.tiny import write_collection
 from tests.chaos import processes
 from tests.chaos.compare import contents, differences, metrics, tracked
 from tests.chaos.cycle import Cycle, draw, undisturbed
 from tests.chaos.job import Timeline
 from tests.chaos.scenarios import Scenario, scenarios
+from tests.support.benchmark.tiny import write_collection
 
 PER_CYCLE = 7
 """Kills between the first start of a job and its end."""
