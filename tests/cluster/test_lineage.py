@@ -208,7 +208,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 
 
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
-    """One that was measured, with its collection and number of queries; one that was pruned at a rung; one that died."""
+    """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
     context = Context(recipe.model_dump(mode="json"), contents_of(recipe), SPACE, storage, None)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
