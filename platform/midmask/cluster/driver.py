@@ -135,7 +135,7 @@ def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple
 def evaluated_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
     """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
 
-    Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise; so one with a
+    Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise: one with a
     test split alone is searched for all of its queries.
 
     Raises:
