@@ -1,6 +1,5 @@
 """A run's command makes its recipe again, whatever was changed; what it cannot make is told."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,12 @@ from midmask.cluster.driver import recipe_for
 from midmask.cluster.flags import parse
 from midmask.cluster.job import resolve
 from midmask.errors import UserError
-from midmask.identity import flatten, override
+from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.rerun import Wanted, rerun
 from midmask.recipes.schema import Recipe
+from tests.support.params import params_of
 
 CHANGED: dict[str, object] = {
     "corpus.name": "texts:/data/my corpus; it's big",
@@ -41,10 +41,6 @@ CASES = {
         },
     ),
 }
-
-
-def params_of(recipe: Recipe) -> dict[str, str]:
-    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}
 
 
 def made_by(arguments: tuple[str, ...], tmp_path: Path) -> Recipe:

@@ -15,6 +15,7 @@ from midmask.cluster.report import results_table
 from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import Step, adopted
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
@@ -55,7 +56,7 @@ def changed(recipe: Recipe, options: Options) -> Recipe:
     if options.seed is not None:
         changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
         changes["pretrain.seed"] = options.seed
-    wanted = override(override(recipe, changes), dict(options.changes))
+    wanted = apply_changes(override(recipe, changes), options.changes)
     read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
     wanted = override(wanted, {"pretrain_on": read})
     wanted.check()

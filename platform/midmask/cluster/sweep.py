@@ -31,6 +31,7 @@ from midmask.cluster.trial import Context
 from midmask.cluster.trials import Trial, Trials
 from midmask.identity import fingerprint, flatten, override
 from midmask.leaderboard.sweep_file import sweep_of
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
@@ -135,7 +136,7 @@ def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
     def entrant(trial: Trial) -> Entrant:
         name = mark_of(sweep.space, trial.outcome.parameters)
         label = name or f"{sweep.recipe.name} {briefly(sweep.space, trial.outcome.parameters)}"
-        return Entrant(label, override(sweep.recipe, trial.outcome.parameters))
+        return Entrant(label, apply_changes(sweep.recipe, trial.outcome.parameters))
 
     chosen = [entrant(trials.best)]
     if sweep.space.has_several_objectives:

@@ -16,8 +16,9 @@ from midmask.cluster.study import open_study, outcomes
 from midmask.cluster.trial import finals
 from midmask.errors import UserError
 from midmask.evaluate import answers, measures
-from midmask.identity import fingerprint, flatten, override
+from midmask.identity import fingerprint, flatten
 from midmask.recipes import RECIPES
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import budget, check, grid
 from midmask.recipes.protocols import PROTOCOLS
@@ -77,7 +78,7 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
     recipe, protocol = RECIPES[name](), options.protocol or space.protocol
     if protocol is not None:
         recipe = PROTOCOLS[protocol]().on(recipe, options.scale)
-    return changed(override(recipe, dict(space.settings)), replace(options, protocol=None))
+    return changed(apply_changes(recipe, space.settings), replace(options, protocol=None))
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def targets(sweep: Sweep) -> Iterator[Step]:
     space, recipe = sweep.space, sweep.recipe
     contents = contents_of(recipe)
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]
-    trials = [override(recipe, point) for point in points]
+    trials = [apply_changes(recipe, point) for point in points]
     for trial in trials:
         yield from finals(trial, space, contents)
     ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]
