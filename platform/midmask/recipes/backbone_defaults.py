@@ -1,7 +1,7 @@
 """Defaults that depend on what the backbone is: fresh weights (a named size), or a pre-trained folder or hub id.
 
 Recipes are sized for a tiny model with fresh weights. At its learning rate of 1e-3 a pre-trained encoder collapses
-within 12 steps of fine-tuning: all texts get one vector. So a change of the backbone changes, with it, every field that
+within 12 steps of fine-tuning: all texts get nearly one vector. So a change of the backbone changes, with it, every field that
 holds the default of the old kind of backbone. A field that is set in the same changes, or that holds another value, as
 those of published protocols do, stays as it is.
 """
@@ -41,8 +41,9 @@ DEFAULTS = (
     Default(r"spans\.span_length", 48, 128),
     Default(r"tokens\.tokenizer", None, NAME),
 )
-"""Fields by an expression for their paths. 5e-5 is BERT's own rate; MiniLM's encoder keeps its vectors apart with it
-(cosine of random pairs of SQuAD's passages after 12 steps: 0.05, as before; with 1e-3: 1.00)."""
+"""Fields by an expression for their paths. 5e-5 is BERT's own rate. After 12 steps of fine-tuning all-MiniLM-L6-v2 on
+8 queries of SQuAD each, the mean cosine of random passages is 0.10 at this rate, and 0.81 at 1e-3.
+"""
 
 
 def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
