@@ -1,9 +1,9 @@
 """Defaults that depend on what the backbone is: fresh weights (a named size), or a pre-trained folder or hub id.
 
 Recipes are sized for a tiny model with fresh weights. At its learning rate of 1e-3 a pre-trained encoder collapses
-within 12 steps of fine-tuning: all texts get nearly one vector. So a change of the backbone changes, with it, every field that
-holds the default of the old kind of backbone. A field that is set in the same changes, or that holds another value, as
-those of published protocols do, stays as it is.
+within 12 steps of fine-tuning: all texts get nearly one vector. So a change of the backbone changes, with it, every
+field that holds the default of the old kind of backbone. A field that is set in the same changes, or that holds another
+value, as those of published protocols do, stays as it is.
 """
 
 import re
