@@ -11,6 +11,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import scaled
 from midmask.recipes.rerun import Wanted, rerun
 from midmask.recipes.schema import Recipe
 from tests.support.params import params_of
@@ -23,12 +24,14 @@ CHANGED: dict[str, object] = {
     "stages.0.train.learning_rate": 3e-5,
 }
 
+AT_HAND: dict[str, object] = {"backbone.name": "base", "tokens.tokenizer": None}
+
 CASES = {
     "as it stands": RECIPES["retromae"](),
     "changed": override(RECIPES["retromae"](), CHANGED),
     "no objective": RECIPES["none"](),
     "protocol": PROTOCOLS["lexmae"]().on(RECIPES["mlm"](), "demo"),
-    "published sizes": PROTOCOLS["cotmae"]().on(RECIPES["cotmae"](), "published"),
+    "published sizes": override(scaled(RECIPES["cotmae"](), "cotmae", "published"), AT_HAND),
     "a word that reads as a value": override(RECIPES["mlm"](), {"backbone.experts": "none", "tokens.tokenizer": None}),
     "collections of its own": override(RECIPES["dupmae"](), {"pretrain_on": ["texts:/a b", "texts:/c"]}),
     "another loss": override(
@@ -61,7 +64,8 @@ def test_a_job_makes_the_same_recipe_of_it(recipe: Recipe, tmp_path: Path, monke
 def test_only_what_differs_is_set() -> None:
     found = rerun(Wanted({}, params_of(CASES["changed"])))
     assert sum(flag == "--set" for flag in found.arguments) == len(CHANGED) - 1, "the corpus has its own flag"
-    assert "--set" not in rerun(Wanted({}, params_of(CASES["published sizes"]))).arguments
+    published = rerun(Wanted({}, params_of(CASES["published sizes"]))).arguments
+    assert sum(flag == "--set" for flag in published) == len(AT_HAND)
 
 
 def test_flags_of_an_evaluation() -> None:

@@ -14,6 +14,7 @@ from midmask.cluster.channel import Channel
 from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
+from midmask.cluster.driver import scale_notes
 from midmask.cluster.importance import importance
 from midmask.cluster.job import Options, resolve_corpus
 from midmask.cluster.lineage import all_datasets, run_name
@@ -52,6 +53,8 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
         print(describe(one))
         tell_cost(targets(one), options, side_by_side=True)
         return
+    for note in scale_notes(one.recipe, options):
+        log.warning("%s", note)
     print(run_sweep(one))
     print(f"\n{options.where_to_look()}")
 

@@ -10,7 +10,7 @@ import optuna
 
 from midmask.artifact import RECORD, Place
 from midmask.cluster.comparison import SPLITS
-from midmask.cluster.driver import changed
+from midmask.cluster.driver import changed, scale_notes
 from midmask.cluster.job import Options
 from midmask.cluster.study import open_study, outcomes
 from midmask.cluster.trial import finals
@@ -21,7 +21,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import budget, check, grid
-from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import scaled, with_changes
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import COSTS, Space
 from midmask.recipes.step import Step
@@ -76,9 +76,9 @@ def sweep_for(options: Options, space: Space) -> Sweep:
 def _recipe(space: Space, name: str, options: Options) -> Recipe:
     """A recipe with the space's protocol, unless --protocol names another; then its settings; then the flags."""
     recipe, protocol = RECIPES[name](), options.protocol or space.protocol
-    if protocol is not None:
-        recipe = PROTOCOLS[protocol]().on(recipe, options.scale)
-    return changed(apply_changes(recipe, space.settings), replace(options, protocol=None))
+    if protocol is not None or options.scale == "published":
+        recipe = scaled(recipe, protocol or recipe.protocol, options.scale)
+    return changed(with_changes(recipe, space.settings, options.scale), options)
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +111,7 @@ def describe(sweep: Sweep) -> str:
         f"  {path}: {distribution.model_dump(exclude_defaults=True)}"
         for path, distribution in sweep.space.parameters.items()
     ]
+    lines += scale_notes(sweep.recipe, sweep.options)
     finished = (sweep.place / RECORD).exists()
     lines += [f"  baselines: bm25, {', '.join(sweep.space.baselines)}; seeds {list(sweep.space.seeds)}"]
     lines += ["  finished: the result would be printed again" if finished else "  to do"]

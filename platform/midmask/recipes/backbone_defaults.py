@@ -9,6 +9,7 @@ value, as those of published protocols do, stays as it is.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
@@ -91,11 +92,11 @@ def _resolved(default: Any, backbone: BackboneConfig) -> Any:
     """A length is at most what the backbone has positions for."""
     if default == NAME:
         return backbone.name
-    if not isinstance(default, int) or not is_pretrained(backbone):
-        return default
+    if not isinstance(default, int) or not is_pretrained(backbone) or not Path(backbone.name).is_dir():
+        return default  # nor is a hub asked
     try:
         return min(default, shape_of(backbone).max_length)
-    except UserError:  # a backbone that is not there is refused by Recipe.check
+    except UserError:  # a folder without a model is refused by Recipe.check
         return default
 
 
