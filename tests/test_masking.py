@@ -17,7 +17,8 @@ from scipy import stats
 
 from midmask import masking
 from midmask.masking import Purpose
-from tests.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.masking.hashing import position_hash
+from tests.support.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 WORD, PIECE = FIRST, 50
 """A token that begins a word and one that continues it, in the small vocabulary."""
@@ -54,17 +55,6 @@ def splitmix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def position_hash(key: int, purpose: int, draw: int, position: int) -> int:
-    """32 bits, in Python's own integers: SplitMix64's finaliser on the key, MurmurHash3's on the position."""
-    x = (key + ((purpose << 32) + draw) * 0x9E3779B97F4A7C15) % 2**64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-    h = ((x >> 32) + position * 0x9E3779B9) % 2**32
-    h = (h ^ (h >> 16)) * 0x85EBCA6B % 2**32
-    h = (h ^ (h >> 13)) * 0xC2B2AE35 % 2**32
-    return h ^ (h >> 16)
-
-
 def test_row_keys_are_splitmix_of_seed_epoch_and_row() -> None:
     keys = masking.row_keys(3, 2, np.array([0, 5, 2**40])).tolist()
     stream = splitmix((splitmix(3) + 2) % 2**64)
@@ -78,6 +68,15 @@ def test_hashes_equal_their_definition_in_exact_integers() -> None:
         for draw in range(4):
             expected = [position_hash(key % 2**64, int(Purpose.DECODER), draw, position) for position in range(6)]
             assert [int(value) % 2**32 for value in found[row, draw]] == expected
+
+
+def test_every_purpose_has_a_number_of_its_own() -> None:
+    """An alias would draw two decisions from the same random numbers, and the masks of one follow the other's."""
+    numbers = {name: purpose.value for name, purpose in Purpose.__members__.items()}
+    assert len(set(numbers.values())) == len(numbers) >= 12 and {numbers["SELECT"], numbers["GUESS"]} == {1, 12}
+    keys = masking.row_keys(0, 0, np.arange(50))
+    drawn = {tuple(masking.uniform(keys, purpose, 4).flatten().tolist()) for purpose in Purpose.__members__.values()}
+    assert len(drawn) == len(numbers)
 
 
 def test_uniform_numbers_are_uniform_and_uncorrelated_between_rows_positions_and_purposes() -> None:

@@ -20,9 +20,9 @@ from midmask.cluster.train import absolute, train_on_ray, worker_cpus
 from midmask.errors import UserError
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.run import NonFiniteLoss
-from tests.train.conftest import write_corpus
-from tests.train.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
-from tests.train.worker import setup_of
+from tests.support.train.corpus import write_corpus
+from tests.support.train.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.worker import setup_of
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,13 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return tokens
 
 
-def kill_a_worker(after: Path) -> None:
-    """SIGKILL to one of this test's own training workers, as soon as a file is there."""
+def kill_one(actor: str, after: Path) -> None:
+    """SIGKILL to one of this test's own Ray actors of that class, as soon as a file is there."""
     while not after.exists():
         time.sleep(0.01)
     own = psutil.Process().children(recursive=True)
-    worker = next(process for process in own if "RayTrainWorker" in " ".join(process.cmdline()))
-    os.kill(worker.pid, signal.SIGKILL)
+    victim = next(process for process in own if actor in " ".join(process.cmdline()))
+    os.kill(victim.pid, signal.SIGKILL)
 
 
 def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:
@@ -51,7 +51,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     assert run_workers(spec, 2, tmp_path) == [0, 0]
     out, reports = tmp_path / "ray", []
     second = out / "checkpoints" / "step-00000020" / "position.json"
-    threading.Thread(target=kill_a_worker, args=[second], daemon=True).start()
+    threading.Thread(target=kill_one, args=["RayTrainWorker", second], daemon=True).start()
     result = train_on_ray(
         setup_of(spec),
         Place(f"file://{out}"),
@@ -68,12 +68,28 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "model", "trace.parquet"]
 
 
+@pytest.mark.slow
+def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+    spec = spec_of(tokens, tmp_path / "alone", train={"steps": 40, "checkpoint_every": 5})
+    assert run_workers(spec, 1, tmp_path) == [0]
+    out, reports = tmp_path / "ray", []
+    first = out / "checkpoints" / "step-00000005" / "position.json"
+    threading.Thread(target=kill_one, args=["TrainController", first], daemon=True).start()
+    train_on_ray(
+        setup_of(spec), Place(str(out)), workers=1, use_gpu=False, log=lambda done, values: reports.append(done)
+    )
+    trace = trace_of(out)
+    assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
+    assert [row["first_after_start"] for row in trace].count(True) == 2, "the controller was killed too late"
+    assert reports == list(range(1, 41)), "every step is reported once"
+
+
 DRIVER = """
 import json, os, signal, sys
 import ray
 from midmask.artifact import Place
 from midmask.cluster.train import train_on_ray
-from tests.train.worker import setup_of
+from tests.support.train.worker import setup_of
 
 spec = json.loads(sys.argv[1])
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,

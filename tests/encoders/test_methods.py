@@ -13,8 +13,8 @@ from midmask.identity import override
 from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import PRETRAINING, ObjectiveConfig, build_objective
-from tests.encoders.conftest import VARIANTS, random_model
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.encoders.models import VARIANTS, random_model
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
 SMALL = {"condenser": {"skip_from": 1}, "cocondenser": {"skip_from": 1}}
 """What a method needs on two layers."""

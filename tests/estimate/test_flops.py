@@ -21,8 +21,8 @@ from midmask.estimate.sizes import encoder_sizes, trained_parameters
 from midmask.nouns import Batch
 from midmask.objectives import PRETRAINING, build_objective
 from midmask.objectives.contrastive import Contrastive
-from tests.benchmarks.steps import batch_for, full_rows, vocabulary
-from tests.estimate.counted import count_flops, learn
+from tests.speed.steps import batch_for, full_rows, vocabulary
+from tests.support.estimate.counted import count_flops, learn
 
 TOLERANCE = 0.02
 WORDS = vocabulary(1024)

@@ -10,8 +10,8 @@ from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.work import Work, encoded
 from midmask.objectives import PRETRAINING, build_objective
 from midmask.train.optimiser import TrainConfig, build_optimiser
-from tests.benchmarks.steps import batch_for, full_rows, vocabulary
-from tests.estimate.counted import kept_bytes, learn
+from tests.speed.steps import batch_for, full_rows, vocabulary
+from tests.support.estimate.counted import kept_bytes, learn
 
 WORDS = vocabulary(1024)
 ROWS, LENGTH = 16, 64

@@ -18,7 +18,7 @@ from midmask.nouns import Batch, Loss, TokenRows
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
 from midmask.train.loop import accumulate, distributed
 from midmask.train.optimiser import TrainConfig
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "cocondenser": {"temperature": 20.0},

@@ -79,6 +79,13 @@ class StageConfig(Config):
     def sources(self) -> tuple[Source, ...]:
         return tuple(Source.parse(text) for text in self.negatives)
 
+    @property
+    def teacher_sources(self) -> tuple[Source, ...]:
+        """Where the lists come from that the stage's teacher is trained on; none without a training of it."""
+        if self.teacher is None or self.teacher.comes_from_elsewhere:
+            return ()
+        return tuple(Source.parse(text) for text in self.teacher.negatives)
+
     @model_validator(mode="after")
     def _negatives_and_teacher_fit(self) -> Self:
         if bool(self.sources) != (self.per_query > 0):

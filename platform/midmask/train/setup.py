@@ -107,7 +107,6 @@ class TrainingSetup:
                 (self.tokens / "tokenizer").local(),
                 max_length=self.objective.max_length,
                 seed=self.train.seed,
-                start=(self.start / "model").local() if self.start else None,
             )
             return encoder, ListwiseRanking(self.objective, encoder, vocabulary), vocabulary
         if self.start is not None:
