@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.object_store import object_store
 
 from midmask.artifact import RECORD, Place, Timing, load, produce
 from midmask.attempts import Attempt, attempt, folder_of_attempts
 from midmask.errors import UserError
 from midmask.leases import Watch, lease
+from tests.support.object_store import object_store
 
 QUICK = Timing(renew_s=0.05, dead_s=0.4, look_s=0.02)
 
