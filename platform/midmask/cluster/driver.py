@@ -12,9 +12,11 @@ from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags, log_report
 from midmask.cluster.outlook import tell_cost
 from midmask.cluster.report import results_table
+from midmask.corpora import judged_splits
 from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.model_folder import as_folder_reads
 from midmask.recipes.plan import Step, adopted
 from midmask.recipes.published import scaled, unpublished, with_changes
 from midmask.recipes.run import Runner, Silent
@@ -140,9 +142,34 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
             return done
 
 
-def searched_with(recipe: Recipe, folder: str | None) -> tuple[Recipe, Step | None]:
-    """For --model: the recipe with that folder's tokenizer, and the folder as a step; without it, the recipe alone."""
+def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:
+    """For --model: the recipe that reads texts as that folder's files say, but for what --set says; and the folder as a
+    step. Without a folder, the recipe alone.
+
+    Raises:
+        UserError: as `as_folder_reads`.
+    """
     if folder is None:
         return recipe, None
-    place = str(Path(folder).absolute())
-    return override(recipe, {"tokens.tokenizer": place}), adopted(place)
+    place = Path(folder).absolute()
+    return as_folder_reads(recipe, place, options.changes.keys()), adopted(str(place))
+
+
+def evaluated_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
+    """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
+
+    Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise: one with a
+    test split alone is searched for all of its queries.
+
+    Raises:
+        UserError: for a split that the collection does not have.
+    """
+    if not trains and not {"corpus", "corpus.splits"} & options.changes.keys():
+        recipe = override(recipe, {"corpus.splits": "official"})
+    there = judged_splits(recipe.corpus)
+    split = asked or next((name for name in ("dev", "test", *there) if name in there), "dev")
+    if split not in there:
+        known = f"it has {', '.join(there)}" if there else "it has no judged queries"
+        drawn = "" if trains or not there else "; --set corpus.splits=complete draws train, dev and test from these"
+        raise UserError(f"--split {split}: {recipe.corpus.name} has no such split: {known}{drawn}.")
+    return recipe, split
