@@ -16,7 +16,7 @@ from scipy import stats
 from midmask.identity import Config, is_runtime
 from midmask.leaderboard.board import GAIN, HOURS, NEWEST, Board, View, board_of
 from midmask.leaderboard.cells import legend
-from midmask.leaderboard.entries import Entry, _kind, entries
+from midmask.leaderboard.entries import Entry, entries, field_kind
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
 from midmask.leaderboard.marks import MOST, Shown, marks_of
@@ -112,10 +112,10 @@ def test_all_runtime_fields_and_seeds_are_known() -> None:
 
     every = {leaf for recipe in RECIPES for leaf in leaves(RECIPES[recipe]())}
     assert {path for path, runtime in every if runtime} == {
-        path for path, _ in every if _kind(path) == "without effect" and path != "evaluation.split"
+        path for path, _ in every if field_kind(path) == "without effect" and path != "evaluation.split"
     }
-    assert {"pretrain.seed", "stages.0.train.seed"} <= {path for path, _ in every if _kind(path) == "seed"}
-    assert _kind("stages.0.mine.seed") == _kind("corpus.split_seed") == "setting"
+    assert {"pretrain.seed", "stages.0.train.seed"} <= {path for path, _ in every if field_kind(path) == "seed"}
+    assert field_kind("stages.0.mine.seed") == field_kind("corpus.split_seed") == "setting"
 
 
 def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:

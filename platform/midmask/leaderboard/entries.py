@@ -145,7 +145,7 @@ def _settings(row: Row) -> frozenset[tuple[str, str]]:
     return frozenset(
         (path, value)
         for path, value in row.params.items()
-        if _kind(path) == "setting" and (not is_bm25 or path.startswith("corpus."))
+        if field_kind(path) == "setting" and (not is_bm25 or path.startswith("corpus."))
     )
 
 
@@ -153,12 +153,12 @@ def _seeds(row: Row) -> str:
     """The seeds of the trainings, as text that sorts by them; the row's own seed where the params tell none."""
     if row.recipe.lower() == "bm25":
         return ""
-    found = [value.rjust(6) for path, value in sorted(row.params.items()) if _kind(path) == "seed"]
+    found = [value.rjust(6) for path, value in sorted(row.params.items()) if field_kind(path) == "seed"]
     return " ".join(found) or row.seed.rjust(6)
 
 
 @cache
-def _kind(path: str) -> str:
+def field_kind(path: str) -> str:
     if _ends_in(path, SEEDS):
         return "seed"
     return "without effect" if _ends_in(path, WITHOUT_EFFECT) else "setting"
