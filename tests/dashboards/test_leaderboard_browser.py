@@ -9,9 +9,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.dashboards import compared, tracked
-from tests.dashboards.browser import ROOT, hosts_asked, served
-from tests.dashboards.pages import choose, query, systems, wait_for_lines, wait_for_systems, wait_for_text
+from tests.support.dashboards import compared, tracked
+from tests.support.dashboards.browser import ROOT, hosts_asked, served
+from tests.support.dashboards.pages import choose, query, systems, wait_for_lines, wait_for_systems, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 SQUAD = ["dupmae", "retromae", "none", "bm25"]

@@ -21,9 +21,9 @@ from midmask.leaderboard.rows import measured
 from midmask.leaderboard.training import curves, parts_of, trainings
 from midmask.recipes.plan import plan
 from midmask.tracking import TrackedRow, read_runs
-from tests.benchmark.tiny import WORDS
-from tests.dashboards import worked
-from tests.dashboards.browser import ROOT
+from tests.support.benchmark.tiny import WORDS
+from tests.support.dashboards import worked
+from tests.support.dashboards.browser import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from midmask.leaderboard.marks import MOST, Shown, marks_of
 from midmask.leaderboard.rows import Row, rows
 from midmask.recipes import RECIPES
 from midmask.tracking import TrackedRow
-from tests.dashboards import compared
+from tests.support.dashboards import compared
 
 DEV = ("squad", "dev")
 NDCG = "squad dev nDCG@10"

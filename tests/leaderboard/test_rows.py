@@ -7,7 +7,7 @@ import pytest
 from midmask.leaderboard.rows import best, measure_names, rows, run_link, unfinished
 from midmask.leaderboard.surfaces import sweep_surface, sweeps
 from midmask.tracking import TrackedRow, Tracker, read_runs
-from tests.dashboards import tracked
+from tests.support.dashboards import tracked
 
 
 @pytest.fixture(scope="module")
