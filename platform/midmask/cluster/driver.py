@@ -15,6 +15,7 @@ from midmask.cluster.report import results_table
 from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.needed_splits import refuse_missing_splits
 from midmask.recipes.plan import Step, adopted
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
@@ -90,7 +91,11 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
 
     Empty after --dry-run, which prints the plan instead.
+
+    Raises:
+        UserError: before anything is computed, for queries that a collection lacks.
     """
+    refuse_missing_splits(targets.values())
     storage = Place(options.storage)
     if options.dry_run:
         print(dry_run(recipe, targets, storage))

@@ -10,6 +10,7 @@ from midmask.corpora.irds import fingerprints, open_ir_dataset
 from midmask.corpora.msmarco import open_msmarco
 from midmask.corpora.nq import open_nq
 from midmask.corpora.pydocs import open_pydocs, package_versions
+from midmask.corpora.splits import known_splits
 from midmask.corpora.texts import open_texts
 from midmask.corpora.trec import open_trec
 from midmask.corpora.tripclick import open_tripclick
@@ -42,6 +43,17 @@ def open_corpus(config: CorpusConfig) -> Corpus:
     if config.format == "ir_datasets":
         return open_ir_dataset(config.place, config.short_name, config.max_characters)
     return OPENERS[config.format](Place.named(config.place), config.short_name, config.max_characters)
+
+
+def corpus_splits(config: CorpusConfig) -> set[str]:
+    """The splits of a corpus, by its files alone: nothing is prepared for it. Empty for texts without queries.
+
+    Raises:
+        UserError: as `open_corpus`.
+    """
+    if config.format == "pydocs":
+        return {"train", "dev", "test"}
+    return known_splits(open_corpus(config), config.splits)
 
 
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Which judgements are for training, for selection (dev) and for the final report (test)."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
+from midmask.corpora.corpus import Corpus
 from midmask.corpora.ids import uniform
 
 OFFICIAL = "the corpus's own splits"
@@ -17,6 +19,16 @@ FIXED = frozenset({"dl19", "dl20"})
 def is_slice(split: str) -> bool:
     """`test.head` is a slice of `test`: some of its queries, or all of them with other judgements."""
     return "." in split
+
+
+def known_splits(corpus: Corpus, rule: Literal["complete", "official"]) -> set[str]:
+    """The splits that a corpus will have once it is prepared, as far as the names of its files tell; empty: it has no
+    queries. A file without a usable row can still leave a split empty.
+    """
+    named = {piece.split for piece in (*corpus.qrels, *corpus.queries) if piece.split} | corpus.unions.keys()
+    if corpus.qrels and rule == "complete" and not corpus.unions and not named <= FIXED:
+        return named | {"train", "dev", "test"}
+    return named
 
 
 def assign_splits(

@@ -118,7 +118,7 @@ class Stages:
 
     def _listed(self, source: Source, wanted: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
-            asked = ReadNegativesConfig(file=source.file, unknown_ids=stage.unknown_ids)
+            asked = ReadNegativesConfig(file=source.file)
             return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
         if source.kind == "bm25":
             return bm25_ranking(self.corpus, wanted, titles=self.recipe.tokens.titles, judged="relevant")

@@ -210,7 +210,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             alias: yaml.AliasEvent = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"line {alias.start_mark.line + 1}: the alias *{alias.anchor}; write the values out")
+            raise yaml.YAMLError(f"the alias *{alias.anchor} is not read; write the values out")
         return super().compose_node(parent, index)
 
 

@@ -58,10 +58,6 @@ class StageConfig(Config):
         "mined:STAGE (counted from 0), file:PATH (msmarco-hard-negatives layout); several are mixed",
     )
     per_query: int = Field(0, ge=0, le=1000, description="hard negatives a query in each step; 0 without sources")
-    unknown_ids: Literal["refuse", "count"] = Field(
-        "refuse",
-        description="file:PATH: queries and passages that the corpus lacks: an error, or quarantined and counted",
-    )
     mine: MineConfig = Field(default_factory=MineConfig, description="how negatives are chosen from their sources")
     teacher: TeacherConfig | None = Field(None, description="the cross-encoder whose scores are learnt, if any")
     queries: int | None = Field(
