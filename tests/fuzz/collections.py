@@ -27,7 +27,8 @@ def write_texts(folder: Path) -> None:
 def write_trec(folder: Path) -> None:
     """Documents as elements, JSON and columns; topics as elements and columns."""
     docs = [
-        f"<DOC>\n<DOCNO> d{n} </DOCNO>\n<TITLE>title {n}</TITLE>\n<!-- c --><TEXT>\npassage <b>{n}</b> &amp; more\n</TEXT>\n</DOC>\n"
+        f"<DOC>\n<DOCNO> d{n} </DOCNO>\n<TITLE>title {n}</TITLE>\n<!-- c --><TEXT>\npassage <b>{n}</b> &amp; more\n"
+        "</TEXT>\n</DOC>\n"
         for n in range(12)
     ]
     write(folder / "docs/a", "".join(docs).encode())
@@ -102,10 +103,10 @@ def targets(root: Path) -> list[Target]:
 def _read(kind: str, documents: str | None, seeds: Files, rng: random.Random, folder: Path) -> Outcome:
     files = mutate_files(rng, seeds)
     write_files(folder / "in", files)
-    if rng.random() < 0.01:
-        (folder / "in" / rng.choice(["docs", "qrels", "corpus.jsonl", "a.jsonl", "collection.tsv"])).mkdir(
-            exist_ok=True
-        )
+    if rng.random() < 0.01 and files:
+        name = rng.choice(sorted(files))
+        (folder / "in" / name).unlink()
+        (folder / "in" / name).mkdir()
     result = _prepared(rng, f"{kind}:{folder}/in", folder / "out")
     if documents is not None:
         _check_lines(result, _documents(files, documents))
