@@ -58,7 +58,10 @@ class Board:
             self._rung(source, row)
 
     def _start(self, source: str, parameters: dict[str, Any]) -> None:
+        """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
         context = self._context
+        if source in self._trials and self._trials[source].run.is_open:
+            return
         name, recipe = described(context.space, parameters), context.recipe_at(parameters)
         base, identity = base_tags(self._job, recipe), fingerprint({"sweep": self._sweep, "trial": source})
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}

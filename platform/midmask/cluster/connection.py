@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from functools import partial
 
 import grpc
 import ray
@@ -14,6 +15,7 @@ from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
+from midmask.cluster.watch import end_with_local_ray
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -109,6 +111,7 @@ def _start() -> None:
         _temp_dir=folder,
     )
     atexit.register(_stop, folder)
+    end_with_local_ray(partial(shutil.rmtree, folder, ignore_errors=True))
     log.info("no Ray cluster runs here; started a local one: %s", _size())
 
 

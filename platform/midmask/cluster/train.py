@@ -1,7 +1,9 @@
 """Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import ray
 import ray.train
 import ray.train.torch
 import torch
+from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 
 from midmask import world
@@ -56,7 +59,8 @@ def train_on_ray(
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
     out, notes = _absolute(out), _absolute(storage or out / "ray")
     channel = Channel.open()
-    trainer = ray.train.torch.TorchTrainer(
+    trainer = partial(
+        ray.train.torch.TorchTrainer,
         _work,
         train_loop_config={"setup": setup, "out": out, "channel": channel},
         scaling_config=ScalingConfig(
@@ -68,12 +72,26 @@ def train_on_ray(
     )
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
     with channel.forwarding(_Once(log)):
-        outcome = trainer.fit().return_value
+        outcome = _train(trainer)
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
     result: dict[str, Any] = outcome["result"]
     return result
+
+
+def _train(trainer: Callable[[], Any]) -> Any:
+    """Runs a training and returns what its workers return.
+
+    Ray Train replaces dead workers, but not its controller, an actor. If that dies, a new trainer goes on from the last
+    checkpoint.
+    """
+    for _ in range(RESTARTS):
+        try:
+            return trainer().fit().return_value
+        except RayActorError:
+            logger.warning("the controller of the training died; going on from the last checkpoint")
+    return trainer().fit().return_value
 
 
 def _work(config: dict[str, Any]) -> dict[str, Any]:

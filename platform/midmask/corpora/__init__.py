@@ -3,7 +3,7 @@
 from midmask.corpora.assemble import prepare
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
-from midmask.corpora.formats import corpus_identity, corpus_splits, open_corpus
+from midmask.corpora.formats import corpus_identity, judged_splits, open_corpus
 from midmask.corpora.joining import JoinConfig, join
 from midmask.corpora.statistics import statistics_table
 
@@ -12,8 +12,8 @@ __all__ = [
     "CorpusConfig",
     "JoinConfig",
     "corpus_identity",
-    "corpus_splits",
     "join",
+    "judged_splits",
     "open_corpus",
     "prepare",
     "statistics_table",

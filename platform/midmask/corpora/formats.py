@@ -10,7 +10,6 @@ from midmask.corpora.irds import fingerprints, open_ir_dataset
 from midmask.corpora.msmarco import open_msmarco
 from midmask.corpora.nq import open_nq
 from midmask.corpora.pydocs import open_pydocs, package_versions
-from midmask.corpora.splits import known_splits
 from midmask.corpora.texts import open_texts
 from midmask.corpora.trec import open_trec
 from midmask.corpora.tripclick import open_tripclick
@@ -45,15 +44,17 @@ def open_corpus(config: CorpusConfig) -> Corpus:
     return OPENERS[config.format](Place.named(config.place), config.short_name, config.max_characters)
 
 
-def corpus_splits(config: CorpusConfig) -> set[str]:
-    """The splits of a corpus, by its files alone: nothing is prepared for it. Empty for texts without queries.
+def judged_splits(config: CorpusConfig) -> list[str]:
+    """Names of the splits that a prepared collection has, told from its files' names; sorted, [] without judgements.
 
     Raises:
         UserError: as `open_corpus`.
     """
-    if config.format == "pydocs":
-        return {"train", "dev", "test"}
-    return known_splits(open_corpus(config), config.splits)
+    corpus = open_corpus(config)
+    names = {piece.split for piece in (*corpus.qrels, *corpus.queries) if piece.split}
+    if config.format == "pydocs" or (names and config.splits == "complete" and not corpus.unions):
+        names |= {"train", "dev", "test"}
+    return sorted(names | corpus.unions.keys())
 
 
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:

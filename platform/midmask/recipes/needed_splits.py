@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from midmask.corpora import CorpusConfig, corpus_splits
+from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.recipes.step import Step
 
@@ -16,7 +16,7 @@ def refuse_missing_splits(targets: Iterable[Step]) -> None:
         UserError: if a step of the plan evaluates, mines or trains with queries of a split that its collection lacks,
             naming the collection and the splits that it has.
     """
-    known: dict[str, set[str]] = {}
+    known: dict[str, list[str]] = {}
     seen: set[str] = set()
     for target in targets:
         for step in target.upstream():
@@ -26,7 +26,7 @@ def refuse_missing_splits(targets: Iterable[Step]) -> None:
             seen.add(step.fingerprint)
             for split in _splits_of(step):
                 if corpus.fingerprint not in known:
-                    known[corpus.fingerprint] = corpus_splits(corpus.config)
+                    known[corpus.fingerprint] = judged_splits(corpus.config)
                 _check(corpus.config, split, known[corpus.fingerprint], step.name)
 
 
@@ -38,7 +38,7 @@ def _splits_of(step: Step) -> Iterator[str]:
     yield from ([one] if one is not None else several)
 
 
-def _check(corpus: CorpusConfig, split: str, known: set[str], step: str) -> None:
+def _check(corpus: CorpusConfig, split: str, known: list[str], step: str) -> None:
     if not known:
         raise UserError(
             f"corpus {corpus.name}: it has texts alone, without queries and judgements, and the step {step} needs "

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.tracking import TrackedRow, Tracker, metric_key
+from midmask.tracking import TrackedRow, Tracker, collection_key, metric_key, queries_key
 from tests.support.dashboards.tracked import QUICK
 
 QUERIES = [f"q{number:02d}" for number in range(60)]
@@ -27,14 +27,18 @@ def values(system: str, seed: int, measure: str) -> dict[str, float]:
     return dict(zip(QUERIES, LEVELS[system] + spread + own.normal(0, 0.05, len(QUERIES)), strict=True))
 
 
-def tags(system: str, seed: int) -> dict[str, str]:
+COLLECTION = "c0ffee123456"
+
+
+def tags(system: str, seed: int, split: str = "dev") -> dict[str, str]:
     found = {
         **{"job": "benchmark_middle_training", "step": "evaluate", "recipe": system, "corpus": "squad"},
         **{"objective": "none" if system in ("none", "bm25") else system, "backbone": "tiny", "protocol": "in_batch"},
         **{"representation": "bm25" if system == "bm25" else "dense", "pretrain_on": "corpus", "seed": str(seed)},
         "fingerprint": f"{system}-{seed}",
     }
-    return {f"midmask.{name}": value for name, value in found.items()}
+    evaluated = {collection_key("squad"): COLLECTION, queries_key("squad", split): str(len(QUERIES))}
+    return {f"midmask.{name}": value for name, value in found.items()} | evaluated
 
 
 def benchmark(tracker: Tracker, split: str = "dev") -> dict[tuple[str, int], str]:
@@ -43,7 +47,7 @@ def benchmark(tracker: Tracker, split: str = "dev") -> dict[tuple[str, int], str
     with tempfile.TemporaryDirectory() as folder:
         for system in LEVELS:
             for seed in SEEDS if system != "bm25" else (0,):
-                run = tracker.run(f"evaluate-{system}-{seed}", tags=tags(system, seed), params=settings(seed))
+                run = tracker.run(f"evaluate-{system}-{seed}", tags=tags(system, seed, split), params=settings(seed))
                 own = {measure: values(system, seed, measure) for measure in MEASURES}
                 run.log({metric_key("squad", split, name): np.mean([*v.values()]) for name, v in own.items()}, 0)
                 run.log({f"cost/{name}": value for name, value in costs(system).items()}, 0)
@@ -78,7 +82,7 @@ def tracked_rows(split: str = "dev") -> list[TrackedRow]:
             metrics |= {f"cost/{name}": value for name, value in costs(system).items()}
             params = {name: str(value) for name, value in settings(seed).items()}
             ids = (f"{system}-{seed}", "1", f"evaluate-{system}-{seed}", None, "finished")
-            found.append(TrackedRow(*ids, now, now, tags(system, seed), params, metrics))
+            found.append(TrackedRow(*ids, now, now, tags(system, seed, split), params, metrics))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from midmask.tracking import Patience, TrackedRun, Tracker, metric_key
+from midmask.tracking import Patience, TrackedRun, Tracker, collection_key, metric_key, queries_key
 
 QUICK = Patience(answer=30, close=30, flush=0.02)
 RATIOS = [(encoder, decoder) for encoder in (0.15, 0.3, 0.5) for decoder in (0.5, 0.7, 0.9)]
@@ -16,6 +16,10 @@ SYSTEMS = {
     ("BM25", "bm25"): (0.6120, 0.6455),
 }
 """nDCG@10 on dev and on test."""
+
+
+COLLECTIONS = {"pydocs": "3f2a90c1d2e3", "cranfield": "77aa00bb11cc"}
+QUERIES = {"dev": 1204, "test": 1190}
 
 
 def tags(step: str, objective: str, fingerprint: str, **more: str) -> dict[str, str]:
@@ -51,6 +55,7 @@ def sweep(tracker: Tracker) -> str:
 def measured(run: TrackedRun, corpus: str, split: str, value: float) -> None:
     values = {"nDCG@10": value, "RR@10": value - 0.05, "R(rel=2)@100": value + 0.2}
     run.log({metric_key(corpus, split, name): number for name, number in values.items()}, 0)
+    run.tag({collection_key(corpus): COLLECTIONS[corpus], queries_key(corpus, split): str(QUERIES[split])})
 
 
 def systems(tracker: Tracker, parent: str) -> None:
