@@ -32,7 +32,7 @@ def write_trec(folder: Path) -> None:
         for n in range(12)
     ]
     write(folder / "docs/a", "".join(docs).encode())
-    write(folder / "docs/b.gz", "".join(docs).replace("d1", "e1").encode())
+    write(folder / "docs/b.gz", "".join(docs).replace("<DOCNO> d", "<DOCNO> e").encode())
     write(folder / "docs/c.jsonl", json_lines([{"_id": f"c{n}", "text": f"line {n}"} for n in range(6)]))
     write(folder / "docs/e.tsv", layouts.lines([(f"t{n}", f"columns {n}") for n in range(6)]))
     topics = [f"<top>\n<num> Number: {n}\n<title> title {n}\n<desc> Description: d\n</top>\n" for n in range(8)]

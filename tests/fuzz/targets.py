@@ -2,9 +2,12 @@
 
 import logging
 import os
+import warnings
 from pathlib import Path
 
-from tests.fuzz import collections
+os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
+
+from tests.fuzz import answers, collections, folders, lists, settings
 from tests.fuzz.running import Target
 
 
@@ -14,5 +17,6 @@ def all_targets(root: Path) -> dict[str, Target]:
     """
     os.environ["IR_DATASETS_HOME"] = str(root / "ir_datasets")
     logging.disable(logging.CRITICAL)
-    made = [*collections.targets(root)]
+    warnings.simplefilter("ignore")
+    made = [target for kind in (collections, lists, folders, settings, answers) for target in kind.targets(root)]
     return {target.name: target for target in made}

@@ -135,13 +135,13 @@ def _columns(place: Place, schema: pa.Schema) -> dict[str, str]:
     Raises:
         UserError: if no column, or more than one, is a list of token ids.
     """
-    lists = [name for name in TOKENS if name in schema.names and _is_list_of_tokens(schema.field(name).type)]
+    lists = [name for name in TOKENS if schema.names.count(name) == 1 and _is_list_of_tokens(schema.field(name).type)]
     if len(lists) != 1:
         told = (
             f"both {' and '.join(lists)}" if lists else f"no list of token ids; its columns are {columns_told(schema)}"
         )
         raise UserError(f"{place} has {told}; {LAYOUT}")
-    names = [name for name in IDS if name in schema.names and is_id(schema.field(name).type)]
+    names = [name for name in IDS if schema.names.count(name) == 1 and is_id(schema.field(name).type)]
     return {"ids": lists[0], **({"doc_id": names[0]} if names else {})}
 
 
