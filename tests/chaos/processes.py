@@ -15,6 +15,9 @@ import time
 import psutil
 
 CHANNEL = re.compile(r"ray::(_Post|Post|Channel|Mailbox)")
+AGENT = re.compile(r"ray::(RuntimeEnvAgent|DashboardAgent|DashboardHead|LogMonitor)")
+"""Daemons of Ray's with a worker's kind of title; a raylet ends with its agents."""
+
 TRIAL = re.compile(r"ray::(ImplicitFunc|trainable|bundle)")
 PR_SET_CHILD_SUBREAPER = 36
 RAY_FOLDER = re.compile(r"/tmp/mm[^/\s'\":,]+")
@@ -51,7 +54,7 @@ def kind(process: psutil.Process, driver: int) -> str:
         return "driver"
     if text.split(" ")[0].endswith("/raylet"):
         return "raylet"
-    if not text.startswith("ray::"):
+    if not text.startswith("ray::") or AGENT.match(text):
         return "other"
     if text.startswith("ray::IDLE"):
         return "idle"
