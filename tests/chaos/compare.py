@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,32 @@ PLACED = ("inputs", "attempt", "files")
 """Fields of a record that name places, or sizes and digests of files, which are compared themselves."""
 
 
+def _artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
+    """Record, folder and files of every finished artifact."""
+    for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
+        artifact = load(Place(str(record.parent)))
+        folder = artifact.place.local()
+        listed = artifact.record.get("files")
+        names = listed if listed is not None else [path for path in folder.rglob("*") if path.is_file()]
+        yield record, folder, sorted({folder / name for name in names} - {record})
+
+
 def contents(home: Path) -> dict[str, str]:
     """`STEP/FINGERPRINT/FILE` -> digest of what of it must be equal in every run."""
     found: dict[str, str] = {}
-    for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
+    for record, folder, files in _artifacts(home):
         name = f"{record.parent.parent.name}/{record.parent.name}"
-        folder = load(Place(str(record.parent))).place.local()
         found[f"{name}/{RECORD}"] = _digest(_equal_part(json.loads(record.read_text()), home))
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name != RECORD:
-                found[f"{name}/{path.relative_to(folder)}"] = _digest(_of_file(path, home))
+        for path in files:
+            found[f"{name}/{path.relative_to(folder)}"] = _digest(_of_file(path, home))
     return found
+
+
+def unfinished(home: Path) -> set[str]:
+    """Files in the store that belong to no finished artifact."""
+    store = home / "store"
+    known = {path for record, _, files in _artifacts(home) for path in (record, *files)}
+    return {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file() and path not in known}
 
 
 def _of_file(path: Path, home: Path) -> bytes:
@@ -73,11 +89,10 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
 def identities(home: Path) -> dict[str, tuple[int, int, int]]:
     """Inode, time and size of every file of every finished artifact."""
     found = {}
-    for record in (home / "store").glob(f"*/*/{RECORD}"):
-        for path in record.parent.rglob("*"):
-            if path.is_file():
-                stat = os.stat(path)
-                found[str(path.relative_to(home))] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    for record, _, files in _artifacts(home):
+        for path in (record, *files):
+            stat = os.stat(path)
+            found[str(path.relative_to(home))] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     return found
 
 

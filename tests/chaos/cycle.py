@@ -32,13 +32,23 @@ class Kill:
 
 
 def draw(scenario: Scenario, timeline: Timeline, count: int, seed: str) -> list[Kill]:
-    """Kills at moments drawn uniformly over the undisturbed run, in their order; each kind of victim about as often."""
+    """Kills in the order of their moments; each kind of victim about as often as the scenario names it.
+
+    A quarter of the moments is drawn uniformly over the time of the undisturbed run, of which much is its start; the
+    others uniformly over what is being made then, so that short and late steps are hit too.
+    """
     chance = random.Random(seed)
     rounds = count // len(scenario.victims) + 1
     kinds = [kind for _ in range(rounds) for kind in chance.sample(scenario.victims, len(scenario.victims))][:count]
     chance.shuffle(kinds)
-    moments = sorted(chance.uniform(0, timeline.total) for _ in range(count))
-    return [Kill(n, kind, at, chance.random()) for n, (kind, at) in enumerate(zip(kinds, moments, strict=False))]
+    ends = [0.0, *timeline.finished, timeline.total]
+    moments = []
+    for number in range(count):
+        step = chance.randrange(len(ends) - 1)
+        low, high = (0.0, timeline.total) if number % 4 == 0 else (ends[step], ends[step + 1])
+        moments.append(chance.uniform(low, high))
+    pairs = zip(kinds, sorted(moments), strict=True)
+    return [Kill(number, kind, at, chance.random()) for number, (kind, at) in enumerate(pairs)]
 
 
 @dataclass

@@ -40,7 +40,7 @@ SPACE = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """A job by name, its arguments beside the collection, and which of its processes are killed."""
+    """A job by name, its arguments beside the collection, and which of its processes are killed, as often as named."""
 
     job: str
     arguments: tuple[str, ...]
@@ -64,20 +64,20 @@ def scenarios(folder: Path) -> dict[str, Scenario]:
     }
     all_stages = {f"stages.*.train.{name}": value for name, value in TRAIN.items()}
     shared = {"tokens.vocabulary_size": 300, **PRETRAIN}
-    always = ("driver", "worker", "raylet", "channel", "group")
+    always = ("driver", "raylet", "group", "channel", "worker", "worker")
     return {
         "pipeline": Scenario(
-            "run_recipe", ("--recipe", "mlm", "--protocol", "ance", *_set({**shared, **mined})), always
+            "run_recipe", ("--recipe", "mlm", "--protocol", "ance", *_set({**shared, **mined})), (*always, "worker")
         ),
         # One trial at a time: which trials ASHA ends depends on the order of their results.
-        "sweep": Scenario("sweep", ("--space", str(space), "--workers", "1"), (*always, "trial")),
+        "sweep": Scenario("sweep", ("--space", str(space), "--workers", "1"), (*always, "trial", "trial")),
         "benchmark": Scenario(
             "benchmark_middle_training",
             (
                 *("--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0"),
                 *_set({**shared, **all_stages}),
             ),
-            always,
+            (*always, "worker"),
         ),
     }
 
