@@ -3,8 +3,8 @@
     python -m tests.chaos [--kills 40] [--seed N] [--only pipeline|sweep|benchmark] [--out FOLDER]
 
 A pipeline with mining and a teacher, a sweep with pruning, and a benchmark, each on a local Ray of its own. Victims are
-the driver, a Ray worker, the raylet, the channel actor, a trial, or all processes of the job; moments are drawn over the
-time and the steps of an undisturbed run. Everything is written to FOLDER/chaos.jsonl; with the same FOLDER a run
+the driver, a Ray worker, the raylet, the channel actor, a trial, or all processes of the job; moments are drawn over
+the time and the steps of an undisturbed run. Everything is written to FOLDER/chaos.jsonl; with the same FOLDER a run
 that was itself ended goes on where it was. Exit code 1 if anything differs, hangs, or is left behind.
 """
 
