@@ -88,7 +88,8 @@ class Chaos:
         count = min(PER_CYCLE, left + len(before))
         done = {event["number"] for event in before}
         wanted = [kill for kill in draw(scenario, timeline, count, f"{self.seed}-{name}-{number}")]
-        cycle = Cycle(scenario, self.collection, home, timeline, lambda event: self.write({**which, **event}))
+        known = {path.name for path in (self.out / f"{name}-undisturbed" / "tmp").iterdir()}
+        cycle = Cycle(scenario, self.collection, home, timeline, lambda event: self.write({**which, **event}), known)
         began = time.monotonic()
         cycle.run(
             [kill for kill in wanted if kill.number not in done], max((event["start"] for event in before), default=0)

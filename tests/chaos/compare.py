@@ -22,6 +22,8 @@ from midmask.tracking.store import EXPERIMENT, connect
 TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|rung_share|_hours")
 """Fields, columns and metrics that tell how long something took."""
 
+CURVES = ("pretrain/", "finetune/", "teach/")
+
 PLACED = ("inputs", "attempt", "files")
 """Fields of a record that name places, or sizes and digests of files, which are compared themselves."""
 
@@ -123,7 +125,9 @@ def tracked(home: Path) -> list[str]:
 
 
 def metrics(home: Path) -> dict[str, str]:
-    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without those that tell times or the machine."""
+    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without times, the machine and the curves of
+    trainings: of those, what a killed driver had not yet written down is missing. Every step is in the training's trace.
+    """
     return {
         f"{run.tags['midmask.step']} {run.tags['midmask.fingerprint']} {name}": repr(value)
         for run in read_runs(tracking_uri(home))
@@ -134,4 +138,4 @@ def metrics(home: Path) -> dict[str, str]:
 
 
 def _is_result(run: TrackedRow, name: str) -> bool:
-    return not TIMES.search(name) and not name.startswith(("system/", "cost/"))
+    return not TIMES.search(name) and not name.startswith(("system/", "cost/", *CURVES))

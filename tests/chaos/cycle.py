@@ -56,7 +56,8 @@ class Cycle:
     """Runs one scenario in `home` with the given kills.
 
     troubles: one line for everything that went wrong. struck: kills that were carried out; others came too late, since
-    the job had ended. folders: temporary folders of the local Rays seen.
+    the job had ended. folders: temporary folders of the local Rays seen. known: what the undisturbed run leaves in its
+    temporary folder: libraries' caches.
     """
 
     scenario: Scenario
@@ -64,6 +65,7 @@ class Cycle:
     home: Path
     timeline: Timeline
     journal: Journal
+    known: set[str] = field(default_factory=set)
     troubles: list[str] = field(default_factory=list)
     struck: int = 0
     starts: int = 0
@@ -140,14 +142,10 @@ class Cycle:
         return True
 
     def _settle(self, job: Job) -> None:
-        """After a start has ended: nothing of it may be alive, nothing that was finished may have changed."""
+        """After a start has ended: nothing that was finished may have changed."""
         code = job.process.returncode
         if code != 0 and not self._meant_to_end:
             self._trouble(job, f"ended with exit code {code} although no driver, raylet or group was killed")
-        if left := processes.wait_until_gone(ENDS_WITHIN_S):
-            self._trouble(job, "left processes: " + ", ".join(processes.title(one)[:80] for one in left))
-            processes.kill(left)
-            processes.wait_until_gone(10)
         processes.bury()
         now = identities(self.home)
         self.troubles += rewritten(self._before, now)
@@ -165,8 +163,11 @@ class Cycle:
         self.troubles.append(f"{self.home.name}, {job.log.name}: {what}")
 
     def _check_leftovers(self) -> None:
-        left = [folder for folder in sorted(self.folders) if Path(folder).exists()]
-        left += [str(path) for path in (self.home / "tmp").iterdir()]
+        orphans = processes.wait_until_gone(ENDS_WITHIN_S)
+        left = [f"process {processes.title(one)[:60].strip()}" for one in orphans]
+        processes.kill(orphans)
+        left += [folder for folder in sorted(self.folders) if Path(folder).exists()]
+        left += [str(path) for path in (self.home / "tmp").iterdir() if path.name not in self.known]
         self.troubles += [f"{self.home.name}: left behind {path}" for path in left]
 
 

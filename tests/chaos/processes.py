@@ -29,13 +29,14 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def alive() -> list[psutil.Process]:
-    """Every descendant of this process that has not ended."""
+def alive(pid: int | None = None) -> list[psutil.Process]:
+    """Every descendant of a process, by default of this one, that has not ended."""
     found = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
     return found
 
 
@@ -65,9 +66,9 @@ def kind(process: psutil.Process, driver: int) -> str:
 
 def victims(wanted: str, driver: int) -> list[psutil.Process]:
     """Whom a kill of this kind ends; for `group` all processes of the job, the driver first."""
-    everyone = alive()
+    everyone = [psutil.Process(driver), *alive(driver)]
     if wanted == "group":
-        return sorted(everyone, key=lambda process: process.pid != driver)
+        return everyone
     found = [process for process in everyone if kind(process, driver) == wanted]
     return sorted(found, key=lambda process: process.pid)
 
@@ -94,7 +95,7 @@ def bury() -> None:
 
 
 def ray_folders() -> set[str]:
-    """Temporary folders of the local Rays that run now."""
+    """Temporary folders of the local Rays of which anything runs now."""
     return {folder for process in alive() for folder in RAY_FOLDER.findall(title(process))}
 
 
