@@ -125,8 +125,10 @@ def tracked(home: Path) -> list[str]:
 
 
 def metrics(home: Path) -> dict[str, str]:
-    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without times, the machine and the curves of
-    trainings: of those, what a killed driver had not yet written down is missing. Every step is in the training's trace.
+    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without times and the machine.
+
+    Curves of trainings are left out too: of those, what a killed driver had not yet written down is missing. Every step
+    is in the training's trace.
     """
     return {
         f"{run.tags['midmask.step']} {run.tags['midmask.fingerprint']} {name}": repr(value)

@@ -18,6 +18,9 @@ PATIENCE = 6.0
 ENDS_WITHIN_S = 60.0
 """After its driver, its raylet or all of it was killed, nothing of a job may be left after so long."""
 
+APART_S = 3.0
+"""Seconds between two kills, so that what follows from the first can be seen."""
+
 Journal = Callable[[dict[str, Any]], None]
 
 
@@ -72,6 +75,7 @@ class Cycle:
     folders: set[str] = field(default_factory=set)
     _before: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     _meant_to_end: bool = False
+    _struck_at: float = 0.0
 
     def run(self, kills: list[Kill], started: int = 0) -> None:
         """Carries out the kills, then lets the job end.
@@ -82,9 +86,9 @@ class Cycle:
         self.starts = started
         job, waiting = self._start(), list(kills)
         while True:
-            if waiting and job.is_running() and job.is_due(self.timeline.moment(waiting[0].at)):
-                if self._strike(job, waiting[0]):
-                    waiting.pop(0)
+            may = waiting and job.is_running() and time.monotonic() - self._struck_at > APART_S
+            if may and job.is_due(self.timeline.moment(waiting[0].at)) and self._strike(job, waiting[0]):
+                waiting.pop(0)
             if not job.is_running():
                 self._settle(job)
                 if job.process.returncode == 0:
@@ -116,7 +120,7 @@ class Cycle:
         titles = [processes.title(one)[:60] for one in hit[:1]]
         done = len(job.finished())
         processes.kill(hit)
-        self.struck += 1
+        self.struck, self._struck_at = self.struck + 1, time.monotonic()
         event = {"event": "kill", **asdict(kill), "start": self.starts, "hit": titles[0], "finished": done}
         began = time.monotonic()
         if kill.victim in LETHAL:
