@@ -67,7 +67,8 @@ class Conclusion:
         space, corpus = self.trials.space, self.trials.recipe.corpus.short_name
         bm25 = report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()})
         others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
-        note = "; split made here" if self.bm25["dev"].result["split_made_here"] else ""
+        made = [split for split, done in self.bm25.items() if done.result["split_made_here"]]
+        note = f"; made here: {' and '.join(made)}, {self.bm25[made[0]].result['split_rule']}" if made else ""
         compared = "the winner" if not space.has_several_objectives else "the systems below"
         parts = [
             f"Trials on {corpus} dev ({len(self.trials.all)}{self._probing()}):",

@@ -15,8 +15,9 @@ from midmask.artifact import Artifact, Place
 from midmask.cluster.channel import Channel
 from midmask.errors import unknown
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import fingerprint, override
+from midmask.identity import fingerprint
 from midmask.recipes import recipe_from
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import Contents, Step, plan, rungs
 from midmask.recipes.points import Point
@@ -37,7 +38,7 @@ class Context:
     channel: Channel
 
     def recipe_at(self, parameters: Point) -> Recipe:
-        return override(recipe_from(self.recipe), parameters)
+        return apply_changes(recipe_from(self.recipe), parameters)
 
 
 class ChannelObserver:
