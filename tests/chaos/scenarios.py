@@ -91,4 +91,4 @@ def environment(home: Path) -> dict[str, str]:
     known = ("MIDMASK_STORAGE", "MLFLOW_TRACKING_URI", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "TMPDIR")
     kept = {name: value for name, value in os.environ.items() if name not in known}
     own = {"MIDMASK_HOME": str(home), "TMPDIR": str(home / "tmp"), "RAY_ADDRESS": "local", "OMP_NUM_THREADS": "1"}
-    return {**kept, **own}
+    return {**kept, **own, "RAY_worker_niceness": "0"}  # Ray's 15 would starve workers on a busy machine
