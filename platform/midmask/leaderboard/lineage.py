@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from midmask.artifact import RECORD, Artifact, Place
+from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.errors import UserError
 from midmask.tracking import ARTIFACT, TrackedRow, artifact_key
 
@@ -17,12 +17,12 @@ COMMITS = ("midmask.commit", "mlflow.source.git.commit")
 """Tags that tell the commit of the code, the first that a run bears."""
 
 TOLD: Mapping[str, tuple[str, ...]] = {
-    "prepare": ("name", "splits", "limit"),
+    "prepare": ("name", "splits", "max_passages"),
     "tokenise": ("tokenizer", "vocabulary_size", "max_length"),
     "pretrain": ("objective.name", "backbone.name", "train.steps", "train.batch_size", "train.seed"),
     "finetune": ("loss.name", "train.steps", "train.batch_size", "per_query", "train.seed"),
     "teach": ("backbone.name", "train.steps", "train.batch_size", "train.seed"),
-    "mine": ("depth", "count", "skip", "seed"),
+    "mine": ("split", "depth", "min_rank", "max_rank", "per_query", "seed"),
     "encode": ("side", "split", "length", "terms"),
     "search": ("index", "depth", "views"),
     "bm25": ("k1", "b", "depth"),
@@ -83,7 +83,7 @@ def artifact_of(place: Place) -> tuple[Artifact | None, str]:
     try:
         if not (place / RECORD).exists():
             return None, "nothing is there: it was deleted, or lies on another machine"
-        return Artifact(place, (place / RECORD).read_json()), ""
+        return load(place), ""
     except (OSError, ValueError, UserError) as error:
         return None, " ".join(str(error).split())
 
@@ -150,7 +150,7 @@ def _link(place: Place) -> Link:
         return Link(step, fingerprint, place, missing=missing)
     record = artifact.record
     inputs = {role: Place(str(uri)) for role, uri in record.get("inputs", {}).items()}
-    size = place.size() if place.is_path else None
+    size = artifact.place.size() if place.is_path else None
     return Link(str(record.get("step", step)), artifact.fingerprint, place, inputs, record, size=size)
 
 

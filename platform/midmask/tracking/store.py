@@ -168,8 +168,7 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
     """`call()`, tried again for `patience.answer` seconds while the store is away, with one warning.
 
     Raises:
-        UserError: if it stays away.
-        MlflowException: if it refuses.
+        UserError: if it stays away, refuses, or sends what MLflow's client cannot read.
     """
     end, pause, warned = time.monotonic() + patience.answer, patience.retry, False
     while True:
@@ -177,7 +176,7 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
             return call()
         except FAILURES as error:
             if is_refusal(error):
-                raise
+                raise UserError(unusable(uri, error)) from error
             if time.monotonic() + pause > end:
                 raise UserError(unreachable(uri, error)) from None
             if not warned:
@@ -188,6 +187,10 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
                     patience.answer,
                 )
                 warned = True
+        except (UserError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
+            raise UserError(unusable(uri, error)) from error
         time.sleep(pause)
         pause = min(2 * pause, patience.longest_retry)
 
@@ -205,6 +208,14 @@ def unreachable(uri: str, error: Exception) -> str:
     return (
         f"the tracking store {redacted(uri)} does not answer: {reason(error)}; {what}, "
         "or name another with --tracking-uri or MLFLOW_TRACKING_URI"
+    )
+
+
+def unusable(uri: str, error: Exception) -> str:
+    """One line for a person, about a store that answers, but not with what was asked."""
+    return (
+        f"the tracking store {redacted(uri)} answers with an error: {type(error).__name__}: {reason(error)}; check that "
+        "the address is that of an MLflow server, or name another with --tracking-uri or MLFLOW_TRACKING_URI"
     )
 
 
