@@ -214,8 +214,8 @@ def unreachable(uri: str, error: Exception) -> str:
 def unusable(uri: str, error: Exception) -> str:
     """One line for a person, about a store that answers, but not with what was asked."""
     return (
-        f"the tracking store {redacted(uri)} answers with an error: {type(error).__name__}: {reason(error)}; check that "
-        "the address is that of an MLflow server, or name another with --tracking-uri or MLFLOW_TRACKING_URI"
+        f"the tracking store {redacted(uri)} answers with an error ({type(error).__name__}: {reason(error)}); check "
+        "that it is the address of an MLflow server, or name another with --tracking-uri or MLFLOW_TRACKING_URI"
     )
 
 
