@@ -11,7 +11,7 @@ Means are over the texts of all workers and micro-batches: FLOPS is no mean of w
 saw a sparsity 2 to 4 times another on several GPUs). Both act on what is scored, thus after pruning.
 
 differs    with two kinds of regularisers SPLADE's first trainer adds the first one twice. In its "efficient" configs
-           (L1 on queries, FLOPS on passages) that is FLOPS, so that a printed lambda of passages is in effect twice that.
+           (L1 on queries, FLOPS on passages) that is FLOPS, so that a printed lambda of passages is in effect doubled.
            Here each term counts once: for those configs, double lambda_passage
 
 Shapes: B texts of this worker, Q queries, N passages, V vocabulary, C groups of texts.
