@@ -46,16 +46,17 @@ def pipeline(folder: Path) -> list[Step]:
     return list({step.fingerprint: step for target in targets for step in target.upstream()}.values())
 
 
-def entries(steps: list[Step], storage: Place) -> dict[str, Entry]:
-    """One step of each kind, by name, after the whole pipeline has run into the storage."""
+def entries(steps: list[Step], storage: Place, kinds: tuple[str, ...]) -> dict[str, Entry]:
+    """The first step of each of these kinds by name, or of every kind if none is given, after it has run into the
+    storage with all that it needs.
+    """
     runner = Runner(storage, LOCAL, Silent())
-    for step in steps:
-        runner.run(step)
     found: dict[str, Entry] = {}
     for step in steps:
-        inputs = {role: load(source.place(storage)) for role, source in step.inputs.items()}
-        alone = load(step.place(storage))
-        found.setdefault(step.name, Entry(step, inputs, alone, float(alone.result["seconds"])))
+        if step.name not in found and (not kinds or step.name in kinds):
+            alone = runner.run(step)
+            inputs = {role: load(source.place(storage)) for role, source in step.inputs.items()}
+            found[step.name] = Entry(step, inputs, alone, float(alone.result["seconds"]))
     return found
 
 

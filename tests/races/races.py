@@ -29,7 +29,7 @@ def races(folder: Path, count: int, seed: int, kinds: tuple[str, ...] = ()) -> I
         multiprocessing.get_context("forkserver").set_forkserver_preload(["midmask.steps", "tests.races.race"])
         steps = pipeline(folder / "corpus")
         roots = {"disk": Place(str(folder / "store")), "S3": Place(f"s3://bucket/store?{options}")}
-        alone = {store: entries(steps, root) for store, root in roots.items()}
+        alone = {store: entries(steps, root, kinds) for store, root in roots.items()}
         names = list(kinds or alone["disk"])
         total: Counter[str] = Counter()
         wrong = 0
