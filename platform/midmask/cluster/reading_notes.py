@@ -53,8 +53,8 @@ def _slots(result: Mapping[str, Any]) -> int:
 def _empty(label: str, result: Mapping[str, Any]) -> str:
     """A search with an index that found fewer passages than were asked for."""
     return (
-        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots empty; "
-        "--set evaluation.nprobe or evaluation.ef_search searches further."
+        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots "
+        "empty; --set evaluation.nprobe or evaluation.ef_search searches further."
     )
 
 
