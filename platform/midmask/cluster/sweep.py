@@ -107,7 +107,7 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
         trials = Trials(sweep.space, recipe, contents, storage, found)
         log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
         scored = compare(entrants(sweep, trials), sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
-    board.close()
+    board.close({fingerprint(outcome.parameters) for outcome in found})
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
     (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))

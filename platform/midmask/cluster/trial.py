@@ -78,7 +78,8 @@ def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, f
         results = [runner.run(step).result for step in steps]
         found = measured(steps, results, context.storage)
         seconds = time.perf_counter() - trained
-        row = {"event": "rung", "number": number, "share": share, "seconds": seconds, "corpus": results[0]["corpus"]}
+        row = {"event": "rung", "number": number, "share": share, "seconds": seconds}
+        row |= {name: results[0][name] for name in ("corpus", "queries")}
         context.channel.push(source, [row | asdict(found)])
         objectives = found.of(space.targets if last else space.targets[:1])
         report({"rung": number, **{f"objective{place}": value for place, value in enumerate(objectives)}})
