@@ -22,6 +22,9 @@ from midmask.errors import UserError
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 10.0
+OUTLIVED_BY_S = 10
+"""How long Ray's agents look for the rest of a local Ray that was killed, before they end (Ray's default: a minute)."""
+
 LARGEST_LOCAL_STORE = 2 * 2**30  # bytes; midmask passes large arrays by path, so more would lie idle
 
 
@@ -108,6 +111,7 @@ def _start() -> None:
     it; a token of this process's own leaves no trace.
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
     folder = tempfile.mkdtemp(prefix="mm", dir="/tmp")  # sockets lie below it, and their paths may have 107 bytes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ray.init(
