@@ -16,6 +16,7 @@ from ray._private.services import find_bootstrap_address
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from midmask.cluster.watch import end_with_local_ray
+from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -54,10 +55,16 @@ def connect() -> None:
 
 def _join(address: str) -> None:
     try:
-        ray.init(logging_level=logging.WARNING)  # finds the same address again
+        # finds the same address again; the cluster's workers have none of this process's environment
+        ray.init(logging_level=logging.WARNING, runtime_env={"env_vars": _trust()} if _trust() else None)
     except (ConnectionError, RuntimeError) as error:  # RuntimeError: other versions of Ray or Python
         raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
     log.info("joined the Ray cluster at %s: %s", address, _size())
+
+
+def _trust() -> dict[str, str]:
+    """--no-verify, for the workers' environment; empty without it."""
+    return {name: value for name, value in os.environ.items() if name == NO_VERIFY and value}
 
 
 def _running_here() -> str | None:

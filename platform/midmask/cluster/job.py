@@ -18,6 +18,9 @@ from urllib.parse import unquote, urlsplit
 from midmask.cluster.flags import AddFlags, parse
 from midmask.errors import UserError
 
+NO_VERIFY = "MIDMASK_NO_VERIFY"
+"""As `midmask.digests` has it, which would import more than --help waits for."""
+
 CORPORA_BY_ID = ("hf", "ir_datasets")
 """Names whose place is no folder: they are passed on as they are."""
 
@@ -70,6 +73,8 @@ def run(work: Work, description: str | None, add_flags: AddFlags | None = None) 
     set_up_logging()
     try:
         flags = parse(sys.argv[1:], description, add_flags)
+        if flags.no_verify:
+            os.environ[NO_VERIFY] = "1"
         work(resolve(flags), flags)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
