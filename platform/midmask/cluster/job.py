@@ -8,6 +8,7 @@ import argparse
 import logging
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 from midmask.cluster.flags import AddFlags, parse
 from midmask.errors import UserError
+
+RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray in the drivers that `ray job submit` starts."""
 
 CORPORA_BY_ID = ("hf", "ir_datasets")
 """Names whose place is no folder: they are passed on as they are."""
@@ -68,11 +72,12 @@ def run(work: Work, description: str | None, add_flags: AddFlags | None = None) 
         add_flags: adds the job's own flags to the parser.
     """
     set_up_logging()
+    signal.signal(signal.SIGTERM, interrupt)  # `ray job stop` ends a job as Ctrl-C does
     try:
         flags = parse(sys.argv[1:], description, add_flags)
         work(resolve(flags), flags)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         mistake = mistake_in(error)
@@ -81,6 +86,17 @@ def run(work: Work, description: str | None, add_flags: AddFlags | None = None) 
         print(f"error: {mistake}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """A signal handler that ends the process as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def same_command() -> str:
+    """What was typed to start this process; for a submitted job, with `ray job submit`."""
+    typed = shlex.join(sys.orig_argv)
+    return f"ray job submit -- {typed}" if RAY_JOB in os.environ else typed
 
 
 def set_up_logging() -> None:

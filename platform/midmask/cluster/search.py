@@ -11,6 +11,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from ray.tune.search.optuna import OptunaSearch
 
 from midmask.artifact import Place
+from midmask.cluster.interrupt import run_interruptibly
 from midmask.cluster.study import Outcome, Remaining, outcomes, sampler, suggest
 from midmask.cluster.trial import Context, run_trial
 from midmask.errors import UserError
@@ -64,7 +65,7 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
             study_name=study.study_name,
             storage=study._storage,
         )
-        _tuner(context, searcher, left.count, use, study.study_name).fit()
+        run_interruptibly(_tuner(context, searcher, left.count, use, study.study_name).fit)
         Place(_tune_folder(context.storage)).delete()
     return outcomes(study, space)
 

@@ -14,6 +14,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from midmask import world
 from midmask.artifact import Place
 from midmask.cluster.channel import Channel
+from midmask.cluster.interrupt import run_interruptibly
 from midmask.cluster.stream import READ_CPUS, ray_reader
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
@@ -68,7 +69,7 @@ def train_on_ray(
     )
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
     with channel.forwarding(_Once(log)):
-        outcome = trainer.fit().return_value
+        outcome = run_interruptibly(trainer.fit).return_value
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])

@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run, ViewType
 
 from midmask.errors import UserError
-from midmask.tracking.runs import PARENT
+from midmask.tracking.lease import PARENT
 from midmask.tracking.store import EXPERIMENT, FAILURES, alone_with, connect, sqlite_file, unreachable
 
 PAGE = 1000
