@@ -14,6 +14,8 @@ NONE = "—"
 STYLE = f"""<style>{TABLE_STYLE}
 .mm-note {{font-size: .72rem; border: 1px solid rgba(128,128,128,.4); border-radius: .6rem; padding: 0 .4rem;
   margin-left: .4rem;}}
+.mm-board .gain {{font-weight: 700; color: light-dark(#0f766e, #2dd4bf);}}
+.mm-board .loss {{font-weight: 700; color: light-dark(#b91c1c, #f87171);}}
 .mm-status {{font-size: .75rem; border-radius: .6rem; padding: .1rem .5rem; background: rgba(128,128,128,.15);}}
 .mm-status.failed {{background: rgba(220,38,38,.14);}}
 .mm-status.running {{background: rgba(37,99,235,.14);}}
@@ -63,6 +65,13 @@ def sortable(html: str, key: str, chosen: Callable[[str], None]) -> None:
         chosen: told the `data-key` of the head that was clicked, before the page is drawn again.
     """
     _sortable(key=key, data={"html": html}, on_order_change=lambda: chosen(st.session_state[key]["order"]))
+
+
+def verdict_of(significant: bool, difference: float) -> tuple[str, str]:
+    """A tested difference as text, and the class of its cell."""
+    if not significant:
+        return "≈ not significant", "quiet"
+    return ("▲ better", "gain") if difference > 0 else ("▼ worse", "loss")
 
 
 def link(address: str, text: str) -> str:

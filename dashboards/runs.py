@@ -1,5 +1,6 @@
 """Evaluated runs to choose from: how one is called on the pages and in their addresses."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
@@ -8,7 +9,7 @@ from context import Context
 from look import choice
 from midmask.artifact import Place
 from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.rows import Row, place_names
 from midmask.tracking import TrackedRow
 
 
@@ -26,12 +27,13 @@ def short_name(row: Row) -> str:
 
 
 def choose_place(rows: Sequence[Row]) -> list[Row]:
-    """Draws the choice of corpus and split; the rows that were evaluated there, newest first, trials after the rest."""
-    places = [f"{corpus} {split}" for corpus, split in dict.fromkeys((row.corpus, row.split) for row in rows)]
-    counts = {place: sum(f"{row.corpus} {row.split}" == place for row in rows) for place in places}
-    place = choice("Evaluated on", "place", sorted(places, key=lambda one: (-counts[one], one)))
-    own = [row for row in rows if f"{row.corpus} {row.split}" == place]
-    return sorted(own, key=lambda row: row.trial)
+    """Draws the choice of collection and split; the rows that were evaluated there, newest first, trials after the
+    rest.
+    """
+    names = place_names(row.place for row in rows)
+    counts = Counter(names[row.place] for row in rows)
+    name = choice("Evaluated on", "place", sorted(counts, key=lambda one: (-counts[one], one)))
+    return sorted((row for row in rows if names[row.place] == name), key=lambda row: row.trial)
 
 
 def named(rows: Sequence[Row]) -> dict[str, Row]:

@@ -14,12 +14,17 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.mutations.__main__ import misfits, read
+
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
     *("platform", "jobs", "search_spaces", "dashboards", "tests", "docs"),
     *("pyproject.toml", "README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt"),
 }
 LONGEST_FILE, LONGEST_JOB, LONGEST_FUNCTION = 300, 60, 60  # lines
+PRIVATE = {"midmask.leaderboard.entries._kind": "decides a row's fields; its public face is `kind`, of a whole entry"}
+"""Private names that tests may import, each with the reason."""
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -139,6 +144,51 @@ def test_every_import_is_a_named_dependency() -> None:
                 if not named & {canonicalize_name(home) for home in homes.get(top, [])}:
                     strangers.add(f"{path.relative_to(ROOT)}: {top}")
     assert not strangers
+
+
+def imports_of_tests() -> list[tuple[Path, str, str]]:
+    """(file, module, name) of everything that a file of tests/ imports by name, wherever in the file."""
+    found = []
+    for path in python_files():
+        if path.relative_to(ROOT).parts[0] == "tests":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+                if isinstance(node, ast.ImportFrom):
+                    found += [(path.relative_to(ROOT), str(node.module), alias.name) for alias in node.names]
+                elif isinstance(node, ast.Import):
+                    found += [(path.relative_to(ROOT), alias.name, "") for alias in node.names]
+    return found
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several tests need lies in tests/support: a test that moves or goes breaks no other."""
+    module = re.compile(r"tests\.(.*\.)?(test_\w+|conftest)$")
+    wrong = [
+        f"{path} imports {home}.{name}"
+        for path, home, name in imports_of_tests()
+        if module.match(home) or module.match(f"{home}.{name}")
+    ]
+    assert not wrong, "move what they share to tests/support"
+
+
+def test_no_test_uses_a_private_name_of_the_package() -> None:
+    imports = [each for each in imports_of_tests() if each[1].startswith("midmask")]
+    wrong = {
+        f"{path}: {home}.{name}"
+        for path, home, name in imports
+        if re.search(r"\._[a-z]", f"{home}.{name}") and f"{home}.{name}" not in PRIVATE
+    }
+    for path in {path for path, _, _ in imports}:
+        ours = {name for own, _, name in imports if own == path}
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf8"))):
+            if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr) and isinstance(node.value, ast.Name):
+                if node.value.id in ours:
+                    wrong.add(f"{path}: {node.value.id}.{node.attr}")
+    assert not wrong, "test it by what the module offers, or make it public"
+
+
+def test_every_mutation_applies() -> None:
+    """The old text of each entry of tests/mutations stands where the entry says, and its tests are there."""
+    assert not misfits(read([]))
 
 
 def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:

@@ -18,8 +18,8 @@ from torch import Tensor
 from midmask import masking
 from midmask.masking import Purpose
 from midmask.nouns import TokenRows
-from tests.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
-from tests.test_masking import position_hash
+from tests.support.masking.hashing import position_hash
+from tests.support.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 WORD, PIECE = FIRST, 50
 FALSE_ALARM = 1e-6

@@ -12,7 +12,7 @@ from torch import Tensor
 from midmask import masking
 from midmask.masking import Purpose
 from midmask.nouns import TokenRows
-from tests.objectives.texts import CLS, FIRST, PAD, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import CLS, FIRST, PAD, random_texts, small_vocabulary, token_rows
 
 WORD = FIRST
 

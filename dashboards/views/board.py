@@ -9,6 +9,7 @@ import streamlit as st
 
 from context import Context
 from look import link, sortable, table
+from midmask.evaluate.escaping import markdown_text
 from midmask.leaderboard.board import Board, View, board_of
 from midmask.leaderboard.cells import legend
 from midmask.leaderboard.entries import Entry
@@ -45,7 +46,7 @@ def systems(context: Context) -> None:
     lines = board.lines[start : start + PER_PAGE]
     sortable(board_table(board, lines, context.link), "board", order_by)
     of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,}."
-    st.caption(" ".join([of, *legend(board)]))
+    st.caption(markdown_text(" ".join([of, *legend(board)])))
     exports(board, context)
 
 

@@ -8,9 +8,9 @@ import streamlit as st
 from look import ALL, choice, choices
 from midmask.corpora.splits import is_slice
 from midmask.leaderboard.board import HEADS, NEWEST, View, columns_of, places_of
-from midmask.leaderboard.entries import LABELS, Entry, Place
+from midmask.leaderboard.entries import LABELS, Entry
 from midmask.leaderboard.marks import Shown
-from midmask.leaderboard.rows import measure_names
+from midmask.leaderboard.rows import Place, measure_names, place_names
 
 MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
 """Name of a kind of superscripts -> what `evaluate.rendering` calls it."""
@@ -29,17 +29,18 @@ def choose(found: Sequence[Entry]) -> View:
     every = places_of(found)
     first, second, third, fourth = st.columns([2, 2, 3, 3])
     with first:
-        corpus = choice("Corpus", "corpus", [ALL, *sorted({corpus for corpus, _ in every})])
+        corpus = choice("Corpus", "corpus", [ALL, *sorted({place.corpus for place in every})])
     with second:
-        split = choice("Split", "split", [ALL, *sorted({split for _, split in every})])
-    places = _places(every, corpus, split)
-    names = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
+        split = choice("Split", "split", [ALL, *sorted({place.split for place in every})])
+    names = place_names(every)
+    places = {place: names[place] for place in _places(every, corpus, split)}
+    known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
     with third:
-        measures = choices("Measures", "measures", names, names[:NARROW])
+        measures = choices("Measures", "measures", known, known[:NARROW])
     with st.expander("More choices: systems, superscripts, gains", key="more"):
         filters = _filters(found)
         marks, baseline, trials = _marking(found)
-    view = View(tuple(places), tuple(measures), filters, NEWEST, False, marks, baseline, trials)
+    view = View(places, tuple(measures), filters, NEWEST, False, marks, baseline, trials)
     orders = [*(column.key for column in columns_of(view)), *(HEADS[name] for name in LABELS), NEWEST]
     with fourth:
         order = choice("Order by", "order", orders)
@@ -50,12 +51,12 @@ def choose(found: Sequence[Entry]) -> View:
 def _places(every: Sequence[Place], corpus: str, split: str) -> list[Place]:
     """The places that are asked for; slices of splits only by their names."""
     found = [
-        (name, part)
-        for name, part in every
-        if corpus in (ALL, name) and (part == split or (split == ALL and not is_slice(part)))
+        place
+        for place in every
+        if corpus in (ALL, place.corpus) and (place.split == split or (split == ALL and not is_slice(place.split)))
     ]
-    corpora = list(dict.fromkeys(name for name, _ in found))
-    return sorted(found[:MOST_PLACES], key=lambda place: (corpora.index(place[0]), place[1]))
+    collections = list(dict.fromkeys((place.corpus, place.collection) for place in found))
+    return sorted(found[:MOST_PLACES], key=lambda place: (collections.index((place.corpus, place.collection)), *place))
 
 
 def _filters(found: Sequence[Entry]) -> dict[str, str]:

@@ -10,7 +10,8 @@ import streamlit as st
 
 from charts import LOSS, TIE, WIN, draw
 from context import Context
-from look import NONE, choice, choices, link, table
+from look import NONE, choice, choices, link, table, verdict_of
+from midmask.evaluate.escaping import markdown_text
 from midmask.evaluate.significance import Comparison, compare
 from midmask.leaderboard.queries import EQUAL, Pairing, Sided, paired, widest
 from midmask.leaderboard.rows import Row, measure_names
@@ -42,7 +43,7 @@ def show(context: Context) -> None:
     tables = {name: context.per_query(known[name]) for name in (base, *wanted)}
     usable = {name: own for name, own in tables.items() if own is not None}
     for name in tables.keys() - usable.keys():
-        st.warning(f"{name}: this run keeps no values per query, so it cannot be compared.")
+        st.warning(f"{markdown_text(name)}: this run keeps no values per query, so it cannot be compared.")
     if base in usable and len(usable) >= FEWEST:
         pairings = {name: paired(own, usable[base], measure) for name, own in usable.items() if name != base}
         standings(pairings, usable, base, measure, {name: context.link(row) for name, row in known.items()})
@@ -54,23 +55,36 @@ def standings(
 ) -> None:
     """Wins, losses and ties of each run, with the test of its difference."""
     tested = _tested(pairings, tables, base, measure)
-    heads = [("Run", ""), *((text, "num") for text in (measure, "Difference", "95% interval", "p (Holm)"))]
-    heads += [(text, "num") for text in ("Wins", "Losses", "Ties", "Queries")]
-    lines = []
-    for name, own in pairings.items():
-        row = tested.get(name)
-        cells = (
-            [f"{row.mean:.4f}", f"{row.difference:+.4f}", f"{row.low:+.4f} … {row.high:+.4f}"] if row else [NONE] * 3
-        )
-        cells += [f"{row.p_corrected:.2g}"] if row else [NONE]
-        kinds = ["num", "num best" if row and row.significant else "num", "num quiet", "num"]
-        line = [(link(links[name], name), ""), *zip(cells, kinds, strict=True)]
-        lines.append([*line, *((f"{count:,}", "num") for count in (own.wins, own.losses, own.ties, len(own.queries)))])
+    heads = [("Run", ""), (measure, "num"), ("Difference", "num"), ("Verdict", "")]
+    heads += [(text, "num") for text in ("95% interval", "p (Holm)", "Wins", "Losses", "Ties", "Queries")]
+    lines = [
+        [(link(links[name], name), ""), *_differences(tested.get(name)), *((f"{count:,}", "num") for count in counts)]
+        for name, own in pairings.items()
+        for counts in [(own.wins, own.losses, own.ties, len(own.queries))]
+    ]
     st.html(table(heads, lines, "standings"))
     left = {name: own.left_out for name, own in pairings.items() if own.left_out}
-    notes = [f"Held against {base}. Paired t-test over queries; bold: significant at 0.05 after Holm's correction."]
+    notes = [
+        f"Held against {base}. Paired t-test over the queries that all of them have, at 0.05 after Holm's correction."
+    ]
     notes += [f"{count:,} queries that only one of {name} and {base} has are left out." for name, count in left.items()]
-    st.caption(" ".join(notes))
+    st.caption(markdown_text(" ".join(notes)))
+
+
+def _differences(row: Comparison | None) -> list[tuple[str, str]]:
+    """The cells of a difference and its test, dashes where it was not tested. Sign and significance are words and
+    marks; the colour repeats them.
+    """
+    if row is None:
+        return [(NONE, "num"), (NONE, "num"), (NONE, ""), (NONE, "num"), (NONE, "num")]
+    said, kind = verdict_of(row.significant, row.difference)
+    return [
+        (f"{row.mean:.4f}", "num"),
+        (f"{row.difference:+.4f}", f"num {kind}"),
+        (said, kind),
+        (f"{row.low:+.4f} … {row.high:+.4f}", "num quiet"),
+        (f"{row.p_corrected:.2g}", "num"),
+    ]
 
 
 def _tested(
@@ -98,7 +112,9 @@ def details(
         st.info("These two runs share no query.")
         return
     draw(scatter(own, short_name(known[name]), short_name(known[base]), measure), "scatter", 420)
-    st.caption(f"{own.wins:,} queries above the line, {own.losses:,} below, {own.ties:,} on it. Larger: more queries.")
+    st.caption(
+        f"▲ {own.wins:,} queries above the line, ▼ {own.losses:,} below, ● {own.ties:,} on it. Larger: more queries."
+    )
     chosen = widest(own, int(count), SIDES[side])
     if not chosen:
         st.info("There is no such query: on all of them the two runs are equal.")
@@ -113,8 +129,8 @@ def scatter(own: Pairing, name: str, base: str, measure: str) -> go.Figure:
     pairs = zip(own.base_N.round(4).tolist(), own.own_N.round(4).tolist(), strict=True)
     counts = Counter(pairs)
     figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": TIE, "width": 1}, hoverinfo="skip"))
-    kinds = {"wins": WIN, "losses": LOSS, "ties": TIE}
-    for kind, colour in kinds.items():
+    kinds = {"wins": (WIN, "triangle-up"), "losses": (LOSS, "triangle-down"), "ties": (TIE, "circle")}
+    for kind, (colour, symbol) in kinds.items():
         points = [(at, count) for at, count in counts.items() if _kind(*at) == kind]
         figure.add_scatter(
             x=[at[0] for at, _ in points],
@@ -124,7 +140,7 @@ def scatter(own: Pairing, name: str, base: str, measure: str) -> go.Figure:
             customdata=[count for _, count in points],
             hovertemplate="%{x:.4f} to %{y:.4f}<br>queries: %{customdata}<extra>" + kind + "</extra>",
             cliponaxis=False,
-            marker={"color": colour, "opacity": 0.7, "size": _sizes(points), "line": {"width": 0}},
+            marker={"color": colour, "symbol": symbol, "opacity": 0.7, "size": _sizes(points), "line": {"width": 0}},
         )
     figure.update_layout(showlegend=False)
     figure.update_xaxes(title=f"{measure} of {escape(base)}", range=[-0.04, 1.04], constrain="domain")

@@ -24,6 +24,10 @@ class Registry(Mapping[str, T], Generic[T]):
             raise unknown(self.kind, name, self._entries)
         return self._entries[name]
 
+    def __contains__(self, name: object) -> bool:
+        """Whether the name is known; unlike looking it up, asking raises nothing."""
+        return name in self._entries
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

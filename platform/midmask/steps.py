@@ -26,7 +26,7 @@ from midmask.mining.given_negatives import read_negatives
 from midmask.mining.mine import mine
 from midmask.mining.near_duplicates import NEAR_DUPLICATES
 from midmask.mining.query_subset import draw_queries
-from midmask.objectives import OBJECTIVES, ObjectiveConfig
+from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.ranking import RankingConfig
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
@@ -55,7 +55,7 @@ class PretrainConfig(Config):
     @field_validator("objective", mode="before")
     @classmethod
     def _objective_by_name(cls, value: Any) -> Any:
-        return OBJECTIVES[str(value["name"])].Config.model_validate(value) if isinstance(value, dict) else value
+        return pretraining_config(value)
 
 
 class FinetuneConfig(Config):
@@ -71,6 +71,11 @@ class FinetuneConfig(Config):
     )
     query_length: int = Field(32, ge=4, description="tokens of a query")
     passage_length: int = Field(128, ge=8, description="tokens of a passage")
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _loss_by_name(cls, value: Any) -> Any:
+        return finetuning_config(value)
 
 
 class InitialConfig(Config):

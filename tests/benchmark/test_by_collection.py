@@ -7,7 +7,7 @@ import pytest
 
 from midmask.benchmark.by_collection import collections_figure, panels
 from midmask.benchmark.results import Results, SystemKey
-from tests.benchmark.synthetic import Noise, dense, drawn, results
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET = Noise().scaled(1e-6)
 TRUTH = {

@@ -15,7 +15,7 @@ from midmask.benchmark.published import PAPERS, published
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.benchmark.statistics import Statistic
 from midmask.benchmark.verdict import Part, Verdict, combined, decide, judge, pick
-from tests.benchmark.synthetic import Noise, dense, drawn, results
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET, LOUD = Noise().scaled(1e-3), Noise().scaled(10)
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences"})

@@ -11,7 +11,7 @@ from scipy import stats
 
 from midmask.benchmark.contrast import Estimate, Term, Variance, estimate, interval
 from midmask.benchmark.results import Result, Results, SystemKey
-from tests.benchmark.synthetic import Noise, dense, drawn, results
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 A, B, BM25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", "none")
 HOME = (("msmarco", "dev"),)

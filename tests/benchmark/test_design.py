@@ -6,7 +6,7 @@ from midmask.benchmark.design import Benchmark, Setting, lay_out, recipe_of, var
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,29 @@ def test_presets_can_be_planned(name, scale, corpus, other, monkeypatch):
     layout = lay_out(benchmark.model_copy(update={"changes": small}))
     assert layout.cells and {cell.key.setting for cell in layout.cells} - {"none"} == set(benchmark.settings)
     assert benchmark.baseline in {cell.key.system for cell in layout.cells}
+
+
+@pytest.mark.parametrize("scale", ["demo", "published"])
+@pytest.mark.parametrize("name", ["sigir23", "dupmae", "retromae"])
+def test_all_systems_of_a_benchmark_have_one_teacher(name, scale, corpus, other):
+    """Whatever its middle training, collection, representation, lengths, negatives or seed. Other presets have none."""
+    benchmark = PRESETS[name](Given(scale, corpus, (other,)))
+    small = {**benchmark.changes, "backbone.name": "tiny", "tokens.tokenizer": None}
+    systems = tuple(dict.fromkeys((*benchmark.systems, "scratch", "simcse", "cotmote", "cotmote_separate")))
+    wanted = benchmark.model_copy(update={"changes": small, "seeds": (0, 7), "systems": systems})
+    steps = lay_out(wanted).steps().values()
+    taught = [step for step in steps if step.name == "teach"]
+    assert len(taught) == 1
+    assert not {"pretrain", "finetune"} & {step.name for step in taught[0].upstream()}
+    scored = [step for step in steps if step.name == "score"]
+    assert scored and {step.inputs["teacher"].fingerprint for step in scored} == {taught[0].fingerprint}
+
+
+def test_presets_without_distillation_have_no_teacher(corpus, other):
+    for name in sorted(set(PRESETS) - {"sigir23", "dupmae", "retromae"}):
+        assert "teach" not in {
+            step.name for step in lay_out(PRESETS[name](Given("demo", corpus, (other,)))).steps().values()
+        }
 
 
 def test_the_demo_can_take_every_recipe(corpus):

@@ -7,7 +7,7 @@ import pytest
 
 from midmask.benchmark.figures import spread_figure, spreads
 from midmask.benchmark.results import Results, SystemKey
-from tests.benchmark.synthetic import Noise, dense, drawn, results
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET = Noise().scaled(1e-6)
 SETTINGS = ("sigir23_32neg_distil", "sigir23_1neg", "sigir23_32neg")

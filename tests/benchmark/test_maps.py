@@ -14,7 +14,7 @@ from midmask.benchmark.design import Benchmark, Setting, lay_out
 from midmask.benchmark.maps import DRAWS, as_statistics, embedding_maps
 from midmask.benchmark.report import write_report
 from midmask.evaluate.embeddings import PERPLEXITY, embedding_map
-from tests.benchmark.tiny import SHORT, run_here, write_collection
+from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 PILOT = ("cotmae", "cotmae[experts=all]")
 

@@ -14,7 +14,7 @@ from midmask.benchmark.published import PAPERS, published
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.benchmark.sheets import SHEETS, paper_tables
 from midmask.evaluate.groups import BEIR13
-from tests.benchmark.synthetic import Noise, dense, drawn, results
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 ONE = {"setting": "sigir23_1neg"}
 SYSTEMS = {

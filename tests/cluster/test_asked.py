@@ -11,7 +11,7 @@ from midmask.cluster.benchmark import asked
 from midmask.cluster.flags import parse
 from midmask.cluster.job import resolve
 from midmask.errors import UserError
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
 FLAGS = ("preset", "systems", "seeds", "representations", "settings", "zero_shot", "collections", "out")

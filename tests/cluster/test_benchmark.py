@@ -22,7 +22,7 @@ from midmask.cluster.job import Options, resolve
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
-from tests.benchmark.tiny import SHORT, run_here, write_collection
+from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
 

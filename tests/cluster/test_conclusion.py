@@ -15,7 +15,7 @@ from midmask.cluster.importance import importance
 from midmask.cluster.job import resolve
 from midmask.cluster.study import open_study, outcomes, remaining, suggest
 from midmask.cluster.summary import summary
-from midmask.cluster.sweep import _entrants
+from midmask.cluster.sweep import entrants
 from midmask.cluster.sweep_plan import Sweep, sweep_for
 from midmask.cluster.trial import Context, run_trial
 from midmask.cluster.trials import Trials
@@ -23,8 +23,8 @@ from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.space import Space
 from midmask.steps import LOCAL
-from tests.benchmark.tiny import write_collection
-from tests.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
+from tests.support.benchmark.tiny import write_collection
+from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
 
 
 class Here:
@@ -58,7 +58,7 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     scored = [
         Scored(entrant, seed, {split: runner.run(evaluation(entrant.recipe.seeded(seed), split)) for split in SPLITS})
         for seed in space.seeds
-        for entrant in _entrants(one, trials)
+        for entrant in entrants(one, trials)
     ]
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(plan(recipe, contents).bm25_evaluation(config)) for split, config in configs.items()}

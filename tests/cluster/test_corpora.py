@@ -8,8 +8,8 @@ from midmask.artifact import Place
 from midmask.cluster import corpora as cluster
 from midmask.corpora import CorpusConfig, pieces, prepare
 from midmask.errors import UserError
-from tests.corpora import layouts
-from tests.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import contents, quarantine, write_beir
 
 
 def both(config: CorpusConfig, folder: Path) -> tuple[Path, Path]:
@@ -72,6 +72,6 @@ def test_a_workers_user_error_arrives_as_one_line(ray_local: None, tmp_path: Pat
 
 @pytest.mark.slow
 def test_memory_stays_flat(data: Path) -> None:
-    from tests.benchmarks.streaming_memory import TARGET, measured_ratio
+    from tests.speed.streaming_memory import TARGET, measured_ratio
 
     assert measured_ratio() <= TARGET

@@ -26,9 +26,9 @@ from midmask.recipes.space import Space
 from midmask.recipes.step import Step
 from midmask.steps import LOCAL
 from midmask.tracking import Tracker
-from tests.benchmark.tiny import short, write_collection
-from tests.corpora.collections import json_lines, write
-from tests.tracking.stores import QUICK
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.corpora.collections import json_lines, write
+from tests.support.tracking.stores import QUICK
 
 SPACE = Space(
     name="lr", recipe="mlm", search="grid", parameters={"pretrain.learning_rate": {"values": [1e-4, 2e-4]}}

@@ -6,7 +6,7 @@ import pytest
 
 from midmask.cluster import plots
 from midmask.leaderboard.sweep_file import sweep_of
-from tests.cluster.swept import decoder, sizes
+from tests.support.cluster.swept import decoder, sizes
 
 
 def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
@@ -19,7 +19,7 @@ def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_values() -> None:
-    (axes,) = plots._lines(sweep_of(decoder())).axes
+    (axes,) = plots.draw_lines(sweep_of(decoder())).axes
     assert axes.get_xlabel() == "ratio" and axes.get_ylabel() == "nDCG@10 on pydocs dev"
     assert drawn_lines(axes) == {
         "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
@@ -31,7 +31,7 @@ def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_value
 
 
 def test_points_without_the_parameter_are_a_line_across() -> None:
-    (axes,) = plots._lines(sweep_of(sizes())).axes
+    (axes,) = plots.draw_lines(sweep_of(sizes())).axes
     across = drawn_lines(axes)["lexical none"]
     assert [value for _, value in across] == [0.12, 0.12]
 
@@ -43,7 +43,7 @@ def test_the_band_of_what_is_to_be_small_lies_above_the_best() -> None:
 
 
 def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can_be_told() -> None:
-    (axes,) = plots._points(sweep_of(decoder())).axes
+    (axes,) = plots.draw_points(sweep_of(decoder())).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert len(names) == 9 and names[-1] == "enhanced/0.5" and names[0] == "basic/2/0.15"
     told = {
@@ -54,7 +54,7 @@ def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can
 
 
 def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> None:
-    (axes,) = plots._pareto(sweep_of(sizes())).axes
+    (axes,) = plots.draw_pareto(sweep_of(sizes())).axes
     front = drawn_lines(axes)["front"]
     assert len(front) == 9 and front == sorted(front)
     assert drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
@@ -63,7 +63,7 @@ def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> No
 
 
 def test_importance_is_drawn_the_most_important_on_top() -> None:
-    (axes,) = plots._importance(sweep_of(decoder())).axes
+    (axes,) = plots.draw_importance(sweep_of(decoder())).axes
     assert [bar.get_width() for bar in axes.patches] == [0.3, 0.7]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["decoding", "ratio"]
 

@@ -17,7 +17,7 @@ from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.search import SearchConfig, search
-from tests.retrieve.collection import encoded, write_all
+from tests.support.retrieve.collection import encoded, write_all
 
 PASSAGES = EncodeConfig(side="passages")
 CONFIG = SearchConfig(depth=25)

@@ -15,8 +15,8 @@ from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
-from tests.cluster.five_actors import COUNTS
-from tests.retrieve.collection import encoded, write_all
+from tests.support.cluster.five_actors import COUNTS
+from tests.support.retrieve.collection import encoded, write_all
 
 DEPTH = 25
 KINDS = {"dense": ("dense",), "lexical": ("lexical",), "hybrid": ("dense", "lexical")}
@@ -76,7 +76,7 @@ def test_one_two_and_five_actors_equal_brute_force_with_exact_ties(vectors, tmp_
         command = [
             sys.executable,
             "-m",
-            "tests.cluster.five_actors",
+            "tests.support.cluster.five_actors",
             session,
             *(str(tmp_path / kind) for kind in KINDS),
         ]

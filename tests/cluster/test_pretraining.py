@@ -12,7 +12,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan
 from midmask.recipes.run import Runner, Silent
 from midmask.steps import LOCAL
-from tests.corpora.collections import contents, write_beir
+from tests.support.corpora.collections import contents, write_beir
 
 
 def test_the_cluster_reads_what_one_process_reads(ray_local: None, tmp_path: Path) -> None:

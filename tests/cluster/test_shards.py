@@ -15,16 +15,19 @@ from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.sharded import Sharded
 from midmask.tokens import TokensConfig
-from tests.derived.conftest import DOCUMENTS, files, inputs
-from tests.derived.test_generate import write_t5
-
-__all__ = ["inputs"]
+from tests.support.derived.documents import DOCUMENTS, files, write_inputs
+from tests.support.derived.t5 import write_t5
 
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
     "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),
     "train": (PSEUDO_QUERIES, PseudoQueriesConfig(source="train")),
 }
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return write_inputs(tmp_path_factory.mktemp("derived"))
 
 
 def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], folder: Path, actors: int = 2) -> Path:

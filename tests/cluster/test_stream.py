@@ -17,8 +17,8 @@ from midmask.train.examples import Examples, PassageExamples
 from midmask.train.order import Order, local_reader
 from midmask.train.packing import PackedExamples
 from midmask.train.pairs import PairExamples
-from tests.train.conftest import write_corpus
-from tests.train.test_examples import write_weights
+from tests.support.train.corpus import write_corpus
+from tests.support.train.examples import write_weights
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from midmask.cluster.sweep_plan import sweep_for, targets
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.space import Space, load_space
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 RATIO = {"objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}

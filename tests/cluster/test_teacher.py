@@ -10,9 +10,9 @@ from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.teacher.teach import teach, teach_setup
-from tests.derived.conftest import files
-from tests.teacher.lists import teaching, trace_of, write_inputs
-from tests.train.runs import assert_same_run
+from tests.support.derived.documents import files
+from tests.support.teacher.lists import teaching, trace_of, write_inputs
+from tests.support.train.runs import assert_same_run
 
 SHORT = teaching(dropout=0.0, steps=6)
 

@@ -20,9 +20,9 @@ from midmask.cluster.train import absolute, train_on_ray, worker_cpus
 from midmask.errors import UserError
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.run import NonFiniteLoss
-from tests.train.conftest import write_corpus
-from tests.train.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
-from tests.train.worker import setup_of
+from tests.support.train.corpus import write_corpus
+from tests.support.train.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.worker import setup_of
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ import json, os, signal, sys
 import ray
 from midmask.artifact import Place
 from midmask.cluster.train import train_on_ray
-from tests.train.worker import setup_of
+from tests.support.train.worker import setup_of
 
 spec = json.loads(sys.argv[1])
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,

@@ -13,7 +13,7 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.steps import LOCAL
-from tests.cluster.two_nodes import results, two_stages
+from tests.support.cluster.two_nodes import results, two_stages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def folders() -> Iterator[list[str]]:
 @pytest.mark.timeout(600)
 def test_the_pipeline_on_two_nodes_equals_one_process(tmp_path: Path, data: Path, folders: list[str]) -> None:
     corpus = f"beir:{(data / 'cranfield').as_uri()}"
-    command = [sys.executable, "-m", "tests.cluster.two_nodes", corpus, (tmp_path / "there").as_uri(), *folders]
+    command = [sys.executable, "-m", "tests.support.cluster.two_nodes", corpus, (tmp_path / "there").as_uri(), *folders]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=550)
     assert done.returncode == 0, done.stderr[-3000:]
     there = json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from midmask.corpora import pieces
 from midmask.errors import UserError
-from tests.corpora.collections import prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import prepared, quarantine, rows, write, write_beir
 
 DOC_FAULTS = {
     "malformed line": [b"{not json", b'["a", "list"]', b'{"title": "no id", "text": "x"}', b'{"_id": "n1", "text": 3}'],

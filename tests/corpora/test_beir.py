@@ -6,7 +6,7 @@ import pytest
 
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
 from midmask.errors import UserError
-from tests.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
 
 
 def test_cranfield_has_the_counts_and_records_of_its_source(data: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_sample_keeps_the_queries_that_it_can_answer(tmp_path: Path) -> None:
 
 
 def test_preparing_again_after_a_crash_gives_the_same_bytes(tmp_path: Path) -> None:
-    from tests.corpora.collections import contents
+    from tests.support.corpora.collections import contents
 
     write_beir(tmp_path / "in")
     prepared(f"beir:{tmp_path}/in", tmp_path / "out")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 from midmask.artifact import Place
 from midmask.corpora.export import export_beir
-from tests.corpora import layouts
-from tests.corpora.collections import contents, rows
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import contents, rows
 
 
 def test_what_is_written_is_read_again_as_it_was(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
 from midmask.corpora.irds import IrPiece, split_ids, split_of
 from midmask.errors import UserError
-from tests.corpora.collections import prepared, quarantine, rows, write
-from tests.corpora.registered import register, write_as_beir, write_msmarco
+from tests.support.corpora.collections import prepared, quarantine, rows, write
+from tests.support.corpora.registered import register, write_as_beir, write_msmarco
 
 ROOT = Path(__file__).resolve().parents[2]
 

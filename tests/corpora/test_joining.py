@@ -11,7 +11,7 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.corpora import JoinConfig, join, writer
 from midmask.errors import UserError
-from tests.corpora.collections import contents, json_lines, prepared, rows, write, write_beir
+from tests.support.corpora.collections import contents, json_lines, prepared, rows, write, write_beir
 
 NAMES = ("one", "two", "plain")
 

@@ -13,8 +13,8 @@ import pytest
 from midmask.corpora import CorpusConfig, dpr_json, open_corpus
 from midmask.corpora.nq import parse_answers
 from midmask.errors import UserError
-from tests.corpora import layouts
-from tests.corpora.collections import prepared, quarantine, rows, write
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import prepared, quarantine, rows, write
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "msmarco": layouts.write_msmarco,

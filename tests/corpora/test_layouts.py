@@ -8,9 +8,9 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.evaluate.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
-from tests.corpora import layouts
-from tests.corpora.collections import rows
-from tests.corpora.layouts import evaluated, read
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import rows
+from tests.support.corpora.layouts import evaluated, read
 
 
 def log2(value: int) -> float:

@@ -4,7 +4,7 @@ import pytest
 
 from midmask.corpora import CorpusConfig, open_corpus
 from midmask.errors import UserError
-from tests.corpora.collections import prepared, rows, write
+from tests.support.corpora.collections import prepared, rows, write
 
 COLLECTION = "".join(f"{n}\tpassage number {n}\n" for n in range(30)).encode()
 

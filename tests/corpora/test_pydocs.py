@@ -12,7 +12,7 @@ import pytest
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
 from midmask.corpora.config import PACKAGES
 from midmask.errors import UserError
-from tests.corpora.collections import prepared, quarantine, rows
+from tests.support.corpora.collections import prepared, quarantine, rows
 
 BODY = "The first of several words of a body that is long enough to be {}."
 

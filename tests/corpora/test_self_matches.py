@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora.collections import json_lines, prepared, rows, write
+from tests.support.corpora.collections import json_lines, prepared, rows, write
 
 
 def write_set(folder: Path, docs: dict[str, str], queries: dict[str, str], qrels: list[tuple[str, str, int]]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from midmask.errors import UserError
-from tests.corpora.collections import json_lines, prepared, rows, write
+from tests.support.corpora.collections import json_lines, prepared, rows, write
 
 
 def test_texts_of_all_files_are_passages_and_copies_are_counted(tmp_path: Path) -> None:

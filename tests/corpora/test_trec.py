@@ -4,7 +4,7 @@ import pytest
 
 from midmask.corpora import CorpusConfig, open_corpus
 from midmask.errors import UserError
-from tests.corpora.collections import prepared, quarantine, rows, write
+from tests.support.corpora.collections import prepared, quarantine, rows, write
 
 DOCS = b"""<DOC>
 <DOCNO> FT-1 </DOCNO>

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.dashboards.browser import chromium
+from tests.support.dashboards.browser import chromium
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.dashboards import compared, tracked
-from tests.dashboards.browser import ROOT, hosts_asked, served
-from tests.dashboards.pages import choose, query, systems, wait_for_lines, wait_for_systems, wait_for_text
+from tests.support.dashboards import compared, tracked
+from tests.support.dashboards.browser import ROOT, hosts_asked, served
+from tests.support.dashboards.pages import choose, query, systems, wait_for_lines, wait_for_systems, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 SQUAD = ["dupmae", "retromae", "none", "bm25"]
@@ -52,7 +52,12 @@ def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, add
     browser.get(address)
     lines = wait_for_systems(browser, [*PYDOCS, *SQUAD])
     groups = [head.text for head in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] th.group")]
-    assert groups == ["pydocs · dev", "pydocs · test", "squad · dev", "cranfield · dev (split made here)"]
+    assert groups == [
+        "pydocs dev, 1,204 queries",
+        "pydocs test, 1,190 queries",
+        "squad dev, 60 queries",
+        "cranfield dev, 1,204 queries (split made here)",
+    ]
     assert lines[0][1] == "0.6412" and lines[1][7:9] == ["—", "—"]
     assert [head.text for head in browser.find_elements(By.CSS_SELECTOR, "th.order")] == ["nDCG@10"]
     left = {line[0]: line[2] for line in wait_for_lines(browser, "unfinished", 2)}

@@ -7,9 +7,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.dashboards import many
-from tests.dashboards.browser import ROOT, served
-from tests.dashboards.pages import wait_for_lines, wait_for_text
+from tests.support.dashboards import many
+from tests.support.dashboards.browser import ROOT, served
+from tests.support.dashboards.pages import wait_for_lines, wait_for_text
 
 RUNS = 5000
 

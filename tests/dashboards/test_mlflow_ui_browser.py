@@ -11,9 +11,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.dashboards import nested
-from tests.dashboards.browser import hosts_asked
-from tests.tracking.server import Server
+from tests.support.dashboards import nested
+from tests.support.dashboards.browser import hosts_asked
+from tests.support.tracking.server import Server
 
 
 @dataclass(frozen=True)

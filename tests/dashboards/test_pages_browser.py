@@ -16,9 +16,9 @@ from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import paired, widest
 from midmask.leaderboard.rows import Row, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
-from tests.dashboards import swept, tracked, worked
-from tests.dashboards.browser import ROOT, hosts_asked, served
-from tests.dashboards.pages import PATIENCE, choose, query, wait_for_lines, wait_for_table, wait_for_text
+from tests.support.dashboards import swept, tracked, worked
+from tests.support.dashboards.browser import ROOT, hosts_asked, served
+from tests.support.dashboards.pages import PATIENCE, choose, query, wait_for_lines, wait_for_table, wait_for_text
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 

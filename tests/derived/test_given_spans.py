@@ -15,7 +15,7 @@ from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans, write_spans
 from midmask.identity import override
 from midmask.vocabulary import load_tokenizer
-from tests.derived.conftest import DOCUMENTS, WORDS, files, text_of
+from tests.support.derived.documents import DOCUMENTS, WORDS, files, text_of
 
 LENGTH = 24
 LIMIT = LENGTH - 2

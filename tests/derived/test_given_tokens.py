@@ -18,7 +18,7 @@ from midmask.derived.given_tokens import ReadTokensConfig, read_tokens, tokens_c
 from midmask.errors import UserError
 from midmask.exchange.token_files import tokenised_passages, write_token_file
 from midmask.vocabulary import Vocabulary
-from tests.derived.conftest import files
+from tests.support.derived.documents import files
 
 MAX = 12
 

@@ -16,7 +16,7 @@ from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig, 
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.vocabulary import load_tokenizer
-from tests.derived.conftest import DOCUMENTS, files, text_of, titled
+from tests.support.derived.documents import DOCUMENTS, files, text_of, titled
 
 Inputs = dict[str, Artifact]
 

@@ -8,7 +8,7 @@ from midmask.artifact import Artifact, Place
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.shown import shown
 from midmask.derived.spans import SPANS, SpansConfig
-from tests.derived.conftest import text_of, titled
+from tests.support.derived.documents import text_of, titled
 
 
 def test_three_documents_with_their_spans_in_words(inputs: dict[str, Artifact], tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from midmask.derived.sentences import sentences
 from midmask.derived.spans import SPANS, SpansConfig
 from midmask.errors import UserError
 from midmask.vocabulary import load_tokenizer
-from tests.derived.conftest import DOCUMENTS, files, text_of, titled
+from tests.support.derived.documents import DOCUMENTS, files, text_of, titled
 
 LENGTH = 24
 LIMIT = LENGTH - 2

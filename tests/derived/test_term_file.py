@@ -12,7 +12,7 @@ from midmask.artifact import Place
 from midmask.derived.terms import WEIGH, WeighConfig, weigh_content
 from midmask.errors import UserError
 from midmask.vocabulary import load_tokenizer
-from tests.derived.weighed import SHARDS, Inputs, made, passages, small_inputs, vocabulary_of, weights_of, words
+from tests.support.derived.weighed import SHARDS, Inputs, made, passages, small_inputs, vocabulary_of, weights_of, words
 
 VECTORS: list[dict[str, Any]] = [
     {"id": "d1-1", "vector": {"The": 1.0, "words": 4.0, "absent": 9.0}},

@@ -17,7 +17,7 @@ from midmask.derived.words import STATISTICS, StatisticsConfig, shard_words, tok
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.objectives.mlm import MLM
-from tests.derived.weighed import (
+from tests.support.derived.weighed import (
     Inputs,
     by_token,
     made,
@@ -28,8 +28,8 @@ from tests.derived.weighed import (
     weights_of,
     words,
 )
-from tests.objectives.reference import Reference
-from tests.objectives.texts import CLS, MASK, PAD, SEP, UNK, small_vocabulary, token_rows
+from tests.support.objectives.reference import Reference
+from tests.support.objectives.texts import CLS, MASK, PAD, SEP, UNK, small_vocabulary, token_rows
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,13 @@
 """A WordPiece tokenizer of 40 entries, and random models of every supported family that fit it."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from midmask.encoders.families import FAMILIES
 from midmask.vocabulary import Vocabulary
-
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = ["a", "dog", "cat", "sat", "on", "the", "mat", "red", "blue", "house", "ran", "fast", "."]
-PIECES = [f"##{letter}" for letter in "abcdefghijklmnopqrstuv"]
-TEXTS = ["the dog sat on the mat .", "a catab ran", "red", "the blue house sat fast on a doge matter . the cat"]
+from tests.support.encoders.models import PIECES, SPECIALS, WORDS, random_model
 
 
 @pytest.fixture(scope="session")
@@ -35,41 +28,6 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def vocabulary(tokenizer_folder: Path) -> Vocabulary:
     return Vocabulary.of(tokenizer_folder)
-
-
-RELATIVE = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "bert": {},
-    "roberta": {},
-    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
-    "deberta": RELATIVE,
-    "deberta, published head": {**RELATIVE, "legacy": False},
-    "deberta, with positions and narrow words": {"type_vocab_size": 2, "embedding_size": 16},
-    "deberta-v2": {**RELATIVE, "position_buckets": 4, "norm_rel_ebd": "layer_norm", "share_att_key": True},
-    "deberta-v2, published head, convolution": {**RELATIVE, "legacy": False, "conv_kernel_size": 3},
-    "modernbert": {"num_hidden_layers": 4, "local_attention": 4, "norm_bias": True},
-    "modernbert, no output bias": {"num_hidden_layers": 4, "local_attention": 4, "decoder_bias": False},
-    "electra": {"embedding_size": 32},
-    "electra, narrow words": {"embedding_size": 16},
-}
-"""Name -> how its config differs from that of two layers of width 32; the first word is the family."""
-
-
-def random_model(variant: str) -> Any:
-    """A model of 40 tokens and 34 positions, every bias and norm moved off its starting value."""
-    shape = {"vocab_size": 40, "max_position_embeddings": 34, "pad_token_id": 0}
-    shape |= {"cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
-    if not variant.startswith("distilbert"):
-        shape |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-    family = variant.partition(",")[0]
-    dropouts = dict.fromkeys(FAMILIES[family].dropouts, 0.1)
-    config = AutoConfig.for_model(family, **{**shape, **dropouts, **VARIANTS[variant]})
-    torch.manual_seed(11)
-    model = AutoModelForMaskedLM.from_config(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model.eval()
 
 
 @pytest.fixture(params=["bert", "roberta", "distilbert"])

@@ -8,35 +8,17 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder as PublicCrossEncoder
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
 from midmask.errors import UserError
 from midmask.nouns import TokenRows
 from midmask.tokens import encoder
-from tests.encoders.conftest import PIECES, SPECIALS, WORDS, random_model
+from tests.support.encoders.models import WORDS, random_model
+from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_tokenizer
 
-LONGEST = 24
-TEMPLATES = {
-    "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),
-    "roberta": ("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]"),
-    "two ends": ("[CLS] $A [MASK] [SEP]", "[CLS] $A [MASK] [SEP] [CLS] $B:1 [MASK]:1 [SEP]:1"),
-}
 FAMILIES = ["bert", "roberta", "distilbert", "electra", "deberta", "deberta-v2", "modernbert"]
-
-
-def write_tokenizer(folder: Path, template: str) -> Path:
-    pieces = {token: number for number, token in enumerate([*SPECIALS, *WORDS, *PIECES])}
-    core = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
-    core.pre_tokenizer = pre_tokenizers.Whitespace()
-    single, pair = TEMPLATES[template]
-    specials = [(name, pieces[name]) for name in ("[CLS]", "[SEP]", "[MASK]")]
-    core.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=specials)
-    names = {f"{name[1:-1].lower()}_token": name for name in SPECIALS}
-    PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=512, **names).save_pretrained(folder)
-    return folder
 
 
 def some_pairs(count: int = 12) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.retrieve.models import load_base_model
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.encoders.conftest import TEXTS, VARIANTS, random_model
+from tests.support.encoders.models import TEXTS, VARIANTS, random_model
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3]])
 LENGTHS = torch.tensor([6, 8])

@@ -12,7 +12,7 @@ from midmask.encoders.experts import Split
 from midmask.encoders.families import FAMILIES
 from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary
-from tests.encoders.conftest import VARIANTS, random_model
+from tests.support.encoders.models import VARIANTS, random_model
 
 IDS = torch.tensor(
     [[2, 6, 7, 20, 8, 3, 0, 0, 0, 0], [2, 9, 10, 11, 12, 13, 14, 15, 30, 3], [2, 6, 3, 0, 0, 0, 0, 0, 0, 0]]

@@ -15,7 +15,7 @@ from midmask.encoders.experts import Split
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.first_token import first_token, suits
 from midmask.errors import UserError
-from tests.encoders.conftest import VARIANTS, random_model
+from tests.support.encoders.models import VARIANTS, random_model
 
 PLAIN = [name for name in VARIANTS if name.partition(",")[0] in ("bert", "roberta", "distilbert", "electra")]
 LENGTHS = torch.tensor([13, 4, 1, 9, 13])

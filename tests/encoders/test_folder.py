@@ -19,7 +19,7 @@ from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_proje
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.encoders.conftest import TEXTS, random_model
+from tests.support.encoders.models import TEXTS, random_model
 
 DENSE = {
     "[CLS]": Representation(),

@@ -17,7 +17,7 @@ from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.encoders.conftest import TEXTS, random_model
+from tests.support.encoders.models import TEXTS, random_model
 
 OLD, OLD_SPARSE = "sentence_transformers.models.", "sentence_transformers.sparse_encoder.models."
 

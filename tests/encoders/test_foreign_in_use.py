@@ -16,7 +16,7 @@ from midmask.errors import UserError
 from midmask.retrieve.models import open_encoder
 from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.encoders.conftest import TEXTS, random_model
+from tests.support.encoders.models import TEXTS, random_model
 
 
 def saved(base: Path, tokenizer_folder: Path, folder: Path, *, sparse: bool) -> Any:

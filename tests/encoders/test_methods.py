@@ -12,17 +12,16 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
-from midmask.objectives import OBJECTIVES, ObjectiveConfig, build_objective
-from midmask.objectives.ranking import Ranking
-from tests.encoders.conftest import VARIANTS, random_model
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from midmask.objectives import PRETRAINING, ObjectiveConfig, build_objective
+from tests.support.encoders.models import VARIANTS, random_model
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
 SMALL = {"condenser": {"skip_from": 1}, "cocondenser": {"skip_from": 1}}
 """What a method needs on two layers."""
 UNMOVED = 6
 """Weights of an encoder that may get no gradient: key biases (zero but for rounding), types, relative positions."""
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, SMALL.get(name, {})) for name, entry in OBJECTIVES.items() if not issubclass(entry, Ranking)},
+    **{name: (name, SMALL.get(name, {})) for name in PRETRAINING},
     "retromae, embedded queries": ("retromae", {"query_stream": "embedding"}),
     "retromae, basic": ("retromae", {"decoding": "basic"}),
     "dupmae, plain queries": ("dupmae", {"query_stream": "paper"}),
@@ -40,7 +39,7 @@ runs."""
 
 def config_of(method: str) -> ObjectiveConfig:
     name, fields = METHODS[method]
-    config: ObjectiveConfig = override(OBJECTIVES[name].Config(), fields)
+    config: ObjectiveConfig = override(PRETRAINING[name].Config(), fields)
     return config
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from midmask.encoders.backbone import load_backbone
 from midmask.errors import UserError
-from tests.encoders.conftest import random_model
+from tests.support.encoders.models import random_model
 
 IDS = torch.tensor([[2, 9, 10, 11, 12, 13, 3]])
 LENGTHS = torch.tensor([7])

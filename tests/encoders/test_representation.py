@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from midmask.encoders.representation import Representation, TextVectors, group_scores, pruned, scores
-from tests.objectives.ranked import PASSAGES, QUERIES, REPRESENTATIONS, Side, encoder, score, views
-from tests.objectives.reference import Reference, assert_same_gradients
-from tests.objectives.texts import small_vocabulary, token_rows
+from tests.support.objectives.ranked import PASSAGES, QUERIES, REPRESENTATIONS, Side, encoder, score, views
+from tests.support.objectives.reference import Reference, assert_same_gradients
+from tests.support.objectives.texts import small_vocabulary, token_rows
 
 
 class Holder(torch.nn.Module):

@@ -19,11 +19,10 @@ from midmask.estimate.methods import METHODS, Row, row_work
 from midmask.estimate.ranking import finetuning_work, pair_work, text_work
 from midmask.estimate.sizes import encoder_sizes, trained_parameters
 from midmask.nouns import Batch
-from midmask.objectives import OBJECTIVES, build_objective
+from midmask.objectives import PRETRAINING, build_objective
 from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.ranking import Ranking
-from tests.benchmarks.steps import batch_for, full_rows, vocabulary
-from tests.estimate.counted import count_flops, learn
+from tests.speed.steps import batch_for, full_rows, vocabulary
+from tests.support.estimate.counted import count_flops, learn
 
 TOLERANCE = 0.02
 WORDS = vocabulary(1024)
@@ -45,8 +44,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "simcse": [{"mlm_weight": 0.1, "projection": False}],
     "ict": [{"views": "crops", "remove": 1.0}],
 }
-PRE_TRAINING = [name for name, entry in OBJECTIVES.items() if not issubclass(entry, Ranking)]
-CASES = [(name, {}) for name in PRE_TRAINING]
+CASES = [(name, {}) for name in PRETRAINING]
 CASES += [(name, fields) for name, cases in VARIANTS.items() for fields in cases]
 
 
@@ -56,7 +54,7 @@ def backbone(**fields: Any) -> Backbone:
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda value: str(value or ""))
 def test_pretraining(name: str, fields: dict[str, Any]) -> None:
-    config = OBJECTIVES[name].Config(**fields)
+    config = PRETRAINING[name].Config(**fields)
     objective = build_objective(config, backbone(), WORDS).train()
     batch = batch_for(config, WORDS, rows=ROWS, length=LENGTH)
     second = batch.texts["context"].ids_BL.shape[1] if "context" in batch.texts else 0
@@ -69,7 +67,7 @@ def test_pretraining(name: str, fields: dict[str, Any]) -> None:
 
 
 def test_every_method_of_the_table_is_reckoned_by_its_own_entry() -> None:
-    assert set(METHODS) == set(PRE_TRAINING)
+    assert set(METHODS) == set(PRETRAINING)
 
 
 REPRESENTATIONS = {

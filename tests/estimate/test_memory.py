@@ -8,10 +8,10 @@ from midmask.estimate.memory import Memory, gib, training_memory
 from midmask.estimate.methods import Row, row_work
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.work import Work, encoded
-from midmask.objectives import OBJECTIVES, build_objective
+from midmask.objectives import PRETRAINING, build_objective
 from midmask.train.optimiser import TrainConfig, build_optimiser
-from tests.benchmarks.steps import batch_for, full_rows, vocabulary
-from tests.estimate.counted import kept_bytes, learn
+from tests.speed.steps import batch_for, full_rows, vocabulary
+from tests.support.estimate.counted import kept_bytes, learn
 
 WORDS = vocabulary(1024)
 ROWS, LENGTH = 16, 64
@@ -24,7 +24,7 @@ def reckoned(sizes: Sizes, parameters: int, work: Work, *, bf16: bool = False, d
 @pytest.mark.parametrize("name", ["retromae", "lexmae", "cotmote"])
 def test_weights_gradients_and_moments_are_as_many_bytes_as_reckoned(name: str) -> None:
     backbone = BackboneConfig(name="tiny", experts="ffn" if name == "cotmote" else "none")
-    config = OBJECTIVES[name].Config()
+    config = PRETRAINING[name].Config()
     objective = build_objective(config, build_backbone(backbone, WORDS, seed=0), WORDS).train()
     optimiser = build_optimiser(objective, TrainConfig(steps=1, batch_size=ROWS, learning_rate=1e-4))
     learn(objective, batch_for(config, WORDS, rows=2, length=16))()
@@ -59,7 +59,7 @@ def test_activations_of_an_encoder(size: str, dropout: float, bf16: bool) -> Non
 def test_a_whole_step(name: str) -> None:
     """Within a fifth of what autograd keeps of a method's forward pass; the embeddings, which are not reckoned, are in
     it, and chunks of logits, which are there for a moment only, are not."""
-    backbone, config = BackboneConfig(name="tiny", dropout=0.1), OBJECTIVES[name].Config()
+    backbone, config = BackboneConfig(name="tiny", dropout=0.1), PRETRAINING[name].Config()
     objective = build_objective(config, build_backbone(backbone, WORDS, seed=0), WORDS).train()
     batch = batch_for(config, WORDS, rows=ROWS, length=LENGTH)
     drawn = objective.draw(batch)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from midmask.errors import UserError
 from midmask.evaluate import groups, measures, presets
 from midmask.evaluate.retriever import EvaluateConfig
-from tests.corpora.layouts import write_arguana
+from tests.support.corpora.layouts import write_arguana
 
 
 def test_every_preset_is_what_ir_measures_prints() -> None:

@@ -7,7 +7,7 @@ import pytest
 from midmask.errors import UserError
 from midmask.evaluate.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
 from midmask.evaluate.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, tabulate, unweighted
-from tests.evaluate.test_significance import drawn, table
+from tests.support.evaluate.per_query import drawn, table
 
 CELLS = {
     ("bm25", "dev"): Cell(0.18401, queries=50, seeds=1, ties="b"),

@@ -10,7 +10,7 @@ from midmask.identity import as_user_error
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
 from midmask.retrieve.selection import fixed_sample
-from tests.retrieve.collection import ranking
+from tests.support.retrieve.collection import ranking
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,13 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy import stats
 
 from midmask.errors import UserError
 from midmask.evaluate.inference import correct, minimum_detectable
 from midmask.evaluate.significance import better_than, compare
-
-
-def table(values, measure: str = "RR@10") -> pa.Table:
-    names = [f"q{row}" for row in range(len(values))]
-    return pa.table(
-        {"query_id": names, "measure": [measure] * len(values), "value": [float(value) for value in values]}
-    )
-
-
-def drawn(seed: int, count: int = 40, shift: float = 0.0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(shift, 0.2, count)
+from tests.support.evaluate.per_query import drawn, table
 
 
 def test_the_t_test_and_its_interval_are_scipys_paired_ones():

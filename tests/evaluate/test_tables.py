@@ -8,7 +8,7 @@ from midmask.errors import UserError
 from midmask.evaluate.groups import FORUMS, folders, group_average
 from midmask.evaluate.significance import compare
 from midmask.evaluate.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, by_slice, tabulate, unweighted
-from tests.evaluate.test_significance import drawn, table
+from tests.support.evaluate.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from midmask.evaluate.significance import Comparison, compare
 from midmask.evaluate.ties import label, letters, tie_groups
-from tests.evaluate.test_significance import drawn, table
+from tests.support.evaluate.per_query import drawn, table
 
 
 def row(system: str, baseline: str, means: dict[str, float], significant: bool, measure: str = "RR@10") -> Comparison:

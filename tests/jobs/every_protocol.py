@@ -27,7 +27,7 @@ from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.steps import LOCAL
-from tests.jobs.killing import kill_tree
+from tests.support.jobs.killing import kill_tree
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "run_recipe.py"
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from midmask.recipes import RECIPES
-from tests.jobs.killing import kill_tree
+from tests.support.jobs.killing import kill_tree
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "pretrain.py"
 WINDOW = 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py"))

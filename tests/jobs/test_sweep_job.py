@@ -6,7 +6,7 @@ import pytest
 
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
-from tests.jobs.sweeping import finished_points, killed_after_one_trial, start
+from tests.support.jobs.sweeping import finished_points, killed_after_one_trial, start
 
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
 

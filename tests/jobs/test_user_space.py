@@ -11,9 +11,9 @@ import yaml
 from mlflow import MlflowClient
 
 from midmask.tracking import read_runs
-from tests.benchmark.tiny import write_collection
-from tests.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
-from tests.jobs.sweeping import finished_points, killed_after_one_trial, start, summary_of
+from tests.support.benchmark.tiny import write_collection
+from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
+from tests.support.jobs.sweeping import finished_points, killed_after_one_trial, start, summary_of
 
 
 def records(home: Path, step: str) -> list[dict]:

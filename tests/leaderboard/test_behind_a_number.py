@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Place, load
@@ -17,13 +18,13 @@ from midmask.errors import UserError
 from midmask.leaderboard.embeddings import encodings, mapped, sampled
 from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
 from midmask.leaderboard.queries import looked_up
-from midmask.leaderboard.rows import measured
+from midmask.leaderboard.rows import measured, rows
 from midmask.leaderboard.training import curves, parts_of, trainings
 from midmask.recipes.plan import plan
 from midmask.tracking import TrackedRow, read_runs
-from tests.benchmark.tiny import WORDS
-from tests.dashboards import worked
-from tests.dashboards.browser import ROOT
+from tests.support.benchmark.tiny import WORDS
+from tests.support.dashboards import worked
+from tests.support.dashboards.browser import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,16 @@ def test_the_steps_behind_a_number_are_those_of_its_plan(runs: dict[str, Tracked
     assert graph.count("->") == sum(len(one.inputs) for one in links)
 
 
+def test_a_row_knows_its_collection_and_its_number_of_queries(runs: dict[str, TrackedRow], home: Path) -> None:
+    recipe, _ = worked.recipes(f"beir:{home}/tiny")
+    found = rows(runs.values())
+    assert {row.recipe for row in found} == set(runs)
+    for row in found:
+        listed = pq.read_table(f"{place(runs[row.recipe]).uri}/per_query/{row.corpus}.{row.split}.parquet")
+        queries = len(set(listed["query_id"].to_pylist()))
+        assert row.place == (recipe.corpus.short_name, row.split, plan(recipe).corpus.fingerprint, queries)
+
+
 def test_a_deleted_encoding_is_named_and_what_is_behind_it_is_not(runs: dict[str, TrackedRow], tmp_path: Path) -> None:
     links = lineage(without(runs["retromae"], "encode", tmp_path))
     lost = [one for one in links if one.missing]
@@ -131,8 +142,6 @@ def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, Tracke
 
 
 def _ids(tokens: Place) -> list[str]:
-    import pyarrow.parquet as pq
-
     return list(pq.read_table(f"{tokens.uri}/passages")["doc_id"].to_pylist())
 
 
@@ -143,8 +152,6 @@ def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], u
     assert parts_of([going], "pretrain") == ["decoder_mlm", "encoder_mlm"], "a run that goes on has no record yet"
     told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
     trace = load(place(run)).place
-    import pyarrow.parquet as pq
-
     table = pq.read_table(f"{trace.uri}/trace.parquet")
     assert [value for _, value in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
     assert [value for _, value in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())

@@ -20,12 +20,13 @@ from midmask.leaderboard.entries import Entry, _kind, entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
 from midmask.leaderboard.marks import MOST, Shown, marks_of
-from midmask.leaderboard.rows import Row, rows
+from midmask.leaderboard.rows import Place, Row, rows
 from midmask.recipes import RECIPES
 from midmask.tracking import TrackedRow
-from tests.dashboards import compared
+from tests.support.dashboards import compared
 
-DEV = ("squad", "dev")
+DEV = Place("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
+SHOWN = {DEV: "squad dev"}
 NDCG = "squad dev nDCG@10"
 
 
@@ -34,7 +35,7 @@ def per_query(row: Row) -> pa.Table:
 
 
 def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> View:
-    plain = View((DEV,), compared.MEASURES, {}, order, False, marks, "none", False)
+    plain = View(SHOWN, compared.MEASURES, {}, order, False, marks, "none", False)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
@@ -54,7 +55,7 @@ def test_seeds_are_one_entry_with_mean_and_spread() -> None:
     assert (value.mean, value.spread) == (pytest.approx(np.mean(means)), pytest.approx(np.std(means, ddof=1)))
     single = found["bm25"].value(DEV, "nDCG@10")
     assert single is not None and single.spread is None
-    assert found["none"].value(DEV, "AP") is None and found["none"].value(("squad", "test"), "nDCG@10") is None
+    assert found["none"].value(DEV, "AP") is None and found["none"].value(DEV._replace(split="test"), "nDCG@10") is None
 
 
 def changed(run: TrackedRow, *, older: int = 0, **params: str) -> TrackedRow:
@@ -150,14 +151,14 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
         table = per_query(row)
         return table.filter(pa.array([query in keep for query in table["query_id"].to_pylist()])) if own else None
 
-    marks = marks_of(found, [DEV], ["nDCG@10", "AP"], half, "better_than")
+    marks = marks_of(found, SHOWN, ["nDCG@10", "AP"], half, "better_than")
     assert {name.partition(" ")[0] for name, _, _ in marks.better_than} == {"dupmae", "retromae"}
     assert "Not compared" in marks.text and "none ·" in marks.text and "bm25 ·" in marks.text
-    assert "Nothing was compared" in marks_of(found, [DEV], ["nDCG@10"], lambda row: None, "ties").text
-    one_seed = marks_of(found, [DEV], ["nDCG@10"], lambda row: per_query(row) if row.seed == "0" else None, "ties")
+    assert "Nothing was compared" in marks_of(found, SHOWN, ["nDCG@10"], lambda row: None, "ties").text
+    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query(row) if row.seed == "0" else None, "ties")
     assert "Nothing was compared" in one_seed.text, "a mean over three seeds is not tested on one"
     many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
-    assert f"down to {MOST}" in marks_of(many, [DEV], ["nDCG@10"], per_query, "ties").text
+    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query, "ties").text
 
 
 def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
@@ -201,7 +202,7 @@ def test_filters_and_trials() -> None:
     assert len(board(view("none"), found).lines) == 4 and len(board(view("none", trials=True), found).lines) == 8
     dense = board(view("none", filters={"representation": "dense"}), found)
     assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
-    assert not board(view("none", places=(("squad", "test"),)), found).lines
+    assert not board(view("none", places={DEV._replace(split="test"): "squad test"}), found).lines
     assert board(view("none", measures=("nDCG@10", "AP")), found).columns[1].key == HOURS, "nobody measured AP"
     newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
     assert (
@@ -225,6 +226,7 @@ def test_markdown_has_bold_superscripts_and_what_they_mean() -> None:
     shown = board(view())
     text = as_markdown(shown)
     table, said = text.split("\n\n")
+    assert "Means over queries: squad dev, 60 queries." in said
     first = table.splitlines()[2]
     assert f"**{shown.lines[0].cells[NDCG].sorts_by:.4f}**<sup>cd</sup> ± " in first and first.startswith("| a dupmae")
     assert len({line.count("|") for line in table.splitlines()}) == 1

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from midmask.leaderboard.rows import best, measure_names, rows, run_link, unfinished
+from midmask.leaderboard.rows import measure_names, rows, run_link, unfinished
 from midmask.leaderboard.surfaces import sweep_surface, sweeps
 from midmask.tracking import TrackedRow, Tracker, read_runs
-from tests.dashboards import tracked
+from tests.support.dashboards import tracked
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,8 @@ def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep
     assert {row.corpus for row in found if row.split_made_here} == {"cranfield"}
 
 
-def test_measures_in_the_fields_order_and_the_best_of_each_question_set(runs: list[TrackedRow]) -> None:
-    found = [row for row in rows(runs) if not row.trial]
-    assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"]
-    highest = best(found)
-    assert highest["pydocs", "dev", "nDCG@10"] == 0.6412
-    assert highest["pydocs", "test", "nDCG@10"] == 0.6455
-    assert highest["cranfield", "dev", "nDCG@10"] == 0.3812
+def test_measures_in_the_fields_order(runs: list[TrackedRow]) -> None:
+    assert measure_names(row for row in rows(runs) if not row.trial) == ["nDCG@10", "RR@10", "R(rel=2)@100"]
 
 
 def test_what_has_not_finished_is_apart(runs: list[TrackedRow]) -> None:

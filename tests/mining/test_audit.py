@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from midmask.mining.audit import MARGINS, Audit, as_markdown
 from midmask.mining.filters import ALLOWED, FilterConfig, verdicts
 from midmask.mining.negatives import Choice, Stretch, draw, examine
-from tests.mining.candidates import SOURCES, Lists, candidates, known, scored
+from tests.support.mining.candidates import SOURCES, Lists, candidates, known, scored
 
 DOCS = [f"d{row}" for row in range(8)]
 QUERIES = [f"q{row}" for row in range(3)]

@@ -17,7 +17,7 @@ from midmask.mining.aligned import Cursor, aligned
 from midmask.mining.given_negatives import ReadNegativesConfig, negatives_content, read_negatives
 from midmask.mining.query_subset import DrawQueriesConfig, draw_queries, draw_subset
 from midmask.retrieve.selection import judged_queries
-from tests.retrieve.collection import write_parts
+from tests.support.retrieve.collection import write_parts
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
 from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
 from midmask.retrieve.lines import written_lines
-from tests.retrieve.collection import ranking
+from tests.support.retrieve.collection import ranking
 
 CONFIG = MineConfig(depth=25, per_query=6)
 

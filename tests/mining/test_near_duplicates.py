@@ -12,7 +12,7 @@ from midmask.corpora.docstrings import plain_words
 from midmask.corpora.duplicates import SHINGLE, signatures
 from midmask.mining.known import Known
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig, read, spread
-from tests.retrieve.collection import write_parts
+from tests.support.retrieve.collection import write_parts
 
 WORDS = [f"w{number}" for number in range(3000)]
 

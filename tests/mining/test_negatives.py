@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from midmask.errors import UserError
 from midmask.mining.filters import VERDICTS, FilterConfig, verdicts
 from midmask.mining.negatives import CANDIDATES, Choice, draw, examine, refuse_unscored, told
-from tests.mining.candidates import SOURCES, Lists, candidates, known, scored
+from tests.support.mining.candidates import SOURCES, Lists, candidates, known, scored
 
 DOCS = [f"d{row}" for row in range(8)]
 QUERIES = [f"q{row}" for row in range(4)]

@@ -26,7 +26,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path(__file__).resolve().parent
-COPIED = ("platform", "tests", "search_spaces", "jobs", "pyproject.toml")
+COPIED = ("platform", "tests", "dashboards", "search_spaces", "jobs", "pyproject.toml")
 OPTIONS = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
 AT_ONCE = 2
 

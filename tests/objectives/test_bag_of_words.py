@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from midmask.objectives.bag_of_words import bag_cross_entropy, bag_of_words, winning_vocabulary
-from tests.objectives.texts import MASK, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import MASK, UNK, random_texts, small_vocabulary, token_rows
 
 TEXTS = [*random_texts([40, 0, 1, 17], size=30), [UNK, 9, UNK, 12, 9, 9], [UNK], [59, 59, 5, 59], [MASK, 7, MASK]]
 

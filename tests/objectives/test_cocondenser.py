@@ -14,9 +14,9 @@ from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
 from midmask.objectives.cocondenser import CoCondenser
 from midmask.objectives.condenser import Condenser
-from tests.objectives.reference import assert_same_gradients, log_sum_exp
-from tests.objectives.test_condenser import HeadReference
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.head import HeadReference
+from tests.support.objectives.reference import assert_same_gradients, log_sum_exp
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "temperature 1": {},

@@ -11,9 +11,9 @@ from midmask.identity import override
 from midmask.masking import row_keys
 from midmask.nouns import Batch
 from midmask.objectives.cotmae_qc import QueryAsContext
-from tests.objectives import two_sided
-from tests.objectives.reference import Reference, Vectors
-from tests.objectives.texts import CLS, SEP, UNK, random_texts, token_rows
+from tests.support.objectives import two_sided
+from tests.support.objectives.reference import Reference, Vectors
+from tests.support.objectives.texts import CLS, SEP, UNK, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},

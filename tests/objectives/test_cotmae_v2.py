@@ -12,9 +12,9 @@ from midmask.identity import override
 from midmask.masking import row_keys
 from midmask.nouns import Batch
 from midmask.objectives.cotmae_v2 import CoTMAEv2
-from tests.objectives import two_sided
-from tests.objectives.reference import Reference, Vectors
-from tests.objectives.texts import CLS, SEP, UNK, random_texts, token_rows
+from tests.support.objectives import two_sided
+from tests.support.objectives.reference import Reference, Vectors
+from tests.support.objectives.texts import CLS, SEP, UNK, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "spans": {},
@@ -83,7 +83,7 @@ def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
     with torch.no_grad():
         method.backbone.output_bias_V.fill_(-100.0)
     hidden_BLD = method.backbone.hidden(batch().texts["passage"].ids_BL, batch().texts["passage"].lengths_B)
-    vectors_B2D = method._views(hidden_BLD, torch.ones(hidden_BLD.shape[:2], dtype=torch.bool))
+    vectors_B2D = method.both_views(hidden_BLD, torch.ones(hidden_BLD.shape[:2], dtype=torch.bool))
     assert torch.equal(vectors_B2D[:, 0], hidden_BLD[:, 0]) and not vectors_B2D[:, 1].any()
     two_sided.assert_finite(method, batch())
 

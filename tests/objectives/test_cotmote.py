@@ -14,9 +14,9 @@ from midmask.masking import row_keys
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
 from midmask.objectives.cotmote import CoTMoTE
-from tests.objectives.checks import assert_equals, places
-from tests.objectives.reference import Reference, Vectors, assert_same_gradients
-from tests.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.checks import assert_equals, places
+from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients
+from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
 
 PASSAGES = [*random_texts([8, 4, 6], seed=4), [UNK, 9, UNK, 12]]
 QUERIES = random_texts([3, 5, 2, 4], seed=5)

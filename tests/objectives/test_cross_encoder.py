@@ -12,7 +12,7 @@ from midmask.encoders.cross_encoder import CrossEncoder, Pairs, build_cross_enco
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives.cross_encoder import ListwiseRanking
 from midmask.vocabulary import Vocabulary
-from tests.encoders.test_cross_encoder import LONGEST, write_tokenizer
+from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
 
 QUERIES, GROUP = 3, 4
 

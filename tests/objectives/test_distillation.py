@@ -11,7 +11,7 @@ from torch import Tensor
 from midmask.errors import UserError
 from midmask.nouns import Batch
 from midmask.objectives.distillation import Distillation
-from tests.objectives.ranked import (
+from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
     QUERIES,
@@ -25,7 +25,7 @@ from tests.objectives.ranked import (
     reference_of,
     score,
 )
-from tests.objectives.texts import token_rows
+from tests.support.objectives.texts import token_rows
 
 
 def softmax(scores: list[float]) -> list[float]:

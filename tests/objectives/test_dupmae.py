@@ -13,7 +13,7 @@ from midmask.nouns import Batch, TokenRows
 from midmask.objectives.bag_of_words import winning_vocabulary
 from midmask.objectives.dupmae import DupMAE, DupMAERows
 from midmask.objectives.retromae import RetroMAE, RetroMAERows
-from tests.objectives.checks import (
+from tests.support.objectives.checks import (
     assert_cutting_changes_nothing,
     assert_equals,
     assert_short_texts_are_finite,
@@ -21,9 +21,9 @@ from tests.objectives.checks import (
     tiny,
     total_of,
 )
-from tests.objectives.reference import Reference, Vectors, assert_same_gradients, log_sum_exp
-from tests.objectives.test_retromae import decode
-from tests.objectives.texts import CLS, PAD, SEP, UNK, random_texts, token_rows
+from tests.support.objectives.enhanced import decode
+from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients, log_sum_exp
+from tests.support.objectives.texts import CLS, PAD, SEP, UNK, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -15,8 +15,8 @@ from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
 from midmask.objectives.ict import ICT
-from tests.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.objectives.texts import CLS, SEP, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
+from tests.support.objectives.texts import CLS, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 FALSE_ALARM = 1e-6
 """Chance that a statistical test here fails though the sampler is right; the seeds are fixed."""

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.benchmarks.steps import PRE_TRAINING
+from tests.speed.steps import PRE_TRAINING
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = (
@@ -15,7 +15,7 @@ BLOCKED = (
 PROGRAM = """
 import sys
 sys.modules.update(dict.fromkeys({blocked!r}))
-from tests.benchmarks.pretraining import main
+from tests.speed.pretraining import main
 main("--device cpu --backbone tiny --rows 2 --length 12 --vocabulary 300 --rounds 1".split())
 """
 

@@ -12,9 +12,9 @@ from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives.bag_of_words import winning_vocabulary
 from midmask.objectives.lexmae import LexMAE, LexMAERows
-from tests.objectives import checks, two_sided
-from tests.objectives.reference import Reference, Vectors, assert_same_gradients, gelu, log_sum_exp
-from tests.objectives.texts import CLS, MASK, PAD, SEP, UNK, random_texts, token_rows
+from tests.support.objectives import checks, two_sided
+from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients, gelu, log_sum_exp
+from tests.support.objectives.texts import CLS, MASK, PAD, SEP, UNK, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},

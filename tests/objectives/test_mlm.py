@@ -10,8 +10,8 @@ from midmask.identity import override
 from midmask.masking import Purpose
 from midmask.nouns import Batch
 from midmask.objectives.mlm import MLM
-from tests.objectives.reference import Reference, assert_same_gradients
-from tests.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.reference import Reference, assert_same_gradients
+from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
 
 
 def objective(**fields: object) -> MLM:

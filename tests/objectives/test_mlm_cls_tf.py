@@ -12,9 +12,9 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives.mlm_cls_tf import MLMTermFrequency
-from tests.objectives import checks, two_sided
-from tests.objectives.reference import Reference, assert_same_gradients
-from tests.objectives.texts import PAD, UNK, random_texts, token_rows
+from tests.support.objectives import checks, two_sided
+from tests.support.objectives.reference import Reference, assert_same_gradients
+from tests.support.objectives.texts import PAD, UNK, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},

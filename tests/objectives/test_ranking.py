@@ -23,8 +23,8 @@ from midmask.objectives.ranking import PIECE, Ranking, pieces_by_length
 from midmask.objectives.regularisers import Regularisers
 from midmask.train.loop import accumulate, distributed
 from midmask.train.optimiser import TrainConfig
-from tests.objectives.ranked import GROUP, QUERIES, REPRESENTATIONS, batch, build
-from tests.objectives.texts import small_vocabulary
+from tests.support.objectives.ranked import GROUP, QUERIES, REPRESENTATIONS, batch, build
+from tests.support.objectives.texts import small_vocabulary
 
 SPARSE = Regularisers(
     query="l1",
@@ -40,6 +40,10 @@ CASES: dict[str, tuple[ObjectiveConfig, str]] = {
     "splade, distilled": (
         Distillation.Config(temperature=3.0, weight=0.9, ce_weight=0.1, regularisers=SPARSE),
         "splade without specials",
+    ),
+    "splade's in-batch loss": (
+        Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE),
+        "splade",
     ),
 }
 LOCAL = (

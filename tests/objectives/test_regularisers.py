@@ -11,7 +11,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.objectives.contrastive import Contrastive
 from midmask.objectives.regularisers import Regularisers
-from tests.objectives.ranked import (
+from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
     QUERIES,

@@ -11,9 +11,10 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
-from midmask.objectives.retromae import DecodingConfig, RetroMAE, RetroMAERows
-from tests.objectives.reference import Reference, Vectors, assert_same_gradients
-from tests.objectives.texts import CLS, MASK, SEP, UNK, random_texts, small_vocabulary, token_rows
+from midmask.objectives.retromae import RetroMAE
+from tests.support.objectives.enhanced import decode
+from tests.support.objectives.reference import Reference, assert_same_gradients
+from tests.support.objectives.texts import CLS, MASK, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "enhanced, P + h": {},
@@ -39,24 +40,6 @@ def texts() -> TokenRows:
 
 def places(rows_R: torch.Tensor, row: int, width: int) -> list[int]:
     return [place - row * width for place in rows_R.tolist() if row * width <= place < (row + 1) * width]
-
-
-def decode(
-    config: DecodingConfig, reference: Reference, vector: torch.Tensor, drawn: RetroMAERows, row: int
-) -> Vectors:
-    length = int(drawn.decoder.lengths_B[row])
-    context = [vector, *reference.embed(drawn.decoder.ids_BL[row, :length].tolist())[1:]]
-    if config.decoding == "basic":
-        for number in range(config.decoder_layers):
-            everything = [[True] * length] * length
-            context = reference.layer(reference.decoder_names(number), context, context, everything)
-        return context
-    if config.query_stream == "paper":
-        queries = [vector + reference.position(i) for i in range(length)]
-    else:
-        queries = [reference.embed_vector(vector, i) for i in range(length)]
-    visible = drawn.visible_BXL[row, :length, :length].tolist()
-    return reference.layer(reference.decoder_names(0), queries, context, visible)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

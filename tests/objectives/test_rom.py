@@ -16,8 +16,8 @@ from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.mlm import MLM
 from midmask.objectives.retromae import RetroMAE, RetroMAERows
 from midmask.objectives.rom import ROM, ROMRows
-from tests.objectives.reference import Reference, assert_same_gradients
-from tests.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.reference import Reference, assert_same_gradients
+from tests.support.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 STOP, CONTENT = FIRST + 1, 30
 """A stop-word and another word of the small vocabulary."""

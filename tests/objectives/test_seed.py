@@ -9,9 +9,9 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.nouns import Batch
 from midmask.objectives.seed import SEED
-from tests.objectives import two_sided
-from tests.objectives.reference import Reference, Vectors
-from tests.objectives.texts import UNK, random_texts, token_rows
+from tests.support.objectives import two_sided
+from tests.support.objectives.reference import Reference, Vectors
+from tests.support.objectives.texts import UNK, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "three layers, span 2": {},

@@ -11,8 +11,8 @@ from midmask.identity import override
 from midmask.nouns import Batch
 from midmask.objectives import build_objective
 from midmask.objectives.simcse import SimCSE
-from tests.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},

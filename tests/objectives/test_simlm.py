@@ -14,11 +14,11 @@ from midmask.identity import override
 from midmask.masking import Purpose, row_keys, uniform
 from midmask.nouns import Batch
 from midmask.objectives.simlm import SimLM, sample
-from tests.encoders.conftest import VARIANTS as FAMILIES
-from tests.encoders.conftest import random_model
-from tests.objectives import two_sided
-from tests.objectives.reference import Reference, Vectors
-from tests.objectives.texts import CLS, FIRST, SEP, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.encoders.models import VARIANTS as FAMILIES
+from tests.support.encoders.models import random_model
+from tests.support.objectives import two_sided
+from tests.support.objectives.reference import Reference, Vectors
+from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},

@@ -15,7 +15,7 @@ from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.steps import LOCAL
-from tests.benchmark.tiny import short, write_collection
+from tests.support.benchmark.tiny import short, write_collection
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from midmask.recipes.plan import plan
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
-from tests.corpora.collections import json_lines, rows, write, write_beir
+from tests.support.corpora.collections import json_lines, rows, write, write_beir
 
 
 def recipe_on(folder: Path, **changes: Any) -> Recipe:

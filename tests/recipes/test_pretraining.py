@@ -22,7 +22,7 @@ from midmask.recipes.plan import Step, plan
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
-from tests.corpora.collections import json_lines, write, write_beir
+from tests.support.corpora.collections import json_lines, write, write_beir
 
 AS_BEFORE = {"corpus": "9d5608eb6f6379bf", "tokens": "5e8f3a7f6d69f32d", "pretrained": "af460709af88304a"}
 """Of `mlm` on `tiny` before there was `pretrain_on`, with the library versions below. They may change with the recipe's

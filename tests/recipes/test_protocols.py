@@ -11,10 +11,11 @@ from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.protocols.sigir23 import SIGIR23
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
-from tests.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import write_collection
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,17 @@ def test_published_numbers(name: str) -> None:
     assert {field: found[field] for field in PUBLISHED[name]} == PUBLISHED[name]
 
 
+@pytest.mark.parametrize("name", SIGIR23)
+def test_the_runs_of_sigir_23_have_the_loss_of_their_trainer(name: str) -> None:
+    """One negative: SPLADE's first trainer, its candidates and groups; 32: the trainer released with the paper."""
+    loss = SIGIR23[name]().stages[0].loss
+    one = "1neg" in name
+    assert loss.candidates == ("positives" if one and "distil" not in name else "local_negatives")
+    if "splade" in name:
+        assert loss.regularisers.passage_groups == ("separate" if one else "joint")
+        assert loss.regularisers.ramp == (pytest.approx(1 / 3) if one else 0.0)
+
+
 def test_later_stages_of_lexmae() -> None:
     _, second, third = PROTOCOLS["lexmae"]().stages
     assert (second.loss.regularisers.lambda_passage, second.loss.regularisers.lambda_query) == (0.008, 0.006)
@@ -113,6 +125,30 @@ def test_what_a_stage_cannot_do_is_said_at_once() -> None:
                 "stages.0.loss.regularisers.query": "flops",
             },
         ).check()
+
+
+def test_a_teacher_of_its_own_is_trained_where_it_is_asked_for(collection: Path) -> None:
+    """From a named encoder, on negatives that the first stage mines; a stage that is not before it is refused."""
+    recipe = small(PROTOCOLS["dupmae"]().on(RECIPES["mlm"](), "demo"), collection)
+    own = {"teacher.negatives": ["mined:0"], "teacher.backbone": {"name": "mini"}, "teacher.passage_length": 20}
+    planned = plan(override(recipe, {f"stages.2.{path}": value for path, value in own.items()}))
+    teacher = planned.stages[2].inputs["scores"].inputs["teacher"]
+    assert planned.stages[0].fingerprint in {step.fingerprint for step in teacher.upstream()}
+    assert teacher.config.backbone.name == "mini"
+    assert teacher.inputs["tokens"].config.max_length == 20
+    common = plan(recipe).stages[2].inputs["scores"].inputs["teacher"]
+    assert {step.name for step in common.upstream()} == {
+        "prepare",
+        "tokenise",
+        "bm25",
+        "near_duplicates",
+        "mine",
+        "teach",
+    }
+    with pytest.raises(UserError, match=r"stages.2.negatives: mined:2 is not a stage before it"):
+        override(recipe, {"stages.2.teacher.negatives": ["mined:2"]})
+    with pytest.raises(UserError, match="'minced' is no source of negatives"):
+        override(recipe, {"stages.2.teacher.negatives": ["minced"]})
 
 
 def test_an_unknown_protocol_names_the_nearest() -> None:

@@ -16,7 +16,7 @@ from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.published import PAPERS, published
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from tests.reproduce.expected import FLOOR, figures
-from tests.reproduce.pages import FOLDER, SCALES, Figure, section
+from tests.support.reproduce.pages import FOLDER, SCALES, Figure, section
 
 ROOT = FOLDER.parents[1]
 JOB = "jobs/benchmark_middle_training.py"

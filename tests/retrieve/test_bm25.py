@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import Stemmer
@@ -11,7 +12,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config, Bm25Index, rank_with_bm25
-from tests.retrieve.collection import write_parts
+from tests.support.retrieve.collection import write_parts
 
 DOCS = [
     ("z", "Ray trains", "trains running trains of rays and rays"),
@@ -89,7 +90,8 @@ def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tm
     out = Place(f"file://{tmp_path}/out")
     rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
     index = Bm25Index(out)
-    assert isinstance(index._index.scores["data"], np.memmap)
+    mapped = {Path(area.path).parent for area in psutil.Process().memory_maps()}
+    assert (out / "index").local() in mapped and len(index.doc_ids)
     planted = ranked.read(out / "ranked" / "dev.parquet").slice(0, 1)
     ranked.write(out / "ranked" / "dev.parquet", [planted])
     result = rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)

@@ -10,8 +10,8 @@ from midmask.retrieve import lexical
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows
-from tests.retrieve.test_dense import cancelling, collapsed
-from tests.retrieve.test_lexical import COUNT, WIDTH, ids, lexical_score, pairs, ranking, sparse_table
+from tests.support.retrieve.vectors import cancelling, collapsed, ids
+from tests.support.retrieve.weights import COUNT, WIDTH, lexical_score, pairs, ranking, sparse_table
 
 
 def dense_score(query_D, vector_D) -> float:

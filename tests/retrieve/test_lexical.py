@@ -10,29 +10,8 @@ from midmask.errors import UserError
 from midmask.retrieve import lexical
 from midmask.retrieve.lexical import LexicalIndex, LexicalShard
 from midmask.retrieve.sparse import SparseRows
-
-COUNT, WIDTH = 150, 40
-
-
-def ids(count: int) -> pa.ChunkedArray:
-    """Ids whose order has nothing to do with the rows' order."""
-    return pa.chunked_array([[f"d{(row * 7919) % 10_007}" for row in range(count)]])
-
-
-def lexical_score(query: SparseRows, at: int, passages: SparseRows, row: int) -> float:
-    """By the definition: the terms that both have, ascending, in Python's float64."""
-    theirs = dict(zip(*(part.tolist() for part in passages.row(row)), strict=True))
-    total = 0.0
-    for term, weight in zip(*(part.tolist() for part in query.row(at)), strict=True):
-        total += weight * theirs.get(term, 0.0)
-    return total
-
-
-def ranking(scores, k):
-    """(score in float32, row), ordered by score descending, id ascending."""
-    names, rounded = ids(len(scores)).to_pylist(), [np.float32(score) for score in scores]
-    best = sorted(range(len(scores)), key=lambda row: (-rounded[row], names[row]))[:k]
-    return [(rounded[row], row) for row in best]
+from tests.support.retrieve.vectors import ids
+from tests.support.retrieve.weights import COUNT, WIDTH, lexical_score, pairs, ranking, sparse_table
 
 
 def brute_force(queries, passages, k):
@@ -40,10 +19,6 @@ def brute_force(queries, passages, k):
         ranking([lexical_score(queries, query, passages, row) for row in range(len(passages))], k)
         for query in range(len(queries))
     ]
-
-
-def pairs(found):
-    return [list(zip(scores, rows.tolist(), strict=True)) for scores, rows in zip(*found, strict=True)]
 
 
 def cut_search(queries, passages, k, parts, threads=1):
@@ -55,11 +30,6 @@ def cut_search(queries, passages, k, parts, threads=1):
         for found, part in zip(lists, pairs(shard.search(queries, k)), strict=True):
             found += part
     return [sorted(found, key=lambda pair: (-pair[0], names[pair[1]]))[:k] for found in lists]
-
-
-def sparse_table(draw: np.random.Generator, rows: int, share: float, whole: bool) -> np.ndarray:
-    table = np.where(draw.random((rows, WIDTH)) < share, draw.standard_normal((rows, WIDTH)) * 3, 0)
-    return (np.round(table) if whole else table).astype(np.float32)
 
 
 @st.composite

@@ -17,7 +17,7 @@ from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
 from midmask.retrieve.merging import merge
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
-from tests.retrieve.collection import encoded, made, ranking, write_all
+from tests.support.retrieve.collection import encoded, made, ranking, write_all
 
 CONFIG = SearchConfig(depth=25)
 

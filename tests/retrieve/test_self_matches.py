@@ -10,7 +10,7 @@ from midmask.corpora.writer import SELF_MATCHES, write_table
 from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
 from midmask.retrieve.self_matches import without_self
-from tests.retrieve.collection import write_parts
+from tests.support.retrieve.collection import write_parts
 
 DOCS = [f"d{row}" for row in range(8)]
 lists = st.dictionaries(

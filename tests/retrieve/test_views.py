@@ -23,7 +23,7 @@ from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import read_views
 from midmask.vocabulary import Vocabulary
-from tests.retrieve.collection import made, write_bi_encoder
+from tests.support.retrieve.collection import made, write_bi_encoder
 
 PASSAGES = EncodeConfig(side="passages")
 QUERIES = EncodeConfig(side="queries", split="dev")

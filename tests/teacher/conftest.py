@@ -4,7 +4,7 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.teacher.teach import teach
-from tests.teacher.lists import teaching, write_inputs
+from tests.support.teacher.lists import teaching, write_inputs
 
 
 @pytest.fixture(scope="session")

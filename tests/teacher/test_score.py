@@ -17,9 +17,10 @@ from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.teacher.teach import TeacherConfig
+from midmask.tokens import TokensConfig
 from midmask.train.table import read_table
-from tests.teacher.lists import QUERIES, write_negatives
-from tests.teacher.test_teach import texts_of
+from tests.support.teacher.lists import QUERIES, write_negatives
+from tests.support.teacher.texts import texts_of
 
 Scores = dict[tuple[str, str], float]
 
@@ -175,5 +176,5 @@ def spoil(weights: Path) -> None:
 
 def test_a_teacher_s_config_says_how_its_scores_are_made() -> None:
     config = TeacherConfig(folder="/somewhere", titles=True, jsonl=True)
-    found = config.scoring("train", titles=False, query_length=9, passage_length=50)
+    found = config.scoring("train", TokensConfig(query_length=9, max_length=50))
     assert found == ScoreConfig(split="train", titles=True, query_length=9, jsonl=True)

@@ -17,17 +17,9 @@ from midmask.teacher.teach import TeachConfig, TeacherConfig, teach
 from midmask.train.optimiser import TrainConfig
 from midmask.train.table import read_table
 from midmask.vocabulary import Vocabulary
-from tests.teacher.lists import teaching, trace_of
-from tests.train.runs import assert_same_run
-
-
-def texts_of(inputs: dict[str, Artifact]) -> tuple[dict[str, str], dict[str, str]]:
-    """Query id -> text, passage id -> text."""
-    corpus = inputs["corpus"].place
-    queries = read_table(corpus / "queries.parquet")
-    docs = [read_table(corpus / "docs" / name) for name in (corpus / "docs").names()]
-    passages = {row["doc_id"]: row["text"] for table in docs for row in table.to_pylist()}
-    return dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True)), passages
+from tests.support.teacher.lists import teaching, trace_of
+from tests.support.teacher.texts import texts_of
+from tests.support.train.runs import assert_same_run
 
 
 def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at: int | None = None) -> dict:
@@ -102,9 +94,9 @@ def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_p
     tokenizer = (inputs["tokens"].place / "tokenizer").local()
     backbone = build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=9)
     backbone.save(tmp_path / "start" / "model", tokenizer)
-    start = {**inputs, "start": Artifact(Place(str(tmp_path / "start")), {"fingerprint": "start"})}
     config = teaching(steps=1, learning_rate=1e-30, weight_decay=0.0)
-    run(config, start, tmp_path / "out")
+    named = config.backbone.model_copy(update={"name": str(tmp_path / "start" / "model")})
+    run(config.model_copy(update={"backbone": named}), inputs, tmp_path / "out")
     found = weights(tmp_path / "out")
     for name, value in backbone.encoder.named_parameters():
         np.testing.assert_allclose(found[f"bert.{name}"], value.detach().numpy(), atol=1e-20, err_msg=name)

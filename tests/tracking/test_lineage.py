@@ -9,38 +9,16 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModel, LoggedModelStatus
+from mlflow.entities import LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
-from midmask.tracking import Dataset, Patience, TrackedModel, Tracker
+from midmask.tracking import Dataset, Patience, Tracker
 from midmask.tracking.journal import left_behind
-from tests.tracking.stores import NEVER, QUICK, TAGS, history
+from tests.support.tracking.lineage import MODEL, SQUAD, links, models
+from tests.support.tracking.stores import NEVER, QUICK, TAGS, history
 
-SQUAD = Dataset("squad", "c0ffee123456", "beir:/data/squad", "pretrain", {"passages": 18000, "queries": 300})
-MODEL = TrackedModel(
-    "finetune-dupmae-/models/x: y", "finetune", "f00df00df00d", "retriever", "/store/finetune/f00df00df00d",
-    {"train.steps": 500, "loss.name": "contrastive"}, {"midmask.recipe": "dupmae"},
-)  # fmt: skip
 KEY = "squad/dev/nDCG_at_10"
-
-
-def models(uri: str) -> list[LoggedModel]:
-    client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("midmask")
-    assert experiment is not None
-    return list(client.search_logged_models([experiment.experiment_id]))
-
-
-def links(uri: str, run_id: str) -> dict[str, Any]:
-    """Of a run: (name, digest, context) of its datasets, and the models that it used and made, with duplicates."""
-    run = MlflowClient(uri).get_run(run_id)
-    found = [(one.dataset.name, one.dataset.digest, one.tags[0].value) for one in run.inputs.dataset_inputs]
-    return {
-        "datasets": sorted(found),
-        "used": [one.model_id for one in run.inputs.model_inputs],
-        "made": [(one.model_id, one.step) for one in run.outputs.model_outputs],
-    }
 
 
 def evaluate(tracker: Tracker) -> str:
@@ -172,7 +150,8 @@ def test_a_driver_that_was_killed_loses_no_lineage(uri: str, tmp_path: Path) -> 
 import os, signal, sys
 from pathlib import Path
 from midmask.tracking import Patience, Tracker
-from tests.tracking.test_lineage import MODEL, SQUAD, TAGS
+from tests.support.tracking.lineage import MODEL, SQUAD
+from tests.support.tracking.stores import TAGS
 tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=3600))
 run = tracker.run("finetune", tags=TAGS, params={})
 run.read([SQUAD])

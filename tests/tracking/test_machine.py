@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 
 from midmask.tracking import Tracker
 from midmask.tracking.machine import Machine
-from tests.tracking.stores import QUICK, TAGS, history
+from tests.support.tracking.stores import QUICK, TAGS, history
 
 CPU, MEMORY = "system/cpu_utilization_percentage", "system/system_memory_usage_percentage"
 

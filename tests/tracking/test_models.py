@@ -12,7 +12,7 @@ from midmask.errors import UserError
 from midmask.tracking import TrackedModel, Tracker
 from midmask.tracking.models import Entry, Registered, fetch_model, register_model
 from midmask.tracking.store import create_store
-from tests.tracking.stores import QUICK
+from tests.support.tracking.stores import QUICK
 
 ENTRY = Entry("contrastive", "tiny", "f00d", {"dense": 3, "lexical": 40}, {"recipe": "dupmae", "corpus": "squad"})
 NAME = "midmask.contrastive.tiny"

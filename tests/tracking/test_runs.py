@@ -15,7 +15,7 @@ from midmask.tracking import (
     read_runs,
 )
 from midmask.tracking.journal import left_behind
-from tests.tracking.stores import NEVER, QUICK, TAGS, history
+from tests.support.tracking.stores import NEVER, QUICK, TAGS, history
 
 
 def test_processes_that_open_a_fresh_file_at_once_all_write(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from midmask.tracking import (
     read_runs,
 )
 from midmask.tracking.journal import left_behind
-from tests.tracking.server import Server
-from tests.tracking.stores import QUICK, TAGS, history
-from tests.tracking.test_lineage import MODEL, SQUAD, links, models
+from tests.support.tracking.lineage import MODEL, SQUAD, links, models
+from tests.support.tracking.server import Server
+from tests.support.tracking.stores import QUICK, TAGS, history
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.nouns import Batch, Loss, TokenRows
-from midmask.objectives import OBJECTIVES, CoupledObjective, build_objective
+from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
 from midmask.train.loop import accumulate, distributed
 from midmask.train.optimiser import TrainConfig
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
-OBJECTIVES_HERE: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "cocondenser": {"temperature": 20.0},
     "contrastive": {"temperature": 20.0},
     "simcse": {"mlm_weight": 0.1},
@@ -33,7 +33,9 @@ LENGTHS = [9, 14, 5, 11, 7, 12, 8]
 def objective(name: str, *, dropout: float = 0.2) -> CoupledObjective:
     vocabulary = small_vocabulary()
     backbone = build_backbone(BackboneConfig(name="tiny", dropout=dropout), vocabulary, seed=3)
-    built = build_objective(OBJECTIVES[name].Config(**OBJECTIVES_HERE[name]), backbone, vocabulary, seed=5).double()
+    built = build_objective(
+        {**PRETRAINING, **FINETUNING}[name].Config(**SETTINGS[name]), backbone, vocabulary, seed=5
+    ).double()
     assert isinstance(built, CoupledObjective)
     return built
 
@@ -115,7 +117,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: flo
         )
 
 
-@pytest.mark.parametrize("name", OBJECTIVES_HERE)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_gradients_are_exact_with_dropout_on(name: str) -> None:
     """Seven rows in chunks of three: the last is ragged."""
     coupled = objective(name)
@@ -126,7 +128,7 @@ def test_gradients_are_exact_with_dropout_on(name: str) -> None:
     assert_same(found, expected, 1e-10)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES_HERE)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_the_size_of_chunks_changes_neither_a_loss_nor_a_gradient(name: str) -> None:
     """Dropout off. The published coCondenser lacks this: its MLM terms are means over chunks."""
     coupled = objective(name).eval()

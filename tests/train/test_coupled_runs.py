@@ -8,7 +8,7 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.derived.spans import SPANS, SpansConfig
-from tests.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
 
 QUIET = {"name": "tiny", "dropout": 0.0}
 LOUD = {"name": "tiny", "dropout": 0.1}

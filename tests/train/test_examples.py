@@ -14,12 +14,7 @@ from midmask.train.order import Order, local_reader
 from midmask.train.pairs import PairExamples, cut
 from midmask.train.reader import reads
 from midmask.train.table import TokenTable
-
-
-def all_passages(tokens: Place) -> tuple[list[str], list[list[int]]]:
-    tables = [pq.read_table(f"{tokens}/passages/{name}") for name in (tokens / "passages").names()]
-    table = pa.concat_tables(tables)
-    return table["doc_id"].to_pylist(), table["ids"].to_pylist()
+from tests.support.train.examples import all_passages, write_weights
 
 
 def pairs(tokens: Place, corpus: Place, **changes: object) -> PairExamples:
@@ -36,17 +31,6 @@ def test_rows_are_read_in_any_order_and_again(tokens: Place, monkeypatch: pytest
     assert [piece.tolist() for piece in text.pieces()] == [ids[row] for row in rows]
     assert text.lengths.tolist() == [len(ids[row]) for row in rows]
     np.testing.assert_array_equal(text.rows, rows)
-
-
-def write_weights(tokens: Place, folder: Path) -> Place:
-    """The weight of each token is its id over 4096, which half precision holds exactly."""
-    (folder / "weights").mkdir(parents=True)
-    for name in (tokens / "passages").names():
-        ids = pq.read_table(f"{tokens}/passages/{name}")["ids"].to_pylist()
-        weights = [np.array(row, np.float16) / np.float16(4096) for row in ids]
-        table = pa.table({"weights": pa.array(weights, pa.list_(pa.float16()))})
-        pq.write_table(table, folder / "weights" / name, row_group_size=70)
-    return Place(str(folder))
 
 
 def test_term_weights_come_with_their_tokens(tokens: Place, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from midmask.encoders.experts import FILE
 from midmask.errors import UserError
 from midmask.retrieve.blocks import token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
-from tests.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
 
 SPLIT = {"name": "tiny", "dropout": 0.0, "experts": "ffn"}
 

@@ -17,7 +17,7 @@ from midmask.objectives.distillation import Distillation
 from midmask.objectives.regularisers import Regularisers
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
-from tests.objectives.texts import random_texts, token_rows
+from tests.support.objectives.texts import random_texts, token_rows
 
 HYBRID = Representation(width=8, lexical="logits", passage_terms=20, specials=False)
 QUERIES, PASSAGES = token_rows(random_texts([3, 5], 400, seed=1)), token_rows(random_texts([9, 14, 6], 400, seed=2))

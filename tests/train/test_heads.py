@@ -15,7 +15,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan
-from tests.train.runs import run_here, run_workers, spec_of, trace_of
+from tests.support.train.runs import run_here, run_workers, spec_of, trace_of
 
 TENSORS = 16
 """Of RetroMAE's one decoder layer: six linear layers and two norms, weight and bias each."""

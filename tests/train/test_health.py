@@ -13,9 +13,9 @@ from midmask.objectives.mlm import MLM
 from midmask.train.health import Watch, examine, spread
 from midmask.train.probe import open_probe
 from midmask.train.run import local_reader, run_training
-from tests.objectives.texts import random_texts, small_vocabulary, token_rows
-from tests.train.runs import spec_of
-from tests.train.worker import setup_of
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.train.runs import spec_of
+from tests.support.train.worker import setup_of
 
 
 def test_spread_equals_its_definition() -> None:

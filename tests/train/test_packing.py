@@ -11,7 +11,7 @@ from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.train import packing
 from midmask.train.packing import PackedExamples
-from tests.train.test_examples import all_passages
+from tests.support.train.examples import all_passages
 
 
 def packed(ids: list[list[int]], group: int, length: int) -> tuple[list[list[int]], int]:

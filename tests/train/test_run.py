@@ -11,8 +11,8 @@ import torch
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.train.run import NonFiniteLoss, local_reader, run_training
-from tests.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
-from tests.train.worker import setup_of
+from tests.support.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.worker import setup_of
 
 
 @pytest.fixture(scope="module")

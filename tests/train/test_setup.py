@@ -7,7 +7,7 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.cluster.train import absolute
 from midmask.encoders.backbone import BackboneConfig
-from midmask.objectives import OBJECTIVES
+from midmask.objectives import PRETRAINING
 from midmask.steps import PretrainConfig, pretrain_setup
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
 from midmask.train.examples import PassageExamples
@@ -23,7 +23,7 @@ def setup_of(objective: str, **settings: object) -> TrainingSetup:
     """The setup of a pre-training whose inputs are all there, under fingerprints that are their names."""
     config = PretrainConfig(
         backbone=BackboneConfig(),
-        objective=OBJECTIVES[objective].Config.model_validate({"name": objective, **settings}),
+        objective=PRETRAINING[objective].Config.model_validate({"name": objective, **settings}),
         train=TrainConfig(steps=1, batch_size=1, learning_rate=1.0),
     )
     record = {"config": {"max_length": 48}}

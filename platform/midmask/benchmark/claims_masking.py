@@ -9,7 +9,7 @@ from midmask.benchmark.statistics import Statistic, difference, of
 from midmask.benchmark.verdict import Part, Verdict, all_of, combined, judge, pick
 
 MEASURE = "stop share"
-COMMAND = "`python -m tests.benchmarks.stop_word_share --corpus NAME` measures it"
+COMMAND = "`python -m tests.speed.stop_word_share --corpus NAME` measures it"
 
 ABOUT = 0.05
 """ "About 40%" is 35 to 45%: the paper rounds, and its lists of stop-words and its corpora are not ours."""

@@ -12,7 +12,17 @@ from midmask.identity import flatten
 from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import Step
 from midmask.recipes.schema import Recipe
-from midmask.tracking import ARTIFACT, Dataset, TrackedModel, TrackedRun, Tracker, artifact_key, metric_key
+from midmask.tracking import (
+    ARTIFACT,
+    Dataset,
+    TrackedModel,
+    TrackedRun,
+    Tracker,
+    artifact_key,
+    collection_key,
+    metric_key,
+    queries_key,
+)
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +78,8 @@ def step_tags(step: Step) -> dict[str, str]:
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
     """A finished evaluation's means and its costs as metrics, its per-query values and its ranked list as files, its
     dataset and model as inputs that the means are of. A slice is like a split. The artifact's place is a tag of the run
-    and of each split, since a run may have several evaluations: from there, pages find texts, lists and traces.
+    and of each split, since a run may have several evaluations: from there, pages find texts, lists and traces. Tags
+    also hold the fingerprint of the collection and the number of queries, which tell columns of the leaderboard apart.
 
     Args:
         tags: of the recipe.
@@ -76,14 +87,16 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     artifact = load(step.place(storage))
     result = artifact.result
     corpus, split = result["corpus"], result["split"]
+    run.tag({collection_key(corpus): step.inputs["corpus"].fingerprint})
     datasets, models = log_inputs(run, step, storage, tags)
     of, on = next(iter(models), None), next(iter(datasets), None)
-    means = {split: result["measures"], **{name: own["measures"] for name, own in result.get("slices", {}).items()}}
+    parts = {split: result, **result.get("slices", {})}
     folder = artifact.place.local()
-    for part, values in means.items():
+    for part, own in parts.items():
+        values = own["measures"]
         run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
-        run.tag({artifact_key(corpus, part): str(artifact.place)})
+        run.tag({artifact_key(corpus, part): str(artifact.place), queries_key(corpus, part): str(own["queries"])})
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
     run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))

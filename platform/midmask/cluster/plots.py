@@ -23,11 +23,11 @@ MOST_LINES = len(COLOURS)
 def draw(sweep: Sweep, folder: Path) -> list[Path]:
     """Writes the plots that there is something to draw for; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = {"points": _points(sweep), "lines": _lines(sweep)}
+    drawn = {"points": draw_points(sweep), "lines": draw_lines(sweep)}
     if len(sweep.objectives) > 1:
-        drawn["pareto"] = _pareto(sweep)
+        drawn["pareto"] = draw_pareto(sweep)
     if sweep.shares:
-        drawn["importance"] = _importance(sweep)
+        drawn["importance"] = draw_importance(sweep)
     paths = []
     for name, figure in drawn.items():
         if figure is not None:
@@ -58,7 +58,7 @@ def _title(sweep: Sweep) -> str:
     return f"{sweep.name}: {sweep.recipe}"
 
 
-def _points(sweep: Sweep) -> "Figure":
+def draw_points(sweep: Sweep) -> "Figure":
     """Every complete point, the best on top, with the means of the compared systems that are no points as lines."""
     sign = 1 if sweep.objectives[0].mode == "max" else -1
     ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
@@ -79,7 +79,7 @@ def _points(sweep: Sweep) -> "Figure":
     return figure
 
 
-def _lines(sweep: Sweep) -> "Figure | None":
+def draw_lines(sweep: Sweep) -> "Figure | None":
     """The first objective over the numeric parameter with most values: a line for each choice of the others, a dashed
     one for points that lack the parameter. Where that were too many lines, as of a random search, points alone.
     """
@@ -117,7 +117,7 @@ def _axis(sweep: Sweep) -> Parameter | None:
     return max(reversed(numeric), key=lambda one: len(numbers(sweep, one.path)), default=None)
 
 
-def _pareto(sweep: Sweep) -> "Figure":
+def draw_pareto(sweep: Sweep) -> "Figure":
     """The first objective over the second; the front as a line, marked points by their names."""
     across = sweep.objectives[1].measure
     figure, axes = _figure(7, 4.6)
@@ -140,7 +140,7 @@ def _pareto(sweep: Sweep) -> "Figure":
     return figure
 
 
-def _importance(sweep: Sweep) -> "Figure":
+def draw_importance(sweep: Sweep) -> "Figure":
     names = {one.path: one.label for one in sweep.parameters}
     shares = list(sweep.shares.items())[::-1]
     figure, axes = _figure(6, 1.2 + 0.35 * len(shares))

@@ -47,8 +47,8 @@ def encode(
     count = min(actors or config.actors, blocks)
     refuse_unschedulable(count, config.threads)
     units = deque(range(blocks))
-    with _pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
-        made = sum(result for _, result in _deal([actor.encode for actor in pool], [units] * count))
+    with actor_pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
+        made = sum(result for _, result in deal([actor.encode for actor in pool], [units] * count))
     log.info("%d of %d blocks of %s were not there and have been encoded", made, blocks, config.side)
     return work.finish()
 
@@ -68,9 +68,9 @@ def search(
     blocks = work.begin()
     shards = work.shards(actors or config.actors)
     refuse_unschedulable(len(shards), config.threads)
-    with _pool(SearchWorker, [(work, shard) for shard in shards], config.threads) as pool:
-        dealt = _deal([actor.search for actor in pool], [deque(range(blocks)) for _ in shards])
-        return work.finish(shards, _met_by_all(dealt, len(shards)))
+    with actor_pool(SearchWorker, [(work, shard) for shard in shards], config.threads) as pool:
+        dealt = deal([actor.search for actor in pool], [deque(range(blocks)) for _ in shards])
+        return work.finish(shards, met_by_all(dealt, len(shards)))
 
 
 def refuse_unschedulable(actors: int, threads: int) -> None:
@@ -93,7 +93,7 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
 
 
 @contextlib.contextmanager
-def _pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int) -> Iterator[list[Any]]:
+def actor_pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int) -> Iterator[list[Any]]:
     """An actor for each tuple of arguments, spread over the nodes, each with its own CPUs; all are ended with the
     block.
     """
@@ -114,7 +114,7 @@ def _pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int) -> I
             ray.kill(actor)
 
 
-def _deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tuple[int, int]]:
+def deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tuple[int, int]]:
     """Calls every actor's method with the blocks of its queue in order, few at a time; yields block and result of each
     call when it is done. Actors may share one queue: then the next block goes to whoever is free.
     """
@@ -136,7 +136,7 @@ def _deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tupl
         yield block, result
 
 
-def _met_by_all(dealt: Iterable[tuple[int, int]], actors: int) -> Iterator[int]:
+def met_by_all(dealt: Iterable[tuple[int, int]], actors: int) -> Iterator[int]:
     """Blocks 0, 1, … each when all actors are done with it; those go on meanwhile."""
     seen: Counter[int] = Counter()
     following = 0

@@ -102,7 +102,7 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
         found = search(context, study, left, use, sweep.recipe.pretrain.seed)
         trials = Trials(sweep.space, recipe, contents, storage, found)
         log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-        scored = compare(_entrants(sweep, trials), sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
+        scored = compare(entrants(sweep, trials), sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
     board.close()
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
@@ -129,7 +129,7 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
         parent.log_file(path, "figures")
 
 
-def _entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
+def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
     """Who is compared in the end: the best trial; with several objectives also the marked ones; the baselines."""
 
     def entrant(trial: Trial) -> Entrant:

@@ -123,23 +123,18 @@ class CrossEncoder(nn.Module):
         tokenizer.save_pretrained(folder)
 
 
-def build_cross_encoder(
-    config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int, start: Path | None = None
-) -> CrossEncoder:
+def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int) -> CrossEncoder:
     """What a teacher's training begins with: a backbone's encoder under a head for one label. What is made afresh
     depends on `seed` alone. Of an encoder with experts, the passages' is taken.
-
-    Args:
-        start: a model folder in the place of the named backbone.
 
     Raises:
         UserError: if there is no such model of a supported family, its vocabulary is not the tokenizer's, or it has no
             places for `max_length` tokens.
     """
-    tokenizer, name = load_tokenizer(tokenizer_folder), str(start or config.name)
+    tokenizer, name = load_tokenizer(tokenizer_folder), config.name
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if start is None and name in SIZES:
+        if name in SIZES:
             settings = sized_settings(name, config.dropout)
             settings.vocab_size, settings.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         else:
@@ -149,7 +144,7 @@ def build_cross_encoder(
                 setattr(settings, field, config.dropout)
         settings.num_labels = 1
         settings.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
-        if start is None and (name in SIZES or config.fresh):
+        if name in SIZES or config.fresh:
             model = AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
         else:
             model = _read(name, settings)[0]

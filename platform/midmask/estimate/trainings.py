@@ -9,7 +9,7 @@ from midmask.estimate.methods import Row, row_work
 from midmask.estimate.ranking import finetuning_work, pair_tokens, teaching_work
 from midmask.estimate.sizes import Sizes, encoder_sizes, trained_parameters
 from midmask.estimate.work import Work
-from midmask.objectives import OBJECTIVES, CoupledObjective
+from midmask.objectives import PRETRAINING, CoupledObjective
 from midmask.steps import FinetuneConfig, PretrainConfig
 from midmask.teacher.teach import TeachConfig
 from midmask.train.optimiser import TrainConfig
@@ -59,7 +59,7 @@ class Training:
     def is_coupled(self) -> bool:
         return isinstance(self.config, FinetuneConfig) or (
             isinstance(self.config, PretrainConfig)
-            and issubclass(OBJECTIVES[self.config.objective.name], CoupledObjective)
+            and issubclass(PRETRAINING[self.config.objective.name], CoupledObjective)
         )
 
     def at_once(self, workers: int) -> int:

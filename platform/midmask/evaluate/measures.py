@@ -71,14 +71,14 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
         ValueError: for a list whose ranks are not strict.
     """
     wanted = parse(measures)
-    judgements = _judgements(qrels, split)
+    judgements = judgements_of(qrels, split)
     if not judgements:
         raise UserError(
             f"split {split!r}: no judgements. Known: {', '.join(sorted(pc.unique(qrels['split']).to_pylist()))}."
         )
     rows = [
         (metric.query_id, str(metric.measure), float(metric.value))
-        for some, run in _inputs(wanted, _run(ranked))
+        for some, run in _inputs(wanted, run_of(ranked))
         for metric in ir_measures.iter_calc(some, judgements, run)
         if metric.query_id in judgements
     ]
@@ -88,7 +88,7 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
-def _judgements(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
+def judgements_of(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
     judgements: dict[str, dict[str, int]] = {}
     within = qrels.filter(pc.equal(qrels["split"], split))
     columns = [within[name].to_pylist() for name in ("query_id", "doc_id", "grade")]
@@ -101,7 +101,7 @@ def _judgements(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
     return judgements
 
 
-def _run(ranked: pa.Table) -> Run:
+def run_of(ranked: pa.Table) -> Run:
     """query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
     if not len(ranked):
         return {}

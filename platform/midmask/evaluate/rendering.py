@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from midmask.errors import UserError, unknown
+from midmask.evaluate.escaping import csv_cell, markdown_text
 from midmask.evaluate.significance import Comparison
 from midmask.evaluate.tables import Cell, ResultTable
 from midmask.evaluate.ties import label
@@ -96,7 +97,7 @@ def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Bes
         beside,
         bold=lambda text: f"**{text}**",
         raised=lambda text: "<sup>" + text.replace("*", "\\*") + "</sup>",
-        name=lambda text: text.replace("|", "\\|"),
+        name=markdown_text,
     )
     return f"{markdown(headers, rows)}\n\n{beside.caption(table, style)}"
 
@@ -258,5 +259,5 @@ def _plain(value: object) -> object:
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    csv.writer(stream, lineterminator="\n").writerows([map(csv_cell, row) for row in (header, *rows)])
     return stream.getvalue()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midmask.evaluate.ties import label
-from midmask.leaderboard.entries import LABELS, Entry, Place, Value, baselines, gain_per_hour, kind
+from midmask.leaderboard.entries import LABELS, Entry, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks, Shown
+from midmask.leaderboard.rows import Place
 
 HOURS = "Train hours"
 COSTS = {
@@ -25,12 +26,12 @@ HEADS = dict(zip(LABELS, ("System", "Pre-trained on", "Representation", "Protoco
 
 @dataclass(frozen=True)
 class View:
-    """What is chosen. places: the groups of columns. filters: field of an entry -> the value it must have. order: a
-    column's key, a head of `HEADS`, or `newest`; the best comes first, or last if `reverse`. baseline: the recipe that
-    gains are counted from.
+    """What is chosen. places: groups of columns, each with its name (`rows.place_names`). filters: field of an entry
+    -> the value it must have. order: a column's key, a head of `HEADS`, or `newest`; the best comes first, or last if
+    `reverse`. baseline: the recipe that gains are counted from.
     """
 
-    places: tuple[Place, ...]
+    places: Mapping[Place, str]
     measures: tuple[str, ...]
     filters: Mapping[str, str]
     order: str
@@ -99,8 +100,8 @@ def places_of(found: Sequence[Entry]) -> list[Place]:
 def columns_of(view: View) -> list[Column]:
     """The columns that a view has, whatever systems it shows."""
     found = [
-        Column(f"{corpus} {split} {measure}", measure, f"{corpus} · {split}", (corpus, split), measure)
-        for corpus, split in view.places
+        Column(f"{name} {measure}", measure, name, place, measure)
+        for place, name in view.places.items()
         for measure in view.measures
     ]
     return [*found, *(Column(name, name, low_is_good=True) for name in COSTS), Column(GAIN, GAIN)]
@@ -155,7 +156,7 @@ def _cells(column: Column, shown: Sequence[Entry], view: View, marks: Marks) -> 
 
 def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[str, Cell]:
     """In the first place and measure of the view, as the column's text says."""
-    place, measure = view.places[0], view.measures[0]
+    place, measure = next(iter(view.places)), view.measures[0]
     base = baselines(found, view.baseline, place, measure)
     return {entry.name: Cell(number=gain_per_hour(entry, base.get(kind(entry)), place, measure)) for entry in shown}
 

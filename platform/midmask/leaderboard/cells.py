@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from midmask.leaderboard.board import GAIN, HEADS, HOURS, Board, Cell, Column, Line
+from midmask.leaderboard.rows import Place
 
 NONE = "—"
 
@@ -46,9 +47,22 @@ def letters_of(board: Board) -> dict[str, str]:
 
 
 def place_head(board: Board, column: Column) -> str:
-    """The head of a group of columns: corpus and split, and whether the corpus came without that split."""
-    made = any(row.split_made_here for line in board.lines for row in line.entry.rows.get(column.place or ("", ""), ()))
-    return f"{column.group} (split made here)" if made else column.group
+    """The head of a group of columns: corpus, split and number of queries, and whether the corpus came without it."""
+    assert column.place is not None, "a column of costs stands in no group"
+    made = any(row.split_made_here for line in board.lines for row in line.entry.rows.get(column.place, ()))
+    head = _counted(column.group, column.place)
+    return f"{head} (split made here)" if made else head
+
+
+def query_counts(board: Board) -> str:
+    """The sentence that says how many queries each group of columns is a mean over."""
+    return f"Means over queries: {'; '.join(_counted(name, place) for place, name in board.view.places.items())}."
+
+
+def _counted(name: str, place: Place) -> str:
+    """The name of a place with its number of queries, which stands in the name already where it tells places apart."""
+    count = f"{place.queries:,} queries" if place.queries else "number of queries not known"
+    return name if count in name else f"{name}, {count}"
 
 
 def legend(board: Board) -> list[str]:
@@ -58,9 +72,9 @@ def legend(board: Board) -> list[str]:
     if any(cell.value is not None and cell.value.spread is not None for cell in cells):
         said.append("±: the standard deviation over seeds.")
     if any(line.cells[GAIN].number is not None for line in board.lines):
-        (corpus, split), measure = board.view.places[0], board.view.measures[0]
+        name, measure = next(iter(board.view.places.values())), board.view.measures[0]
         said.append(
-            f"Gain per hour: hundredths of {measure} on {corpus} {split} above {board.view.baseline!r} of the same "
+            f"Gain per hour: hundredths of {measure} on {name} above {board.view.baseline!r} of the same "
             "representation, protocol and backbone, per hour of all trainings by the clock."
         )
     return [*said, *_shared(board)]

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.rows import Place, Row
 
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
 """Fields of a row that name its system; what else differs is told in the entry's note."""
@@ -27,9 +27,6 @@ WITHOUT_EFFECT = (
 
 LONGEST_NOTE = 3
 """Settings that a note tells; of more, it says how many."""
-
-Place = tuple[str, str]
-"""Corpus and split."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def entries(found: Iterable[Row]) -> list[Entry]:
         if row.run_id not in known:  # a run may have a row for many splits
             known[row.run_id] = _System(_labels(row), row.trial, _settings(row)), _seeds(row)
         system, seeds = known[row.run_id]
-        grouped.setdefault(system, {}).setdefault((row.corpus, row.split), {}).setdefault(seeds, row)
+        grouped.setdefault(system, {}).setdefault(row.place, {}).setdefault(seeds, row)
     notes = _notes(grouped)
     return [_entry(system, places, notes[system]) for system, places in grouped.items()]
 

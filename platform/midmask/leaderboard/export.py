@@ -3,23 +3,27 @@
 import csv
 import io
 
+from midmask.evaluate.escaping import csv_cell, markdown_text
 from midmask.evaluate.rendering import markdown
 from midmask.leaderboard.board import HEADS, Board, Line
-from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, superscript
+from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, query_counts, superscript
 
 
 def as_csv(board: Board) -> str:
-    """One line per system, numbers in full; lists of names, seeds and run ids are divided by semicolons."""
+    """One line per system, numbers in full; lists of names, seeds and run ids are divided by semicolons.
+
+    Texts are quoted: where a semicolon divides cells, no part of a list becomes a cell of its own.
+    """
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     about = [*HEADS.values(), "Settings", "Seeds", "Runs"]
     measured = [
         f"{column.key}{part}"
         for column in board.columns
-        for part in (("", " spread", " better than", " ties") if column.place else ("",))
+        for part in (("", " spread", " queries", " better than", " ties") if column.place else ("",))
     ]
-    writer.writerow([*about, *measured])
-    writer.writerows(_line(board, line) for line in board.lines)
+    writer.writerow(map(csv_cell, [*about, *measured]))
+    writer.writerows(map(csv_cell, _line(board, line)) for line in board.lines)
     return stream.getvalue()
 
 
@@ -32,23 +36,25 @@ def _line(board: Board, line: Line) -> list[object]:
         cell = line.cells[column.key]
         found.append(cell.sorts_by)
         if column.place:
-            found += [cell.value.spread if cell.value else None, ";".join(cell.better_than), cell.ties]
+            spread = cell.value.spread if cell.value else None
+            found += [spread, column.place.queries or None, ";".join(cell.better_than), cell.ties]
     return found
 
 
 def as_markdown(board: Board) -> str:
-    """The table with bold, superscripts and spreads, a blank line, its legend."""
+    """The table with bold, superscripts and spreads, a blank line, the numbers of queries and the legend."""
     letters = letters_of(board)
     heads = [HEADS[name] for name in ("recipe", *board.fields)]
     rows = []
     for line in board.lines:
         letter = f"{line.letter} " if board.view.marks == "better_than" else ""
         title = f"{letter}{line.entry.recipe}" + (f" ({line.entry.note})" if line.entry.note else "")
-        row = [title, *(getattr(line.entry, name) or NONE for name in board.fields)]
+        row = [markdown_text(text) for text in (title, *(getattr(line.entry, name) or NONE for name in board.fields))]
         for column in board.columns:
             cell = line.cells[column.key]
             mark, small = superscript(board, cell, letters), detail(board, column, line)
             text = f"**{number(column, cell)}**" if cell.best else number(column, cell)
             row.append(text + (f"<sup>{mark}</sup>" if mark else "") + (f" {small}" if small else ""))
-        rows.append([text.replace("|", "\\|") for text in row])
-    return markdown([*heads, *(column.key for column in board.columns)], rows) + "\n\n" + " ".join(legend(board)) + "\n"
+        rows.append(row)
+    table = markdown([*heads, *(markdown_text(column.key) for column in board.columns)], rows)
+    return f"{table}\n\n{markdown_text(' '.join([query_counts(board), *legend(board)]))}\n"

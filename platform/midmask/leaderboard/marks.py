@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from midmask.evaluate.rendering import Style, caption
 from midmask.evaluate.tables import Column, ResultTable, tabulate
-from midmask.leaderboard.entries import Entry, Place
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.entries import Entry
+from midmask.leaderboard.rows import Place, Row
 
 Shown = Literal["better_than", "ties", "none"]
 
@@ -40,20 +40,24 @@ class Marks:
 
 
 def marks_of(
-    entries: Sequence[Entry], places: Sequence[Place], measures: Sequence[str], values: PerQueryOf, shown: Shown
+    entries: Sequence[Entry], places: Mapping[Place, str], measures: Sequence[str], values: PerQueryOf, shown: Shown
 ) -> Marks:
-    """All pairs of these entries at each place, by paired t-test with Bonferroni's correction at 0.05."""
+    """All pairs of these entries at each place, by paired t-test with Bonferroni's correction at 0.05.
+
+    Args:
+        places: with their names (`rows.place_names`).
+    """
     if shown == "none":
         return Marks()
     if len(entries) > MOST:
         return Marks(text=f"Filter these {len(entries)} systems down to {MOST} to see which differ significantly.")
     columns: dict[str, tuple[Place, Column]] = {}
     unpaired: dict[str, None] = {}
-    for place in places:
+    for place, called in places.items():
         tables = {entry.name: _tables(entry, place, values) for entry in entries if place in entry.rows}
         paired = _on_the_same_queries(tables)
         unpaired |= dict.fromkeys(tables.keys() - paired.keys())
-        columns |= {column.label: (place, column) for column in _columns(place, measures, paired)}
+        columns |= {column.label: (place, column) for column in _columns(called, measures, paired)}
     if not columns:
         return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
     table = tabulate([column for _, column in columns.values()])
@@ -80,13 +84,12 @@ def _on_the_same_queries(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, 
     return max(groups.values(), key=len, default={})
 
 
-def _columns(place: Place, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[Column]:
-    corpus, split = place
+def _columns(place: str, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[Column]:
     having = {
         measure: {name: own for name, own in paired.items() if all(_has(table, measure) for table in own)}
         for measure in measures
     }
-    return [Column(f"{corpus} {split} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
+    return [Column(f"{place} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
 
 
 def _has(table: pa.Table, measure: str) -> bool:

@@ -8,13 +8,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import NamedTuple
 
 import ir_measures
 
-from midmask.tracking import TrackedRow, is_measure, measure_of, ui_address
+from midmask.tracking import TrackedRow, collection_key, is_measure, measure_of, queries_key, ui_address
 
 FAVOURITES = ("nDCG@10", "RR@10", "R@10", "R@100", "R@1000", "AP@1000")
 """Measures in the order in which this field's tables print them; others follow by name."""
+
+SHORTEST = 4
+"""Letters of a fingerprint that tell collections of one short name apart; more where these are equal."""
+
+
+class Place(NamedTuple):
+    """What values are comparable on: the same queries over the same collection.
+
+    collection: its fingerprint, since two collections may share the short name `corpus`; empty if it is not known.
+    queries: how many the values are means of; 0 if that is not known.
+    """
+
+    corpus: str
+    split: str
+    collection: str = ""
+    queries: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,8 +51,7 @@ class Row:
     representation: str
     backbone: str
     pretrain_on: str
-    corpus: str
-    split: str
+    place: Place
     seed: str
     measures: Mapping[str, float]
     costs: Mapping[str, float]
@@ -47,6 +63,14 @@ class Row:
     parent_id: str | None
     started: datetime
     params: Mapping[str, str]
+
+    @property
+    def corpus(self) -> str:
+        return self.place.corpus
+
+    @property
+    def split(self) -> str:
+        return self.place.split
 
 
 def rows(runs: Iterable[TrackedRow]) -> list[Row]:
@@ -70,14 +94,24 @@ def measure_names(found: Iterable[Row]) -> list[str]:
     return [name for name in FAVOURITES if name in names] + sorted(names - set(FAVOURITES))
 
 
-def best(found: Iterable[Row]) -> dict[tuple[str, str, str], float]:
-    """(corpus, split, measure) -> the highest value: only systems on the same questions are compared."""
-    highest: dict[tuple[str, str, str], float] = {}
-    for row in found:
-        for name, value in row.measures.items():
-            key = (row.corpus, row.split, name)
-            highest[key] = max(value, highest.get(key, value))
-    return highest
+def place_names(places: Iterable[Place]) -> dict[Place, str]:
+    """Place -> how it is called: `squad dev`, or `pydocs (3f2a, 1,204 queries) dev` where several collections, or
+    several sets of queries of one, share the short name. In the order given.
+    """
+    known = list(dict.fromkeys(places))
+    return {place: f"{place.corpus}{_told_apart(place, known)} {place.split}" for place in known}
+
+
+def _told_apart(place: Place, known: Iterable[Place]) -> str:
+    alike = [one for one in known if one.corpus == place.corpus]
+    collections = {one.collection for one in alike}
+    if len(collections) == 1 and sum(one.split == place.split for one in alike) == 1:
+        return ""
+    others = [one for one in collections if one != place.collection]
+    length = next(size for size in range(SHORTEST, 65) if all(one[:size] != place.collection[:size] for one in others))
+    told = [place.collection[:length] or "collection not known"]
+    told += [f"{place.queries:,} queries"] if place.queries else []
+    return f" ({', '.join(told)})"
 
 
 def run_link(uri: str, run: Row | TrackedRow, ui: str | None = None) -> str:
@@ -111,8 +145,9 @@ def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -
         representation=tag.get("representation", ""),
         backbone=tag.get("backbone", ""),
         pretrain_on=tag.get("pretrain_on", ""),
-        corpus=corpus,
-        split=split,
+        place=Place(
+            corpus, split, run.tags.get(collection_key(corpus), ""), int(run.tags.get(queries_key(corpus, split), 0))
+        ),
         seed=tag.get("seed") or _seed(run),
         measures=measures,
         costs={key.removeprefix("cost/"): value for key, value in run.metrics.items() if key.startswith("cost/")},

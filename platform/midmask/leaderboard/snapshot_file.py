@@ -25,7 +25,7 @@ from midmask.tracking import TrackedRow, sqlite_file
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; one of another number is read as none."""
 
 _TIME = pa.timestamp("us", tz="UTC")

@@ -1,11 +1,12 @@
-"""The table of objectives: one line, one file, one class each."""
+"""The tables of objectives, middle trainings and fine-tuning losses: one line, one file, one class each."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-from pydantic import Field
 
 from midmask.encoders.backbone import Backbone
+from midmask.errors import UserError
 from midmask.objectives.bow import BOW
 from midmask.objectives.cocondenser import CoCondenser
 from midmask.objectives.condenser import Condenser
@@ -29,8 +30,8 @@ from midmask.objectives.simlm import SimLM
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
 
-OBJECTIVES: Registry[Any] = Registry(
-    "objective",
+PRETRAINING: Registry[Any] = Registry(
+    "middle-training objective",
     {
         "mlm": MLM,  # Devlin et al. 2019: predict masked tokens
         "mlm_cls_tf": MLMTermFrequency,  # Lassance et al. 2023: and predict the text's term frequencies from [CLS]
@@ -49,19 +50,56 @@ OBJECTIVES: Registry[Any] = Registry(
         "bow": BOW,  # Ma et al. 2024: name the text's words from [CLS], without a decoder
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other
-        "contrastive": Contrastive,  # Karpukhin et al. 2020: fine-tuning with in-batch and hard negatives
-        "distillation": Distillation,  # Hofstätter et al. 2020: fine-tuning on a cross-encoder's scores
     },
 )
+"""What a middle training (`objective`) may be; it reads texts without judgements."""
 
-if TYPE_CHECKING:
-    AnyObjectiveConfig = ObjectiveConfig
-else:
-    AnyObjectiveConfig = Annotated[
-        Union[tuple(entry.Config for entry in OBJECTIVES.values())],  # noqa: UP007
-        Field(discriminator="name"),
-    ]
-"""The type of a config field that may hold any objective's config; `name` says which."""
+FINETUNING: Registry[Any] = Registry(
+    "fine-tuning loss",
+    {
+        "contrastive": Contrastive,  # Karpukhin et al. 2020: in-batch and hard negatives
+        "distillation": Distillation,  # Hofstätter et al. 2020: a cross-encoder's scores
+    },
+)
+"""What a fine-tuning stage (`stages.N.loss`) may train on; it reads judged queries."""
+
+
+ELSEWHERE = {"cross_encoder": "stages.0.teacher"}
+"""Losses of other models than encoders -> the field that has them."""
+
+
+def pretraining_config(value: Any) -> Any:
+    """The config of a middle training from its fields by name; None and configs are returned as they are.
+
+    Raises:
+        UserError: for a name that is not in `PRETRAINING`; for a loss of fine-tuning, with the field it belongs to.
+    """
+    return _config(value, PRETRAINING, {**dict.fromkeys(FINETUNING, "stages.0.loss"), **ELSEWHERE}, "objective")
+
+
+def finetuning_config(value: Any) -> Any:
+    """The config of a fine-tuning loss from its fields by name; None and configs are returned as they are.
+
+    Raises:
+        UserError: for a name that is not in `FINETUNING`; for a middle training, with the field it belongs to.
+    """
+    return _config(value, FINETUNING, {**dict.fromkeys(PRETRAINING, "objective"), **ELSEWHERE}, "loss")
+
+
+def _config(value: Any, table: Registry[Any], elsewhere: Mapping[str, str], field: str) -> Any:
+    """Args: elsewhere: names that belong to another field -> that field."""
+    if not isinstance(value, dict | ObjectiveConfig):
+        return value
+    name = value.name if isinstance(value, ObjectiveConfig) else value.get("name")
+    if name is None:
+        raise UserError(f"{field}: the name of a {table.kind} is required. Known: {', '.join(sorted(table))}.")
+    if name in elsewhere:
+        raise UserError(
+            f"{field}.name = {name}: not a {table.kind}; it belongs to {elsewhere[name]}. "
+            f"Known here: {', '.join(sorted(table))}."
+        )
+    entry = table[str(name)]
+    return value if isinstance(value, ObjectiveConfig) else entry.Config.model_validate(value)
 
 
 def build_objective(config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary, *, seed: int = 0) -> Objective:
@@ -73,8 +111,18 @@ def build_objective(config: ObjectiveConfig, backbone: Backbone, vocabulary: Voc
     config.check(backbone.shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        objective: Objective = OBJECTIVES[config.name](config, backbone, vocabulary)
+        table = FINETUNING if config.name in FINETUNING else PRETRAINING
+        objective: Objective = table[config.name](config, backbone, vocabulary)
     return objective
 
 
-__all__ = ["OBJECTIVES", "AnyObjectiveConfig", "CoupledObjective", "Objective", "ObjectiveConfig", "build_objective"]
+__all__ = [
+    "FINETUNING",
+    "PRETRAINING",
+    "CoupledObjective",
+    "Objective",
+    "ObjectiveConfig",
+    "build_objective",
+    "finetuning_config",
+    "pretraining_config",
+]

@@ -37,10 +37,11 @@ class RankingConfig(ObjectiveConfig):
     trains_queries: ClassVar[bool] = True
     needs_teacher: ClassVar[bool] = False
     temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the encoder's scores")
-    candidates: Literal["all", "own", "local_negatives"] = Field(
+    candidates: Literal["all", "positives", "own", "local_negatives"] = Field(
         "all",
-        description="what a query's positive is held against in the cross-entropy: all passages of all workers; own: "
-        "the query's hard negatives; local_negatives: those of all queries of this worker, no other positives",
+        description="what a query's positive is held against in the cross-entropy: all passages of all workers; "
+        "positives: the positives of all workers and the query's hard negatives; own: the query's hard negatives; "
+        "local_negatives: those of all queries of this worker, no other positives",
     )
     drop_duplicates: bool = Field(True, description="a known positive of a query is not also its negative")
     regularisers: Regularisers = Field(default_factory=Regularisers, description="what keeps lexical vectors sparse")
@@ -48,7 +49,7 @@ class RankingConfig(ObjectiveConfig):
     @property
     def needs_negatives(self) -> bool:
         """Whether a query must bring hard negatives of its own."""
-        return self.candidates != "all"
+        return self.candidates in ("own", "local_negatives")
 
     @property
     def weights(self) -> dict[str, float]:

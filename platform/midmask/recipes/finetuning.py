@@ -1,8 +1,10 @@
 """The stages of a recipe as steps.
 
-    rankings ─► mine ─► teach ─► score ─┐
-                 └──────────────────────┴─► finetune ─► the rankings of the next stage
+    rankings ─► mine ──► score ─┐
+                 └──────────────┴─► finetune ─► the rankings of the next stage
+    BM25's ranking ─► mine ─► teach ─► score
 
+A teacher that is trained here depends on the corpus alone, so that all systems that are compared have the same one.
 With a teacher margin, the teacher looks at all candidates before any is chosen: rankings ─► score ─► mine.
 """
 
@@ -10,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.mining.given_negatives import ReadNegativesConfig, negatives_content
+from midmask.mining.mine import MineConfig
 from midmask.mining.query_subset import DrawQueriesConfig
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted, bm25_ranking, folder_content, mined, ranking
@@ -30,7 +34,7 @@ def stages_content(recipe: Recipe) -> dict[str, Any]:
     """
     held: dict[str, Any] = {}
     for stage in recipe.stages:
-        for source in stage.sources:
+        for source in (*stage.sources, *stage.teacher_sources):
             if source.kind == "file":
                 held[source.file] = negatives_content(ReadNegativesConfig(file=source.file))
         if stage.teacher is not None and stage.teacher.folder is not None:
@@ -93,14 +97,14 @@ class Stages:
         """
         found: dict[str, Step] = {}
         if stage.sources:
-            lists = self._lists(stage, before)
+            lists = self._lists(stage.sources, stage.mine, before)
             if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
-                found["scores"] = self._score(stage.teacher, stage, lists)
+                found["scores"] = self._score(stage, lists, before)
                 found["negatives"] = mined({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
             else:
                 found["negatives"] = mined(lists, self.corpus, stage.mine)
                 if stage.teacher is not None:
-                    found["scores"] = self._score(stage.teacher, stage, {"negatives": found["negatives"]})
+                    found["scores"] = self._score(stage, {"negatives": found["negatives"]}, before)
             if stage.mine.max_queries is not None:
                 found["queries"] = found["negatives"]
         if stage.queries is not None:
@@ -108,44 +112,40 @@ class Stages:
             found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
         return found
 
-    def _lists(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+    def _lists(self, sources: tuple[Source, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
         """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
-        return {f"ranked{number}": self._listed(source, stage, before) for number, source in enumerate(stage.sources)}
+        return {f"ranked{number}": self._listed(source, wanted, before) for number, source in enumerate(sources)}
 
-    def _listed(self, source: Source, stage: StageConfig, before: list[Step]) -> Step:
+    def _listed(self, source: Source, wanted: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
             asked = ReadNegativesConfig(file=source.file)
             return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
         if source.kind == "bm25":
-            return bm25_ranking(self.corpus, stage.mine, titles=self.recipe.tokens.titles, judged="relevant")
+            return bm25_ranking(self.corpus, wanted, titles=self.recipe.tokens.titles, judged="relevant")
         ranker = before[-1 if source.stage is None else source.stage]
-        return ranking(self.tokens, ranker, stage.mine, judged="relevant")
+        return ranking(self.tokens, ranker, wanted, judged="relevant")
 
-    def _score(self, config: TeacherConfig, stage: StageConfig, lists: Mapping[str, Step]) -> Step:
-        """A teacher's scores of listed passages and of the positives, or those of a file."""
-        if config.scores is not None:
-            asked = ReadScoresConfig(file=config.scores)
-            return Step("read_scores", asked, {"corpus": self.corpus}, content=self.held[config.scores])
-        teacher = self._teacher(config, lists)
-        tokens = self.recipe.tokens
-        scoring = config.scoring(
-            stage.mine.split,
-            titles=tokens.titles,
-            query_length=tokens.query_length,
-            passage_length=tokens.max_length,
-        )
+    def _score(self, stage: StageConfig, lists: Mapping[str, Step], before: list[Step]) -> Step:
+        """The scores of listed passages and of the positives by the stage's teacher, or those of a file."""
+        if stage.teacher is None:
+            raise ValueError("a stage without a teacher has no scores")
+        if stage.teacher.scores is not None:
+            asked = ReadScoresConfig(file=stage.teacher.scores)
+            return Step("read_scores", asked, {"corpus": self.corpus}, content=self.held[stage.teacher.scores])
+        scoring = stage.teacher.scoring(stage.mine.split, self.recipe.tokens)
+        teacher = self._teacher(stage.teacher, stage.teacher_sources, before)
         return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
 
-    def _teacher(self, config: TeacherConfig, lists: Mapping[str, Step]) -> Step:
-        """A folder from elsewhere, or a cross-encoder trained on the stage's negatives."""
+    def _teacher(self, config: TeacherConfig, sources: tuple[Source, ...], before: list[Step]) -> Step:
+        """A folder from elsewhere, or a cross-encoder that is trained here."""
         if config.folder is not None:
             return adopted(config.folder, self.held[config.folder])
-        inputs = {"tokens": self.tokens, "corpus": self.corpus, **lists}
-        backbone, content = self.recipe.backbone, self.backbone
+        own = self.recipe.backbone
+        backbone, content = BackboneConfig(name=own.name, dropout=own.dropout), self.backbone
         if config.backbone is not None:
             backbone, content = config.backbone, self.held[config.backbone.name]
-        elif self.pretrained is not None:
-            inputs["start"], content = self.pretrained, {}
-            backbone = backbone.model_copy(update={"name": "start"})
-        asked = config.teaching(backbone, query_length=self.recipe.tokens.query_length)
-        return Step("teach", asked, inputs, content=content)
+        read = config.read_from(self.recipe.tokens)
+        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokens.content)
+        negatives = mined(self._lists(sources, config.mine, before), self.corpus, config.mine)
+        inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
+        return Step("teach", config.teaching(backbone, query_length=read.query_length), inputs, content=content)

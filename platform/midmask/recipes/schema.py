@@ -16,8 +16,8 @@ from midmask.encoders.experts import saved_split
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import Config, flatten, override
-from midmask.objectives import OBJECTIVES, ObjectiveConfig
+from midmask.identity import Config, override
+from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
 from midmask.recipes.stage import StageConfig as StageConfig
 from midmask.tokens import TokensConfig
@@ -54,11 +54,7 @@ class Recipe(Config):
     @field_validator("objective", mode="before")
     @classmethod
     def _objective_by_name(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            if "name" not in value:
-                raise ValueError(f"objective: a name is required; known: {', '.join(OBJECTIVES)}")
-            return OBJECTIVES[str(value["name"])].Config.model_validate(value)
-        return value
+        return pretraining_config(value)
 
     @field_validator("pretrain_on")
     @classmethod
@@ -85,7 +81,8 @@ class Recipe(Config):
     def _stages_look_back(self) -> "Recipe":
         """A stage starts from, and mines with, stages before it."""
         for number, stage in enumerate(self.stages):
-            ranking = [source.stage for source in stage.sources if source.kind == "mined"]
+            sources = (*stage.sources, *stage.teacher_sources)
+            ranking = [source.stage for source in sources if source.kind == "mined"]
             if number == 0 and (stage.starts_from == "previous" or None in ranking):
                 raise ValueError(
                     "stages.0: the first stage has no stage before it; use starts_from=pretrained and negatives=[] or "
@@ -128,9 +125,8 @@ class Recipe(Config):
         return self.model_copy(update={name: getattr(other, name) for name in shared})
 
     def seeded(self, seed: int) -> "Recipe":
-        """The recipe with another fine-tuning seed; the middle training is shared by all seeds."""
-        paths = [path for path in flatten(self) if path.startswith("stages.") and path.endswith(".train.seed")]
-        return override(self, {path: seed for path in paths})
+        """The recipe with another fine-tuning seed; middle training and teachers are shared by all seeds."""
+        return override(self, {f"stages.{number}.train.seed": seed for number in range(len(self.stages))})
 
     def check(self) -> None:
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.

@@ -5,18 +5,13 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from midmask.errors import unknown
 from midmask.identity import Config
 from midmask.mining.mine import MineConfig
-from midmask.objectives import OBJECTIVES
+from midmask.objectives import finetuning_config
 from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.distillation import Distillation
 from midmask.objectives.ranking import RankingConfig
 from midmask.teacher.teach import TeacherConfig
 from midmask.train.optimiser import TrainConfig
-
-LOSSES: tuple[type[RankingConfig], ...] = (Contrastive.Config, Distillation.Config)
-"""What a bi-encoder may be fine-tuned on."""
 
 Kind = Literal["bm25", "mined", "file"]
 
@@ -78,16 +73,18 @@ class StageConfig(Config):
     @field_validator("loss", mode="before")
     @classmethod
     def _loss_by_name(cls, value: Any) -> Any:
-        names = [loss.model_fields["name"].default for loss in LOSSES]
-        if not isinstance(value, dict):
-            return value
-        if value.get("name") not in names:
-            raise unknown("loss", str(value.get("name")), names)
-        return OBJECTIVES[value["name"]].Config.model_validate(value)
+        return finetuning_config(value)
 
     @property
     def sources(self) -> tuple[Source, ...]:
         return tuple(Source.parse(text) for text in self.negatives)
+
+    @property
+    def teacher_sources(self) -> tuple[Source, ...]:
+        """Where the lists come from that the stage's teacher is trained on; none without a training of it."""
+        if self.teacher is None or self.teacher.comes_from_elsewhere:
+            return ()
+        return tuple(Source.parse(text) for text in self.teacher.negatives)
 
     @model_validator(mode="after")
     def _negatives_and_teacher_fit(self) -> Self:

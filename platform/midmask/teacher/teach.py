@@ -12,9 +12,11 @@ from pydantic import Field, model_validator
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.identity import Config
+from midmask.mining.mine import MineConfig
 from midmask.objectives.cross_encoder import ListwiseRanking
 from midmask.teacher.score import ScoreConfig
 from midmask.teacher.scorer import PASSAGE_ROOM
+from midmask.tokens import TokensConfig
 from midmask.train.optimiser import TrainConfig
 from midmask.train.run import TrainingSetup, local_reader, run_training
 
@@ -22,7 +24,7 @@ from midmask.train.run import TrainingSetup, local_reader, run_training
 class TeachConfig(Config):
     """Training of a cross-encoder."""
 
-    backbone: BackboneConfig = Field(description="the encoder, if it does not come from another step")
+    backbone: BackboneConfig = Field(description="the encoder that it starts from")
     loss: ListwiseRanking.Config = Field(description="the ranking loss, and how long a pair is")
     train: TrainConfig = Field(description="length, batch (queries, each with its list) and optimiser")
     per_query: int = Field(ge=1, le=1000, description="negatives of a list")
@@ -39,8 +41,10 @@ class TeachConfig(Config):
 
 
 class TeacherConfig(Config):
-    """The teacher of a fine-tuning stage: trained here on the stage's negatives, a folder from elsewhere, or a file of
-    its scores.
+    """The teacher of a fine-tuning stage: trained here, a folder from elsewhere, or a file of its scores.
+
+    All systems that are compared share one teacher, as in the papers: its encoder, lists and lengths are fields of its
+    own, none of which depends on a system's middle training, unless `backbone` or `negatives` name one.
     """
 
     folder: str | None = Field(
@@ -52,13 +56,22 @@ class TeacherConfig(Config):
         "(.pkl, .pkl.gz)",
     )
     backbone: BackboneConfig | None = Field(
-        None, description="what is trained; none: the recipe's encoder after its middle training"
+        None, description="what is trained; none: the recipe's encoder as it is before any middle training"
     )
     loss: ListwiseRanking.Config = Field(
         default_factory=ListwiseRanking.Config, description="the ranking loss, and how long a pair is"
     )
     train: TrainConfig | None = Field(None, description="length, batch and optimiser; only if it is trained here")
     per_query: int = Field(15, ge=1, le=1000, description="negatives of a list in training")
+    negatives: tuple[str, ...] = Field(
+        ("bm25",),
+        min_length=1,
+        description="sources of the lists that it is trained on, as stages.N.negatives; mined ones make it another "
+        "teacher for every encoder",
+    )
+    mine: MineConfig = Field(default_factory=MineConfig, description="how those are chosen")
+    query_length: int | None = Field(None, ge=4, description="tokens of a query that it reads; none: as tokenised")
+    passage_length: int | None = Field(None, ge=8, description="tokens of a passage that it reads; none: as tokenised")
     titles: bool | None = Field(None, description="whether it reads 'title text'; none: as the corpus is tokenised")
     jsonl: bool = Field(False, description="also write the scores as scores.jsonl.gz")
 
@@ -75,6 +88,16 @@ class TeacherConfig(Config):
         """Whether it is there before the stage's negatives are."""
         return self.folder is not None or self.scores is not None
 
+    def read_from(self, tokens: TokensConfig) -> TokensConfig:
+        """The corpus's tokens, `tokens`, with the lengths and titles that this teacher reads."""
+        return tokens.model_copy(
+            update={
+                "query_length": self.query_length or tokens.query_length,
+                "max_length": self.passage_length or tokens.max_length,
+                "titles": tokens.titles if self.titles is None else self.titles,
+            }
+        )
+
     def teaching(self, backbone: BackboneConfig, *, query_length: int) -> TeachConfig:
         """The step that trains it on `backbone`, if it is not a folder; `self.backbone` is the caller's to look at."""
         if self.train is None:
@@ -83,25 +106,25 @@ class TeacherConfig(Config):
             backbone=backbone, loss=self.loss, train=self.train, per_query=self.per_query, query_length=query_length
         )
 
-    def scoring(self, split: str, *, titles: bool, query_length: int, passage_length: int | None = None) -> ScoreConfig:
-        """The step that scores a split's lists; titles, passage_length: of the corpus as it is tokenised.
+    def scoring(self, split: str, tokens: TokensConfig) -> ScoreConfig:
+        """The step that scores a split's lists; tokens: of the corpus.
 
-        A teacher that was trained here reads passages as far as it did in training.
+        A teacher that was trained here reads passages as far as it did in training; a folder from elsewhere, as far as
+        it can, unless `passage_length` is set.
         """
+        read = self.read_from(tokens)
         return ScoreConfig(
             split=split,
-            titles=titles if self.titles is None else self.titles,
-            query_length=query_length,
-            passage_length=passage_length if self.folder is None else None,
+            titles=read.titles,
+            query_length=read.query_length,
+            passage_length=read.max_length if self.folder is None else self.passage_length,
             jsonl=self.jsonl,
         )
 
 
 def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
-    """What a worker needs to know to train a teacher. Inputs: tokens, corpus; negatives, else they are random passages;
-    start, else `config.backbone`.
-    """
-    start, negatives = (inputs[name].place if name in inputs else None for name in ("start", "negatives"))
+    """The setup of a worker that trains a teacher. Inputs: tokens, corpus; negatives, else they are random passages."""
+    negatives = inputs["negatives"].place if "negatives" in inputs else None
     return TrainingSetup(
         kind="teach",
         objective=config.loss,
@@ -110,7 +133,6 @@ def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> Training
         tokens=inputs["tokens"].place,
         fingerprint=inputs["tokens"].fingerprint,
         corpus=inputs["corpus"].place,
-        start=start,
         negatives=negatives,
         per_query=config.per_query,
         query_length=config.query_length,

@@ -18,7 +18,16 @@ pruned, or cached (a run that only points, by `midmask.cached_run`, to the finis
 
 from midmask.tracking.files import artifact_file
 from midmask.tracking.lineage import Dataset, TrackedModel
-from midmask.tracking.names import ARTIFACT, artifact_key, is_measure, measure_of, metric_key, redacted
+from midmask.tracking.names import (
+    ARTIFACT,
+    artifact_key,
+    collection_key,
+    is_measure,
+    measure_of,
+    metric_key,
+    queries_key,
+    redacted,
+)
 from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
 from midmask.tracking.run import TrackedRun
 from midmask.tracking.runs import Found, Tracker
@@ -36,9 +45,11 @@ __all__ = [
     "Tracker",
     "artifact_file",
     "artifact_key",
+    "collection_key",
     "is_measure",
     "measure_of",
     "metric_key",
+    "queries_key",
     "read_runs",
     "redacted",
     "resolve_tracking_uri",

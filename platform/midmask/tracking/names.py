@@ -23,6 +23,12 @@ LONGEST_TAG = 5000
 ARTIFACT = "midmask.artifact"
 """The tag that tells where a run's artifact or a model's weights lie; a model that was only registered has none."""
 
+COLLECTION = "midmask.collection"
+"""Start of the tags that hold the fingerprint of an evaluated collection; two collections may share a short name."""
+
+QUERIES = "midmask.queries"
+"""Start of the tags that hold the number of queries of an evaluation."""
+
 _MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
 _PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
 _KEY = re.compile(r"[\w/.\- :]+")
@@ -53,6 +59,16 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
 def artifact_key(corpus: str, split: str) -> str:
     """The tag that tells where a run's evaluation on a corpus and split lies, as MLflow accepts it."""
     return f"{ARTIFACT}/{_segment(corpus)}/{_segment(split)}"
+
+
+def collection_key(corpus: str) -> str:
+    """The tag with the fingerprint of the collection that a run's metrics of `corpus` were measured on."""
+    return f"{COLLECTION}/{_segment(corpus)}"
+
+
+def queries_key(corpus: str, split: str) -> str:
+    """The tag with the number of queries that a run's metrics on a corpus and split are means of."""
+    return f"{QUERIES}/{_segment(corpus)}/{_segment(split)}"
 
 
 def measure_of(key: str) -> tuple[str, str, str]:

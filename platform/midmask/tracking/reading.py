@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run, ViewType
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.errors import UserError
 from midmask.tracking.lease import PARENT
+from midmask.tracking.names import collection_key
 from midmask.tracking.store import EXPERIMENT, FAILURES, alone_with, connect, sqlite_file, unreachable
 
 PAGE = 1000
@@ -125,10 +127,19 @@ def _row(run: Run) -> TrackedRow:
         status=status,
         started=_time(info.start_time),
         ended=_time(ended) if ended else None,
-        tags=dict(data.tags),
+        tags={**_evaluated_on(run), **data.tags},
         params=dict(data.params),
         metrics=dict(data.metrics),
     )
+
+
+def _evaluated_on(run: Run) -> dict[str, str]:
+    """The tags `collection_key` of the datasets that the run was evaluated on: runs of older versions lack them."""
+    return {
+        collection_key(one.dataset.name): one.dataset.digest
+        for one in (run.inputs.dataset_inputs if run.inputs else [])
+        if any(tag.key == MLFLOW_DATASET_CONTEXT and "eval" in tag.value.split(", ") for tag in one.tags)
+    }
 
 
 def _time(milliseconds: int) -> datetime:

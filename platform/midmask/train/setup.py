@@ -9,7 +9,7 @@ from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_bac
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import take_projection
 from midmask.encoders.representation import Representation
-from midmask.objectives import OBJECTIVES, CoupledObjective, Objective, ObjectiveConfig, build_objective
+from midmask.objectives import PRETRAINING, CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.cross_encoder import ListwiseRanking
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
 from midmask.train.examples import Examples, PassageExamples
@@ -88,7 +88,7 @@ class TrainingSetup:
         """What the objective reads, and only that: of an artifact that it does not read nothing is known here."""
         reads = self.objective.reads()
         weights = _given(self.weights, "weights") if reads.term_weights else None
-        by_length = not issubclass(OBJECTIVES[self.objective.name], CoupledObjective)
+        by_length = not issubclass(PRETRAINING[self.objective.name], CoupledObjective)
         if reads.rows == "packed":
             return PackedExamples(self.tokens, self.fingerprint, self.passage_length, weights)
         if reads.rows == "spans":
@@ -107,7 +107,6 @@ class TrainingSetup:
                 (self.tokens / "tokenizer").local(),
                 max_length=self.objective.max_length,
                 seed=self.train.seed,
-                start=(self.start / "model").local() if self.start else None,
             )
             return encoder, ListwiseRanking(self.objective, encoder, vocabulary), vocabulary
         if self.start is not None:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from midmask.encoders.representation import Representation
 from midmask.identity import Config
+from midmask.mining.mine import MineConfig
 from midmask.objectives.cross_encoder import ListwiseRanking
 from midmask.recipes.schema import Recipe
 from midmask.recipes.stage import StageConfig
@@ -34,8 +35,12 @@ TEACHER = TeacherConfig(
     loss=ListwiseRanking.Config(max_length=200),
     train=TrainConfig(steps=250_000, batch_size=8, learning_rate=1e-5, warmup=0.004, decay=0.996),
     per_query=64,
+    mine=MineConfig(depth=200, per_query=200),
+    query_length=64,
+    passage_length=200,
 )
-"""RetroMAE's reranker, on the recipe's own encoder: lists of 1 + 64, batches of 8, 4 epochs (methods.md 13)."""
+"""RetroMAE's reranker, from the recipe's encoder before its middle training: lists of 1 + 64 of BM25's first 200, pairs
+of 200 tokens, batches of 8, 4 epochs (methods.md 13)."""
 
 
 DEMO_QUERIES = 4096
@@ -91,17 +96,17 @@ def demo_sized(stage: StageConfig, temperature: float | None = None) -> StageCon
         "loss": stage.loss if temperature is None else stage.loss.model_copy(update={"temperature": temperature}),
         "train": DEMO.model_copy(update={"seed": stage.train.seed}),
         "per_query": min(stage.per_query, DEMO_NEGATIVES),
-        "mine": stage.mine.model_copy(
-            update={
-                "depth": min(stage.mine.depth, 100),
-                "per_query": min(stage.mine.per_query, 15),
-                "max_queries": DEMO_QUERIES if stage.sources else None,
-            }
-        ),
+        "mine": _demo_mine(stage.mine, DEMO_QUERIES if stage.sources else None),
     }
     if stage.teacher is not None:
-        changes["teacher"] = TeacherConfig(train=DEMO_TEACHER, per_query=DEMO_NEGATIVES, jsonl=True)
+        own = {"negatives": stage.teacher.negatives, "mine": _demo_mine(stage.teacher.mine, DEMO_QUERIES)}
+        changes["teacher"] = TeacherConfig(train=DEMO_TEACHER, per_query=DEMO_NEGATIVES, jsonl=True, **own)
     return stage.model_copy(update=changes)
+
+
+def _demo_mine(config: MineConfig, queries: int | None) -> MineConfig:
+    sizes = {"depth": min(config.depth, 100), "per_query": min(config.per_query, 15), "max_queries": queries}
+    return config.model_copy(update=sizes)
 
 
 def epochs(count: float, *, batch: int, rate: float, warmup: float = 0.0, decay: float | None = None) -> TrainConfig:

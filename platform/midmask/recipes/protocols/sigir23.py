@@ -3,8 +3,10 @@ each dense and as SPLADE. Numbers are the paper's and, where it is silent, those
 (methods.md 12.6).
 
 The published negatives and scores are the msmarco-hard-negatives collection's, by a MiniLM cross-encoder: on MS MARCO
-set stages.0.negatives=["file:PATH"] and stages.0.teacher.folder. Elsewhere BM25 ranks, and a teacher is trained on the
-same lists. Regularisers of the 1-negative runs are unpublished ("default values"): here SPLADE's.
+set stages.0.negatives=["file:PATH"] and stages.0.teacher.folder. Elsewhere BM25 ranks, and one teacher for all systems
+is trained on the same lists. The 1-negative runs are those of SPLADE's first trainer: its in-batch loss has the batch's
+positives and the query's own negative as candidates, and it regularises positives and negatives apart. Their
+regularisers are unpublished ("default values"): here SPLADE's.
 """
 
 from collections.abc import Callable
@@ -24,6 +26,9 @@ from midmask.train.optimiser import TrainConfig
 CONSTANT = Regularisers(query="l1", passage="flops", lambda_query=5e-3, lambda_passage=5e-3, anti_zero=1.0)
 """Of the 32-negative runs: from the first step on, without a ramp."""
 
+FIRST_TRAINER = RAMPED.model_copy(update={"passage_groups": "separate"})
+"""Of the 1-negative runs."""
+
 ONE = TrainConfig(steps=150_000, batch_size=128, learning_rate=2e-5, warmup=0.01, decay=0.99, weight_decay=0.0)
 MANY = epochs(5, batch=20, rate=2e-5, warmup=0.01).model_copy(update={"weight_decay": 0.0})
 """5 queries on each of 4 GPUs."""
@@ -31,13 +36,14 @@ MANY = epochs(5, batch=20, rate=2e-5, warmup=0.01).model_copy(update={"weight_de
 
 def setting(negatives: int, *, distil: bool, splade: bool) -> Protocol:
     """One of the eight: 1 or 32 negatives a query, with or without a teacher, dense or SPLADE."""
-    regularisers = (CONSTANT if negatives > 1 else RAMPED) if splade else Regularisers()
+    mine = MineConfig(depth=1000, per_query=1000)
+    regularisers = (CONSTANT if negatives > 1 else FIRST_TRAINER) if splade else Regularisers()
     stage = StageConfig(
         loss=_loss(negatives, regularisers, distil=distil),
         negatives=("bm25",),
         per_query=negatives,
-        mine=MineConfig(depth=1000, per_query=1000),
-        teacher=TEACHER if distil else None,
+        mine=mine,
+        teacher=TEACHER.model_copy(update={"mine": mine}) if distil else None,
         missing_positive_score="highest" if distil else "refuse",
         train=ONE if negatives == 1 else MANY,
     )
@@ -52,7 +58,7 @@ def setting(negatives: int, *, distil: bool, splade: bool) -> Protocol:
 
 def _loss(negatives: int, regularisers: Regularisers, *, distil: bool) -> RankingConfig:
     """With a teacher, 0.99 of its term and 0.01 of the contrastive one, over the worker's own negatives."""
-    candidates = "all" if negatives == 1 else "local_negatives"
+    candidates = "positives" if negatives == 1 else "local_negatives"
     if not distil:
         return Contrastive.Config(candidates=candidates, drop_duplicates=False, regularisers=regularisers)
     kind = "margin_mse" if negatives == 1 else "kl"

@@ -1,0 +1,39 @@
+"""The model FLOPs that the benchmark counts, against formulas worked out by hand."""
+
+from typing import Any
+
+import pytest
+
+from midmask.objectives import PRETRAINING
+from tests.speed.pretraining import count_flops
+from tests.speed.steps import batch_for, objective_named, training_step, vocabulary
+
+ROWS, LENGTH, V = 3, 16, 300
+LAYERS, D, TOKENS = 2, 128, ROWS * LENGTH  # of the backbone `tiny`
+
+
+def layers(count: int) -> int:
+    """BERT layers: 12 D^2 weights and attention on every token."""
+    return count * (6 * 12 * D * D * TOKENS + 12 * LENGTH * D * TOKENS)
+
+
+def head(rows: int) -> int:
+    """The MLM head with its transform."""
+    return 6 * (D * D + V * D) * rows
+
+
+def expected(name: str, drawn: Any) -> int:
+    if name == "mlm":
+        return layers(LAYERS) + head(int(drawn.count))
+    total = layers(LAYERS + 1) + head(int(drawn.encoder.count)) + head(TOKENS - 2 * ROWS)
+    if name == "dupmae":
+        total += 6 * D * D * TOKENS + 2 * V * D * TOKENS + 4 * V * D * ROWS
+    return total
+
+
+@pytest.mark.parametrize("name", ["mlm", "retromae", "dupmae"])
+def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
+    words = vocabulary(V)
+    objective = objective_named(name, "tiny", words)
+    batch = batch_for(PRETRAINING[name].Config(), words, rows=ROWS, length=LENGTH)
+    assert count_flops(training_step(objective, batch)) == expected(name, objective.draw(batch))

@@ -1,0 +1,82 @@
+"""Streamlit pages in a real headless Chromium, shared by the browser tests; no page may ask another host."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextlib.contextmanager
+def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+    """A browser of its own; the test is skipped where there is none, but never in CI."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (browser and driver):
+        reason = "no chromium and chromedriver found: apt-get install chromium chromium-driver"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    quiet = ["background-networking", "component-update", "sync", "gpu", "dev-shm-usage", "default-apps"]
+    for flag in ["headless=new", "no-sandbox", "no-first-run", *(f"disable-{name}" for name in quiet)]:
+        options.add_argument(f"--{flag}")
+    options.add_argument(f"--user-data-dir={profile}")
+    options.add_argument("--window-size=1280,1000")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(executable_path=driver))
+    try:
+        yield running
+    finally:
+        running.quit()
+
+
+@contextlib.contextmanager
+def served(page: Path, arguments: list[str], log: Path) -> Iterator[str]:
+    """The address of a page that Streamlit serves from the project's root, with the project's own settings."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", str(page), "--server.port", str(port), "--", *arguments]
+    env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=env)
+    try:
+        _wait(f"http://127.0.0.1:{port}/_stcore/health", process, log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 90
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(log.read_text()[-2000:])
+
+
+def hosts_asked(browser: webdriver.Chrome) -> set[str]:
+    """Host names of every request, web sockets included, since this was last asked."""
+    hosts = set()
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+            params = message["params"]
+            parts = urlsplit(params.get("url") or params["request"]["url"])
+            if parts.scheme in ("http", "https", "ws", "wss"):
+                hosts.add(parts.hostname or "")
+    return hosts

@@ -1,0 +1,97 @@
+"""A benchmark as jobs track it: four systems, three seeds, per-query values, costs. One pair of systems is a tie."""
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midmask.tracking import TrackedRow, Tracker, collection_key, metric_key, queries_key
+from tests.support.dashboards.tracked import QUICK
+
+QUERIES = [f"q{number:02d}" for number in range(60)]
+SEEDS = (0, 1, 2)
+LEVELS = {"dupmae": 0.62, "retromae": 0.61, "none": 0.45, "bm25": 0.30}
+"""Mean of a system's values; queries differ by far more than the first two do, yet alike for all systems."""
+
+HOURS = {"dupmae": 4.0, "retromae": 2.0, "none": 0.5, "bm25": 0.0}
+MEASURES = ("nDCG@10", "RR@10")
+
+
+def values(system: str, seed: int, measure: str) -> dict[str, float]:
+    """query -> value, the same whenever it is asked for."""
+    own = np.random.default_rng([sorted(LEVELS).index(system), seed, MEASURES.index(measure)])
+    spread = np.linspace(-0.25, 0.25, len(QUERIES))
+    return dict(zip(QUERIES, LEVELS[system] + spread + own.normal(0, 0.05, len(QUERIES)), strict=True))
+
+
+COLLECTION = "c0ffee123456"
+
+
+def tags(system: str, seed: int, split: str = "dev") -> dict[str, str]:
+    found = {
+        **{"job": "benchmark_middle_training", "step": "evaluate", "recipe": system, "corpus": "squad"},
+        **{"objective": "none" if system in ("none", "bm25") else system, "backbone": "tiny", "protocol": "in_batch"},
+        **{"representation": "bm25" if system == "bm25" else "dense", "pretrain_on": "corpus", "seed": str(seed)},
+        "fingerprint": f"{system}-{seed}",
+    }
+    evaluated = {collection_key("squad"): COLLECTION, queries_key("squad", split): str(len(QUERIES))}
+    return {f"midmask.{name}": value for name, value in found.items()} | evaluated
+
+
+def benchmark(tracker: Tracker, split: str = "dev") -> dict[tuple[str, int], str]:
+    """(system, seed) -> the id of its run."""
+    made = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for system in LEVELS:
+            for seed in SEEDS if system != "bm25" else (0,):
+                run = tracker.run(f"evaluate-{system}-{seed}", tags=tags(system, seed, split), params=settings(seed))
+                own = {measure: values(system, seed, measure) for measure in MEASURES}
+                run.log({metric_key("squad", split, name): np.mean([*v.values()]) for name, v in own.items()}, 0)
+                run.log({f"cost/{name}": value for name, value in costs(system).items()}, 0)
+                path = Path(folder) / f"{system}.{seed}" / f"squad.{split}.parquet"
+                path.parent.mkdir()
+                pq.write_table(per_query(own), path)
+                run.log_file(path, "per_query")
+                run.finish()
+                made[system, seed] = run.id
+        tracker.find("none", step="none")  # waits until all is sent: the files go when this returns
+    return made
+
+
+def costs(system: str) -> dict[str, float]:
+    found = {"train_seconds": 3600 * HOURS[system], "cpu_hours": 2 * HOURS[system], "gpu_hours": 0.0}
+    return found | {"search_ms_per_query": 1.25} | ({} if system == "bm25" else {"bytes_per_passage": 512.0})
+
+
+def per_query(own: dict[str, dict[str, float]]) -> pa.Table:
+    rows = [(query, measure, value) for measure, found in own.items() for query, value in found.items()]
+    return pa.table(dict(zip(("query_id", "measure", "value"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def tracked_rows(split: str = "dev") -> list[TrackedRow]:
+    """The same runs without a store, newest first."""
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    found = []
+    for system in LEVELS:
+        for seed in SEEDS if system != "bm25" else (0,):
+            means = {name: float(np.mean([*values(system, seed, name).values()])) for name in MEASURES}
+            metrics = {metric_key("squad", split, name): mean for name, mean in means.items()}
+            metrics |= {f"cost/{name}": value for name, value in costs(system).items()}
+            params = {name: str(value) for name, value in settings(seed).items()}
+            ids = (f"{system}-{seed}", "1", f"evaluate-{system}-{seed}", None, "finished")
+            found.append(TrackedRow(*ids, now, now, tags(system, seed, split), params, metrics))
+    return found
+
+
+def settings(seed: int) -> dict[str, int]:
+    """Params: one of a training's seed, one without effect, one that all share."""
+    return {"stages.0.train.seed": seed, "stages.0.train.threads": seed + 1, "tokens.max_length": 48}
+
+
+def store(uri: str, home: Path) -> dict[tuple[str, int], str]:
+    """A store with the benchmark in it."""
+    with Tracker(uri, home, QUICK) as tracker:
+        return benchmark(tracker)

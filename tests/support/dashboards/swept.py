@@ -1,0 +1,98 @@
+"""A finished sweep over a width and a number of words, for two objectives, as `cluster.summary` tells of one."""
+
+import json
+from itertools import product
+from typing import Any
+
+from midmask.tracking import Tracker, metric_key
+from tests.support.dashboards.tracked import tags
+
+WIDTH, WORDS, VIEW = "representation.width", "evaluation.passage_terms", "representation.lexical"
+NOISE = 0.02
+
+
+def value(width: int | None, words: int | None) -> float:
+    """nDCG@10 of a point; a model without words is worse than any with them."""
+    return 0.4 if words is None else round(0.45 + 0.0005 * (width or 0) + 0.0004 * words, 6)
+
+
+def size(width: int | None, words: int | None) -> float:
+    return 4.0 * (width or 128) + 5.375 * (words or 0)
+
+
+POINTS: list[tuple[int | None, int | None]] = [*product((16, 32, 64), (16, 32, 64, 128)), (None, None)]
+BEST = (64, 128)
+
+
+def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]:
+    """The content of `sweep.json`; the points but the last two are on no front, and one more was pruned."""
+    return {
+        "format": 1,
+        "name": "sparse_topn",
+        "study": "sparse_topn-0",
+        "fingerprint": "5eed",
+        "recipe": "dupmae",
+        "corpus": "pydocs",
+        "split": "dev",
+        "search": "grid",
+        "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
+        "parameters": [
+            parameter(VIEW, "words from", ["logits", None]),
+            parameter(WIDTH, "CLS width", [16, 32, 64], when={VIEW: ["logits"]}),
+            parameter(WORDS, "N", [16, 32, 64, 128], when={VIEW: ["logits"]}),
+        ],
+        "points": [point(*one) for one in points] + [pruned()],
+        "best": label(*BEST),
+        "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6, "repeats": 3},
+        "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": {WORDS: 0.7, WIDTH: 0.3}},
+        "proxies": [],
+        "systems": [],
+        "sentences": ["64/128 is <best>; it is *not* distinguishable from 64/64 on dev (p = 0.2)."],
+    }
+
+
+def parameter(path: str, name: str, values: list[Any], when: dict[str, list[Any]] | None = None) -> dict[str, Any]:
+    shape = {"low": None, "high": None, "log": name == "N", "when": when or {}, "constant": False}
+    return {"path": path, "label": name, "values": values, **shape}
+
+
+def label(width: int | None, words: int | None) -> str:
+    return "words from=none" if words is None else f"words from=logits CLS width={width} N={words}"
+
+
+def point(width: int | None, words: int | None) -> dict[str, Any]:
+    mean, here = value(width, words), {VIEW: "logits", WIDTH: width, WORDS: words}
+    gap = mean - value(*BEST)
+    standing = {"difference": gap, "p": 0.2, "p_corrected": 0.2, "detectable": NOISE, "distinguishable": gap < -NOISE}
+    others = [(value(*other), size(*other)) for other in POINTS]
+    beaten = any(a >= mean and b <= size(width, words) and (a, b) != (mean, size(width, words)) for a, b in others)
+    return {
+        "label": label(width, words),
+        "brief": f"{width}/{words}",
+        "mark": "CLS:128" if words is None else "64+64" if (width, words) == (64, 64) else None,
+        "parameters": {VIEW: None} if words is None else here,
+        "run": f"t-{width}-{words}",
+        "complete": True,
+        "probes": [],
+        "values": {"nDCG@10": mean, "bytes_per_passage": size(width, words)},
+        "measures": {"nDCG@10": mean},
+        "costs": {"bytes_per_passage": size(width, words)},
+        "seeds": [mean - 0.004, mean, mean + 0.004],
+        "front": not beaten,
+        "to_best": None if (width, words) == BEST else standing,
+    }
+
+
+def pruned() -> dict[str, Any]:
+    found = {**point(16, 16), "label": "pruned", "run": "t-pruned", "complete": False, "values": {}, "measures": {}}
+    return {**found, "costs": {}, "seeds": [], "front": False, "to_best": None, "probes": [0.1]}
+
+
+def track(tracker: Tracker) -> str:
+    """The sweep's parent run with its file, and a trial for its best point; the parent's id."""
+    parent = tracker.run("sweep_sparse_topn", tags=tags("sweep", "dupmae", "5eed-topn"), params={})
+    with tracker.run("trial", tags=tags("trial", "dupmae", "t-64-128"), params={}, parent=parent.id) as trial:
+        trial.log({metric_key("pydocs", "dev", "nDCG@10"): value(*BEST)}, 0)
+    parent.log_text(json.dumps(told()), "sweep.json")
+    parent.finish()
+    return parent.id

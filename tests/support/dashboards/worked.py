@@ -1,0 +1,41 @@
+"""A store whose runs have all that pages ask for: two tiny recipes and BM25, made and tracked as jobs do, less Ray."""
+
+from pathlib import Path
+
+import torch
+
+from midmask.artifact import Place
+from midmask.cluster.observe import TrackingObserver, base_tags
+from midmask.identity import flatten, override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import plan
+from midmask.recipes.run import Runner
+from midmask.recipes.schema import Recipe
+from midmask.steps import LOCAL
+from midmask.tracking import Tracker
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.dashboards.tracked import QUICK
+
+JOB = "run_recipe"
+
+
+def recipes(corpus: str) -> tuple[Recipe, Recipe]:
+    """RetroMAE, and the same fine-tuning without middle training with another seed."""
+    changes = {"pretrain.log_every": 1, "stages.0.train.log_every": 1}
+    found = [override(short(RECIPES[name](), corpus), changes) for name in ("retromae", "none")]
+    return found[0], found[1].seeded(7)
+
+
+def everything(uri: str, home: Path) -> dict[str, str]:
+    """Runs both recipes on dev, and BM25; recipe -> fingerprint of its evaluation."""
+    torch.set_num_threads(1)
+    storage, made = Place(str(home / "store")), {}
+    with Tracker(uri, home, QUICK) as tracker:
+        for recipe in recipes(write_collection(home / "tiny")):
+            steps = plan(recipe)
+            tags = {**base_tags(JOB, recipe), "midmask.step": "job", "midmask.fingerprint": f"job-{recipe.name}"}
+            with tracker.run(f"{JOB}-{recipe.name}", tags=tags, params=flatten(recipe)) as parent:
+                runner = Runner(storage, LOCAL, TrackingObserver(tracker, parent, JOB, recipe, storage))
+                made[recipe.name] = runner.run(steps.evaluation(recipe.evaluation)).fingerprint
+                made["bm25"] = runner.run(steps.bm25_evaluation(recipe.evaluation)).fingerprint
+    return made

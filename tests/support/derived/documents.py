@@ -1,0 +1,55 @@
+"""A corpus whose documents are made of sentences, in three shards, with titles, queries and judgements."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midmask.artifact import Artifact, Place
+from midmask.tokens import TokensConfig, tokenise
+
+DOCUMENTS = 90
+WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in ("", "lin", "mor", "tus")]
+
+
+def text_of(number: int) -> str:
+    """One sentence for every tenth document, a sentence of 60 words for every seventh, else 2 to 12 sentences."""
+    random_ = random.Random(number)
+    lengths = [random_.randint(1, 14) for _ in range(1 if number % 10 == 0 else random_.randint(2, 12))]
+    if number % 7 == 3:
+        lengths[-1] = 60
+    return " ".join(" ".join(random_.choices(WORDS, k=length)).capitalize() + "." for length in lengths)
+
+
+def titled(number: int) -> str:
+    return "" if number % 9 == 0 else f"Title {number // 4}"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def write_inputs(folder: Path) -> dict[str, Artifact]:
+    """Corpus and tokens: 90 documents d0 … d89 in shards of 40; query i asks for document i; every third is dev."""
+    corpus, tokens = folder / "corpus", folder / "tokens"
+    (corpus / "docs").mkdir(parents=True)
+    for shard, first in enumerate(range(0, DOCUMENTS, 40)):
+        rows = range(first, min(first + 40, DOCUMENTS))
+        columns = [[f"d{row}" for row in rows], [titled(row) for row in rows], [text_of(row) for row in rows]]
+        table = pa.table(columns, names=["doc_id", "title", "text"])
+        pq.write_table(table, corpus / "docs" / f"{shard:05d}.parquet", row_group_size=16)
+    ids = [f"q{row}" for row in range(30)]
+    pq.write_table(
+        pa.table({"query_id": ids, "text": [f"what is {row}" for row in range(30)]}), corpus / "queries.parquet"
+    )
+    splits = ["dev" if row % 3 == 0 else "train" for row in range(30)]
+    grades = pa.array([0 if row == 1 else 1 for row in range(30)], pa.int32())
+    docs = [f"d{row}" for row in range(30)]
+    qrels = pa.table({"split": splits, "query_id": ids, "doc_id": docs, "grade": grades})
+    pq.write_table(qrels, corpus / "qrels.parquet")
+    artifact = Artifact(Place(str(corpus)), {"fingerprint": "c"})
+    config = TokensConfig(vocabulary_size=250, max_length=40, query_length=8)
+    tokenise(config, {"corpus": artifact}, Place(str(tokens)))
+    return {"corpus": artifact, "tokens": Artifact(Place(str(tokens)), {"fingerprint": "t"})}

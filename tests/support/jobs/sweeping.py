@@ -1,0 +1,62 @@
+"""Sweep jobs in miniature: started in a folder of their own, waited for, killed, and what they have left behind."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from tests.support.jobs.killing import kill_tree
+
+JOBS = Path(__file__).resolve().parents[3] / "jobs"
+
+
+def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "MIDMASK_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    environment.pop("RAY_ADDRESS", None)
+    command = [sys.executable, str(JOBS / f"{job}.py"), *arguments]
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finished_points(home: Path) -> list[dict[str, Any]]:
+    """Parameters of every finished trial; empty before there is one."""
+    path = home / "store" / "optuna.db"
+    if not any_finished(path):
+        return []
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    names = optuna.get_all_study_names(storage)
+    trials = optuna.load_study(study_name=names[0], storage=storage).trials if names else []
+    return [trial.params for trial in trials if trial.state.name == "COMPLETE"]
+
+
+def any_finished(path: Path) -> bool:
+    """Looked up without Optuna, which would make tables in a file whose tables the job is just making."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as study:
+            return bool(study.execute("SELECT 1 FROM trials WHERE state = 'COMPLETE'").fetchone())
+    except sqlite3.OperationalError:
+        return False
+
+
+def killed_after_one_trial(home: Path, job: str, *arguments: str, within: float = 300) -> list[dict[str, Any]]:
+    """Starts a sweep and ends it with -9, and all that it started, once a trial is done; the points done by then."""
+    doomed = start(home, job, *arguments)
+    deadline = time.monotonic() + within
+    while not finished_points(home) and time.monotonic() < deadline:
+        assert doomed.poll() is None, doomed.communicate()
+        time.sleep(0.5)
+    kill_tree(doomed)
+    return finished_points(home)
+
+
+def summary_of(home: Path) -> dict[str, Any]:
+    """The data of the one sweep that has ended here."""
+    (path,) = (home / "store" / "sweep").glob("*/sweep.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found

@@ -1,0 +1,83 @@
+"""Reproduction pages, `docs/reproduce/PRESET.md`, as data: a section per scale, in it a command and the figures.
+
+A section's first block of `sh` is what is typed, from the project's folder. A table with the columns of HEADER holds
+the figures to expect; a section without one has not been run yet, which the page says.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from midmask.benchmark.results import SystemKey
+
+FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reproduce"
+
+SCALES = ("Toy", "Small", "Full")
+
+HEADER = ("system", "collection", "representation", "setting", "corpus", "split", "measure", "expected", "±")
+
+UNKNOWN = "—"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The mean over the command's seeds, and by how much another machine's may differ from it; none: not known."""
+
+    key: SystemKey
+    corpus: str
+    split: str
+    measure: str
+    value: float
+    tolerance: float | None
+
+    def cells(self) -> list[str]:
+        """In the order of HEADER."""
+        tolerance = UNKNOWN if self.tolerance is None else f"{self.tolerance:.4f}"
+        return [*vars(self.key).values(), self.corpus, self.split, self.measure, f"{self.value:.4f}", tolerance]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One scale of a page."""
+
+    text: str
+
+    @property
+    def command(self) -> str:
+        """The first block of `sh`.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        found = re.search(r"^```sh\n(.*?)^```$", self.text, re.M | re.S)
+        if found is None:
+            raise ValueError(f"no block of sh in: {self.text[:80]}")
+        return found[1]
+
+    @property
+    def figures(self) -> list[Figure]:
+        rows = [_cells(line) for line in self.text.splitlines() if line.startswith("|")]
+        return [_figure(row) for row in rows if len(row) == len(HEADER) and row != HEADER and "--" not in row[-1]]
+
+
+def section(name: str, scale: str) -> Section:
+    """The section of a preset's page whose heading begins with the scale.
+
+    Raises:
+        ValueError: if the page has no such section.
+    """
+    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    found = re.search(rf"^## {scale}\b.*?(?=^## |\Z)", text, re.M | re.S)
+    if found is None:
+        raise ValueError(f"{name}.md has no section {scale}")
+    return Section(found[0])
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in line.strip().strip("|").split("|"))
+
+
+def _figure(row: tuple[str, ...]) -> Figure:
+    *key, corpus, split, measure, value, tolerance = row
+    known = None if tolerance == UNKNOWN else float(tolerance)
+    return Figure(SystemKey(*key), corpus, split, measure, float(value), known)
