@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from midmask.tracking import Tracker, read_runs
 from midmask.tracking.lease import EXPIRES_S, LEASE, OWNER, PARENT, Leases, is_dead, lease_tags
-from tests.tracking.stores import QUICK, TAGS
+from tests.support.tracking.stores import QUICK, TAGS
 
 ELSEWHERE = "another0host:17:4711"
 

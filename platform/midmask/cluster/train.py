@@ -56,19 +56,18 @@ def train_on_ray(
     threads = setup.train.threads or max(1, int(sum(_node_cpus())) // workers)
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
     out, notes = _absolute(out), _absolute(storage or out / "ray")
-    channel = Channel.open()
-    trainer = ray.train.torch.TorchTrainer(
-        _work,
-        train_loop_config={"setup": setup, "out": out, "channel": channel},
-        scaling_config=ScalingConfig(
-            num_workers=workers,
-            use_gpu=use_gpu,
-            resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
-        ),
-        run_config=RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS)),
+    scaling = ScalingConfig(
+        num_workers=workers,
+        use_gpu=use_gpu,
+        resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
     )
+    running = RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS))
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
-    with channel.forwarding(_Once(log)):
+    with Channel.open() as channel, channel.forwarding(_Once(log)):
+        config = {"setup": setup, "out": out, "channel": channel}
+        trainer = ray.train.torch.TorchTrainer(
+            _work, train_loop_config=config, scaling_config=scaling, run_config=running
+        )
         outcome = run_interruptibly(trainer.fit).return_value
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
