@@ -9,9 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from midmask.redaction import redacted
 from midmask.tracking.journal import Entry
 from midmask.tracking.lineage import Dataset, Row, TrackedModel, datasets_entry, measured_entry, model_entry
-from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, redacted, shortened
+from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, shortened
 from midmask.tracking.sender import LIMITS, Outbox, Sender
 
 STATUSES = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED", "cached": "FINISHED"}

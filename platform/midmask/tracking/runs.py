@@ -15,13 +15,14 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.tracking.context.registry import resolve_tags
 
+from midmask.redaction import redacted
+from midmask.tracking.failures import Patience, patiently
 from midmask.tracking.journal import Entry, Journal, journal_path, left_behind
 from midmask.tracking.lease import PARENT, Leases, close_dead_runs, is_written, lease_tags
 from midmask.tracking.machine import Machine
-from midmask.tracking.names import redacted
 from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, status_after, tags_as_texts
 from midmask.tracking.sender import Outbox, Sender
-from midmask.tracking.store import Patience, create_store, patiently
+from midmask.tracking.store import create_store
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class Tracker:
         if closed := self._ask(lambda: close_dead_runs(self._client, self.experiment_id)):
             log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
         for run_id, path in left_behind(self._home, uri):
-            if journal := Journal.claim(path):
+            if journal := self._ask(partial(Journal.claim, path)):
                 self._send_left(run_id, journal)
 
     def find(self, fingerprint: str, *, step: str) -> Found:
@@ -175,7 +176,7 @@ class Tracker:
 
     def _claim(self, run_id: str) -> Outbox | None:
         """The run's outbox, None if a living process writes this run."""
-        journal = Journal.claim(journal_path(self._home, self.uri, run_id))
+        journal = self._ask(lambda: Journal.claim(journal_path(self._home, self.uri, run_id)))
         return self._sender.open(run_id, journal) if journal else None
 
     def _resume(self, run_id: str, outbox: Outbox, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun:
