@@ -29,7 +29,7 @@ _NAMED = rf"(?:[\w.-]*[_.-]|aws|account)?{_NAMES}"
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#\s'\"]*|[^/?#\s'\"@:]*:[^\s'\"]*)@")
 _ASSIGNED = re.compile(rf"((?<![\w.-]){_NAMED}=[\"']?)[^\s&\"',;)\]}}]+", re.IGNORECASE)
 _QUERIED = re.compile(r"((?<=[?&])(?:sig|key|sas|code)=)[^&\s'\"]+", re.IGNORECASE)
-_KEYED = re.compile(rf"([\"']{_NAMED}[\"']\s*:\s*[\"'])[^\"']+", re.IGNORECASE)
+_KEYED = re.compile(rf"([\"']{_NAMED}\\*[\"']\s*:\s*\\*[\"'])[^\"'\\]+", re.IGNORECASE)  # also in quoted JSON
 _HEADER = re.compile(r"(\b(?:basic|bearer)\s+)[\w+/=.~-]{8,}", re.IGNORECASE)
 
 _PASSWORD = re.compile(r"://[^/?#\s@:]*:(?P<password>\S*)@")
