@@ -11,6 +11,14 @@ from midmask.leaderboard.html import STYLE as TABLE_STYLE
 ALL = "all"
 NONE = "—"
 
+VERDICTS = {
+    "better": ("▲ better", "gain"),
+    "worse": ("▼ worse", "loss"),
+    "equal": ("≈ not significant", "quiet"),
+    "undecided": ("? too few queries", "quiet"),
+}
+"""Outcome of a test -> its text and the class of its cell: a colour alone would not tell a loss from a gain."""
+
 STYLE = f"""<style>{TABLE_STYLE}
 .mm-note {{font-size: .72rem; border: 1px solid rgba(128,128,128,.4); border-radius: .6rem; padding: 0 .4rem;
   margin-left: .4rem;}}
@@ -65,13 +73,6 @@ def sortable(html: str, key: str, chosen: Callable[[str], None]) -> None:
         chosen: told the `data-key` of the head that was clicked, before the page is drawn again.
     """
     _sortable(key=key, data={"html": html}, on_order_change=lambda: chosen(st.session_state[key]["order"]))
-
-
-def verdict_of(significant: bool, difference: float) -> tuple[str, str]:
-    """A tested difference as text, and the class of its cell."""
-    if not significant:
-        return "≈ not significant", "quiet"
-    return ("▲ better", "gain") if difference > 0 else ("▼ worse", "loss")
 
 
 def link(address: str, text: str) -> str:

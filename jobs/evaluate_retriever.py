@@ -14,25 +14,26 @@ from midmask.cluster.job import Options, resolve_corpus
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="FOLDER", help="model folder to evaluate; default: the recipe's last stage")
-    parser.add_argument("--split", default="dev", help="whose queries are searched; default: dev")
+    parser.add_argument("--split", help="whose queries are searched; default: dev, or test where there is no dev")
     add_zero_shot_flag(parser)
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import recipe_for, run_steps, searched_with
+    from midmask.cluster.driver import evaluated_split, recipe_for, run_steps, searched_with
     from midmask.cluster.report import evaluations_table, zero_shot_table
     from midmask.recipes.elsewhere import zero_shot
     from midmask.recipes.plan import plan
 
-    recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model)
-    config = recipe.evaluation.model_copy(update={"split": flags.split})
+    recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model, options)
+    recipe, split = evaluated_split(recipe, flags.split, options, trains=model is None)
+    config = recipe.evaluation.model_copy(update={"split": split})
     planned, label = plan(recipe), flags.model or recipe.name
     here = {label: planned.evaluation(config, model=model), "bm25": planned.bm25_evaluation(config)}
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     there = zero_shot(planned, config, names, model=model)
     done = run_steps(options, recipe, {**here, **there})
     if done:
-        print(evaluations_table(f"{recipe.corpus.short_name} {flags.split}", {name: done[name] for name in here}))
+        print(evaluations_table(f"{recipe.corpus.short_name} {split}", {name: done[name] for name in here}))
         if there:
             print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
         print(f"\nranked list: {done[label].place}/runs\n{options.where_to_look()}")

@@ -22,7 +22,7 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.evaluate.rendering import markdown
     from midmask.recipes.plan import plan
 
-    recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model)
+    recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model, options)
     steps = plan(recipe)
     mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
     done = run_steps(options, recipe, {"negatives": mined})

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from tests.mutations.__main__ import copy_of_project, passes, read_table
+from tests.mutations.__main__ import read_table
+from tests.mutations.runner import copy_of_project, passes
 
 DOC = Path(__file__).resolve().parents[1] / "docs" / "adding_an_objective.md"
 OBJECTIVE, TABLE = "platform/midmask/objectives/one_word.py", "platform/midmask/objectives/__init__.py"

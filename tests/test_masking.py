@@ -70,6 +70,15 @@ def test_hashes_equal_their_definition_in_exact_integers() -> None:
             assert [int(value) % 2**32 for value in found[row, draw]] == expected
 
 
+def test_every_purpose_has_a_number_of_its_own() -> None:
+    """An alias would draw two decisions from the same random numbers, and the masks of one follow the other's."""
+    numbers = {name: purpose.value for name, purpose in Purpose.__members__.items()}
+    assert len(set(numbers.values())) == len(numbers) >= 12 and {numbers["SELECT"], numbers["GUESS"]} == {1, 12}
+    keys = masking.row_keys(0, 0, np.arange(50))
+    drawn = {tuple(masking.uniform(keys, purpose, 4).flatten().tolist()) for purpose in Purpose.__members__.values()}
+    assert len(drawn) == len(numbers)
+
+
 def test_uniform_numbers_are_uniform_and_uncorrelated_between_rows_positions_and_purposes() -> None:
     keys = masking.row_keys(1, 0, np.arange(4000))
     numbers = masking.uniform(keys, Purpose.SELECT, 64).double()

@@ -97,3 +97,25 @@ def test_a_missing_tokenizer_is_one_line(corpus, tmp_path):
     with pytest.raises(UserError, match="no tokenizer can be read there") as caught:
         run(corpus, tmp_path / "t", tokenizer=str(tmp_path / "nowhere"))
     assert "\n" not in str(caught.value)
+
+
+def test_only_texts_with_more_tokens_than_a_row_are_cut(corpus, tmp_path):
+    run(corpus, tmp_path / "long")
+    tokenizer = load_tokenizer(tmp_path / "long" / "tokenizer")
+    lengths = np.array([len(tokenizer(text)["input_ids"]) for text in TEXTS])
+    longest = int(lengths.max())
+    named = {"tokenizer": str(tmp_path / "long" / "tokenizer"), "query_length": 8}
+    for limit in (longest, longest - 1):
+        config = TokensConfig(max_length=limit, **named)
+        result = tokenise(config, {"corpus": corpus}, Place(str(tmp_path / f"{limit}")))
+        assert result["cut_share"] == pytest.approx(float((lengths > limit).mean()), abs=1e-4)
+    queries = pq.read_table(tmp_path / f"{longest}" / "queries.parquet")
+    assert queries["cut"].to_pylist() == [len(tokenizer("retrieval masking")["input_ids"]) > 8, True]
+
+
+def test_a_prompt_stands_before_the_title(corpus, tmp_path):
+    run(corpus, tmp_path / "t", titles=True, passage_prompt="find ", query_prompt="ask ")
+    tokenizer = load_tokenizer(tmp_path / "t" / "tokenizer")
+    passage, query = rows(tmp_path / "t", "passages/00000.parquet")[0], rows(tmp_path / "t", "queries.parquet")[0]
+    assert tokenizer.decode(passage[1:-1]).replace(" ", "").startswith("findatitle")
+    assert tokenizer.decode(query[1:-1]).replace(" ", "").startswith("ask")

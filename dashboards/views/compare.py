@@ -10,7 +10,7 @@ import streamlit as st
 
 from charts import LOSS, TIE, WIN, draw
 from context import Context
-from look import NONE, choice, choices, link, table, verdict_of
+from look import NONE, VERDICTS, choice, choices, link, table
 from midmask.evaluate.escaping import markdown_text
 from midmask.evaluate.significance import Comparison, compare
 from midmask.leaderboard.queries import EQUAL, Pairing, Sided, paired, widest
@@ -77,7 +77,7 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
     """
     if row is None:
         return [(NONE, "num"), (NONE, "num"), (NONE, ""), (NONE, "num"), (NONE, "num")]
-    said, kind = verdict_of(row.significant, row.difference)
+    said, kind = VERDICTS["equal" if not row.significant else "better" if row.difference > 0 else "worse"]
     return [
         (f"{row.mean:.4f}", "num"),
         (f"{row.difference:+.4f}", f"num {kind}"),

@@ -1,23 +1,21 @@
 """Sweeps: what was tried, what it gave, what mattered, and how much of it is noise."""
 
 from collections.abc import Sequence
-from html import escape
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from charts import LABELLED, draw, side_by_side
 from context import Context
-from look import NONE, choice, link, table
+from look import choice
 from midmask.errors import UserError
-from midmask.leaderboard.rows import Row, measure_names, rows
+from midmask.evaluate.escaping import markdown_text
+from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
-from midmask.leaderboard.surfaces import Point, followed, sweep_surface, sweeps
-from midmask.leaderboard.sweep_file import Parameter, Sweep, SweepPoint, is_numeric, read_sweep
+from midmask.leaderboard.surfaces import STEP, Point, followed, sweep_surface, sweeps
+from midmask.leaderboard.sweep_file import Parameter, Sweep, is_numeric, read_sweep
 from midmask.tracking import TrackedRow
-from views import sweep_plots
-
-SHOWN_POINTS = 50
+from views import sweep_plots, sweep_tables
 
 
 def show(context: Context) -> None:
@@ -54,11 +52,12 @@ def read(uri: str, run_id: str) -> Sweep | None:
 def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
     """All that a sweep's own file tells."""
     for sentence in sweep.sentences:
-        st.markdown(f"- {_plain(sentence)}")
+        st.markdown(f"- {markdown_text(sentence)}")
+    sweep_tables.comparison(sweep)
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor:.4f}"
-    st.caption(f"{told}. Noise floor {floor}: the green band holds what may be as good as the best. "
+    st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best. "
                f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
     if sweep.choices:
         over_parameters(sweep)
@@ -74,9 +73,15 @@ def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
         else:
             st.info("Too few trials, or all alike, to tell which parameter mattered.")
     if len(sweep.choices) + len(sweep.objectives) > 2:
-        st.subheader("Everything that was tried")
+        st.subheader("Points that ran to the end")
         draw(sweep_plots.parallel(sweep), "parallel", 420, LABELLED)
-    st.html(points(sweep, context, parent))
+    sweep_tables.tried(sweep, trial_runs(context, parent), context.link)
+
+
+def trial_runs(context: Context, parent: TrackedRow) -> list[TrackedRow]:
+    """The sweep's trials in whatever state; a cached one as the run that it links."""
+    nested = (run for run in followed(context.runs) if run.parent_id == parent.run_id)
+    return [run for run in nested if run.tags.get(STEP) == "trial"]
 
 
 def over_parameters(sweep: Sweep) -> None:
@@ -101,45 +106,13 @@ def _numeric_first(sweep: Sweep) -> list[Parameter]:
     return sorted(sweep.choices, key=lambda one: not is_numeric(sweep, one.path))
 
 
-def points(sweep: Sweep, context: Context, parent: TrackedRow) -> str:
-    """The points, the best first, each with the run that made it."""
-    runs = {run.tags.get("midmask.fingerprint"): run for run in context.runs if run.parent_id == parent.run_id}
-    sign = -1 if sweep.objectives[0].mode == "max" else 1
-    ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))[:SHOWN_POINTS]
-    heads = [("Point", ""), *((escape(one.measure), "num") for one in sweep.objectives), ("Seeds", "num")]
-    heads += [("Against the best", ""), ("MLflow", "")]
-    return table(heads, [_line(sweep, point, runs.get(point.run), context) for point in ordered], "points")
-
-
-def _line(sweep: Sweep, point: SweepPoint, run: TrackedRow | None, context: Context) -> list[tuple[str, str]]:
-    mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
-    kind = "num best" if point.label == sweep.best else "num"
-    values = [_number(point.values[one.measure]) for one in sweep.objectives]
-    against = {None: "the best", True: "worse", False: "not told apart"}[point.distinguishable]
-    return [
-        (escape(point.label) + mark, ""),
-        *((value, kind if number == 0 else "num") for number, value in enumerate(values)),
-        (f"{len(point.seeds)}", "num"),
-        (against, "quiet"),
-        (link(context.link(run), run.run_id[:8]) if run else NONE, ""),
-    ]
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def _plain(text: str) -> str:
-    """Without what Markdown would read."""
-    return "".join(f"\\{sign}" if sign in "\\`*_[]<>$~#" else sign for sign in text)
-
-
 def of_trials(context: Context, parent: TrackedRow) -> None:
     """What can be told of a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
-    nested = (run for run in followed(context.runs) if run.parent_id == parent.run_id)
-    trials = [row for row in rows(nested) if row.trial]
+    runs = trial_runs(context, parent)
+    trials = rows(runs)
     if not trials:
-        st.info(f"This sweep is {parent.status}; none of its trials has ended yet.")
+        st.info(f"This sweep is {parent.status}; none of its trials ran to the end yet.")
+        sweep_tables.trials(runs, ("", ""), "measure", context.link)
         return
     first, second = st.columns(2)
     with first:
@@ -149,11 +122,8 @@ def of_trials(context: Context, parent: TrackedRow) -> None:
     corpus, _, split = place.rpartition(" ")
     found = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
     if not found:
-        own = [row for row in trials if (row.corpus, row.split) == (corpus, split) and measure in row.measures]
-        st.caption(
-            f"{len(own)} finished trials; the sweep is {parent.status}. [Open in MLflow]({context.link(parent)})"
-        )
-        st.html(trial_table(own, measure, context))
+        st.caption(f"The sweep is {parent.status}. [Open in MLflow]({context.link(parent)})")
+        sweep_tables.trials(runs, (corpus, split), measure, context.link)
         return
     draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
     top = max(found, key=lambda point: point.value)
@@ -161,20 +131,7 @@ def of_trials(context: Context, parent: TrackedRow) -> None:
         f"{len(found)} finished trials; the sweep is {parent.status}. Best {measure} {top.value:.4f} at encoder "
         f"{top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. [Open in MLflow]({context.link(parent)})"
     )
-
-
-def trial_table(trials: Sequence[Row], measure: str, context: Context) -> str:
-    """The trials, the highest measure first, each with its run."""
-    runs = {run.run_id: run for run in context.runs}
-    lines = [
-        [
-            (escape(row.name), ""),
-            (f"{row.measures[measure]:.4f}", "num"),
-            (link(context.link(runs[row.run_id]), row.run_id[:8]), ""),
-        ]
-        for row in sorted(trials, key=lambda row: -row.measures[measure])[:SHOWN_POINTS]
-    ]
-    return table([("Trial", ""), (escape(measure), "num"), ("MLflow", "")], lines, "trials")
+    sweep_tables.trials(runs, (corpus, split), measure, context.link)
 
 
 def heatmap(points: Sequence[Point], measure: str) -> go.Figure:

@@ -19,6 +19,7 @@ from midmask.derived.terms import WEIGH
 from midmask.derived.words import STATISTICS
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
 from midmask.identity import Config
@@ -157,7 +158,14 @@ def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> Tr
         per_query=config.per_query,
         query_length=config.query_length,
         passage_length=config.passage_length,
+        form=_form(inputs["tokens"]),
     )
+
+
+def _form(tokens: Artifact) -> TextForm:
+    """How the texts of a tokens artifact were written."""
+    config = tokens.record["config"]
+    return TextForm(**{name: config[name] for name in ("titles", "query_prompt", "passage_prompt")})
 
 
 def _place(inputs: Mapping[str, Artifact], name: str) -> Place | None:

@@ -26,7 +26,11 @@ ROW_GROUP = 2048
 """Rows of a Parquet row group: the unit of random access in training and of encoding."""
 
 PASSAGES = pa.schema([("doc_id", pa.string()), ("ids", pa.list_(pa.int32()))])
-TOKENISED_QUERIES = pa.schema([("query_id", pa.string()), ("ids", pa.list_(pa.int32()))])
+TOKENISED_QUERIES = pa.schema([("query_id", pa.string()), ("ids", pa.list_(pa.int32())), ("cut", pa.bool_())])
+"""`cut`: whether the text had more tokens than `query_length`."""
+
+CUT = b"midmask.cut"
+"""Key of a passage shard's footer: how many of its texts had more tokens than `max_length`."""
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -46,6 +50,8 @@ class TokensConfig(Config):
     )
     query_length: int = Field(32, ge=4, le=8192, description="tokens of a query, special tokens included")
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
+    query_prompt: str = Field("", max_length=2000, description="words put before each query, such as 'query: '")
+    passage_prompt: str = Field("", max_length=2000, description="words put before each passage and its title")
 
 
 def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
@@ -144,40 +150,68 @@ def _passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], l
 
 
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    encode = encoder((out / "tokenizer").local(), config.max_length)
+    encode = _cutter((out / "tokenizer").local(), config.max_length)
 
     def write(name: str) -> None:
-        target = out / "passages" / name
+        target, cut = out / "passages" / name, 0
         with target.writing() as stream, pq.ParquetWriter(stream, PASSAGES, compression="zstd") as writer:
             for texts, ids in _passages(config, inputs["corpus"].place / "docs" / name):
-                rows = pa.table({"doc_id": ids, "ids": encode(texts)}, schema=PASSAGES)
-                writer.write_table(rows, row_group_size=ROW_GROUP)
+                rows, were_cut = encode([config.passage_prompt + text for text in texts])
+                writer.write_table(pa.table({"doc_id": ids, "ids": rows}, schema=PASSAGES), row_group_size=ROW_GROUP)
+                cut += sum(were_cut)
+            writer.add_key_value_metadata({CUT: str(cut).encode()})
 
     return write
 
 
 def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], list[list[int]]]:
     """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
+    encode = _cutter(tokenizer_folder, max_length)
+    return lambda texts: encode(texts)[0]
+
+
+def _cutter(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], tuple[list[list[int]], list[bool]]]:
+    """As `encoder`, and of each text whether it was cut."""
     tokenizer = load_tokenizer(tokenizer_folder)
 
-    def encode(texts: list[str]) -> list[list[int]]:
-        rows = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)["input_ids"]
-        return [list(row) for row in rows]
+    def encode(texts: list[str]) -> tuple[list[list[int]], list[bool]]:
+        if not texts:
+            return [], []
+        rows = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)
+        return [list(row) for row in rows["input_ids"]], [bool(row.overflowing) for row in rows.encodings]
 
     return encode
+
+
+def prompt_tokens(tokenizer_folder: Path, prompt: str) -> int:
+    """Tokens of a prompt at the beginning of a row, special tokens before it included."""
+    tokenizer = load_tokenizer(tokenizer_folder)
+    ids = tokenizer(prompt)["input_ids"]
+    return len(ids) - (ids[-1] in tokenizer.all_special_ids)
 
 
 def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """Tokenises the queries; then `finish_tokens`."""
     with (inputs["corpus"].place / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream)
-    encode = encoder((out / "tokenizer").local(), config.query_length)
-    ids = encode(queries["text"].to_pylist()) if len(queries) else []
-    return finish_tokens(out, pa.table([queries["query_id"], ids], schema=TOKENISED_QUERIES), config.max_length)
+    encode = _cutter((out / "tokenizer").local(), config.query_length)
+    ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
+    found = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
+    return finish_tokens(out, found, sum(_cut_in(out / "passages" / name) for name in (out / "passages").names()))
 
 
-def finish_tokens(out: Place, queries: pa.Table, max_length: int) -> dict[str, Any]:
-    """Writes the queries' tokens, and the lengths of all passages in row order; counts."""
+def _cut_in(shard: Place) -> int:
+    """How many passages of a shard were cut."""
+    with shard.reading() as stream:
+        return int(pq.read_metadata(stream).metadata[CUT])
+
+
+def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
+    """Writes the queries' tokens, and the lengths of all passages in row order; counts.
+
+    Args:
+        cut: passages that had more tokens than their rows.
+    """
     with (out / "queries.parquet").writing() as stream:
         pq.write_table(queries, stream, row_group_size=ROW_GROUP, compression="zstd")
     lengths = np.concatenate([_lengths(out / "passages" / name) for name in (out / "passages").names()])
@@ -189,7 +223,7 @@ def finish_tokens(out: Place, queries: pa.Table, max_length: int) -> dict[str, A
         "queries": len(queries),
         "tokens": int(lengths.sum()),
         "vocabulary": vocabulary.size,
-        "cut_share": round(float((lengths == max_length).mean()), 4),
+        "cut_share": round(cut / len(lengths), 4),
     }
 
 

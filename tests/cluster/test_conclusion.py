@@ -80,7 +80,14 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
     assert [row["number"] for row in heard.rows if row["event"] == "rung"] == [1, 2] * 3
     out = end.text()
-    for words in ("The probe at 0.5 of the pre-training", "distinguishable from", "only 12 dev queries", "at least 10"):
+    for words in (
+        "The probe at 0.5 of the pre-training",
+        "distinguishable from",
+        "was measured on too few queries",
+        "p = ",
+        "12 queries, 2 fine-tuning seeds",
+        "at least 10",
+    ):
         assert words in out
     assert [system["label"] for system in told["systems"]][1:] == ["none"] and len(told["systems"][0]["test"]) == 2
 

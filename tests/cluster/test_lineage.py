@@ -17,6 +17,7 @@ from midmask.cluster.observe import TrackingObserver, base_tags
 from midmask.cluster.progress import SweepProgress
 from midmask.cluster.trial import Context, finals
 from midmask.identity import fingerprint, override
+from midmask.leaderboard.rows import rows
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.protocols import PROTOCOLS
@@ -25,7 +26,7 @@ from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space
 from midmask.recipes.step import Step
 from midmask.steps import LOCAL
-from midmask.tracking import Tracker
+from midmask.tracking import Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
 from tests.support.tracking.stores import QUICK
@@ -188,7 +189,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
                     values = {"train/loss": 1.0 / at}
                     board(source, row("log", step, at=at, of=step.optimiser_steps, values=values))
                 board(source, row("end", step, cached=number == 1))
-        board.close()
+        board.close(())
     client = MlflowClient(store)
     trials = [run for run in runs(store) if run.data.tags.get("mlflow.parentRunId") == parent.id]
     assert sorted(run.info.run_name.rsplit("-", 1)[0] for run in trials) == [
@@ -204,3 +205,27 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     first, second = sorted(trials, key=lambda run: run.info.run_name)
     assert len(first.outputs.model_outputs) == 1 + stages and not first.inputs.model_inputs
     assert len(second.inputs.model_inputs) == 1 + stages and not second.outputs.model_outputs
+
+
+def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
+    """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
+    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
+    context = Context(recipe.model_dump(mode="json"), contents_of(recipe), SPACE, storage, None)  # type: ignore[arg-type]
+    with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
+        board = Board(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
+        points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
+        measured, pruned, died = map(fingerprint, points)
+        for source, point in zip((measured, pruned, died), points, strict=True):
+            board(source, row("start", parameters=point))
+        told = {"number": len(SPACE.shares), "share": 1.0, "seconds": 1.0, "corpus": "tiny", "queries": 12}
+        board(measured, row("rung", **told, measures={"nDCG@10": 0.5}, costs={}))
+        board.close({measured, pruned})
+    found = {run.name.split("-")[0]: run for run in read_runs(store) if run.parent_id == parent.id}
+    assert {name: run.status for name, run in found.items()} == {
+        "trial 0.0001": "finished",
+        "trial 0.0002": "pruned",
+        "trial 0.0003": "failed",
+    }
+    (only,) = rows(found.values())
+    corpus = plan(recipe, context.contents).corpus
+    assert only.trial and only.place == ("tiny", "dev", corpus.fingerprint, 12)

@@ -137,7 +137,7 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
     held = suggest(grid, study.ask())  # and then the process is killed
     left = remaining(open_study(storage, "s", grid), grid)
-    assert left == Remaining([held], 4)  # one handed out again, three still waiting in the study
+    assert held == points[2] and left == Remaining(points[2:], 4)  # in their order, since pruning depends on it
     study = open_study(storage, "s", grid)
     for point in left.points:
         study.enqueue_trial(point)
@@ -149,10 +149,11 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
 def test_a_second_kill_before_anything_ran_changes_nothing(storage):
     grid = space()
     study = open_study(storage, "s", grid)
-    for point in remaining(study, grid).points:
+    points = remaining(study, grid).points
+    for point in points:
         study.enqueue_trial(point)
-    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 6)
-    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 6)
+    for _ in range(2):
+        assert remaining(open_study(storage, "s", grid), grid) == Remaining(points, 6)
 
 
 def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
@@ -164,6 +165,16 @@ def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
     assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held], 5)
     failed = study.get_trials(states=(TrialState.FAIL,))
     assert [trial.params for trial in failed] == [held]
+
+
+def test_points_that_a_killed_process_had_not_begun_come_after_the_one_that_it_held(storage):
+    tpe = space(search="tpe")
+    study = open_study(storage, "s", tpe)
+    for ratio in (0.2, 0.3):
+        study.enqueue_trial({"a.x": ratio, "a.y": 0.5})
+    held = suggest(tpe, study.ask())
+    assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held, {"a.x": 0.3, "a.y": 0.5}], 6)
+    assert not study.get_trials(states=(TrialState.WAITING, TrialState.RUNNING))
 
 
 def test_only_trials_that_reached_the_last_rung_are_complete(storage):

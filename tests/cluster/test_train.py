@@ -35,13 +35,13 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return tokens
 
 
-def kill_a_worker(after: Path) -> None:
-    """SIGKILL to one of this test's own training workers, as soon as a file is there."""
+def kill_one(actor: str, after: Path) -> None:
+    """SIGKILL to one of this test's own Ray actors of that class, as soon as a file is there."""
     while not after.exists():
         time.sleep(0.01)
     own = psutil.Process().children(recursive=True)
-    worker = next(process for process in own if "RayTrainWorker" in " ".join(process.cmdline()))
-    os.kill(worker.pid, signal.SIGKILL)
+    victim = next(process for process in own if actor in " ".join(process.cmdline()))
+    os.kill(victim.pid, signal.SIGKILL)
 
 
 def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:
@@ -51,7 +51,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     assert run_workers(spec, 2, tmp_path) == [0, 0]
     out, reports = tmp_path / "ray", []
     second = out / "checkpoints" / "step-00000020" / "position.json"
-    threading.Thread(target=kill_a_worker, args=[second], daemon=True).start()
+    threading.Thread(target=kill_one, args=["RayTrainWorker", second], daemon=True).start()
     result = train_on_ray(
         setup_of(spec),
         Place(f"file://{out}"),
@@ -66,6 +66,22 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     assert reports == list(range(1, 61)), "every step is reported once"
     assert result["steps"] == 60 and result["workers"] == 2 and result["threads"] == 1
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "model", "trace.parquet"]
+
+
+@pytest.mark.slow
+def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+    spec = spec_of(tokens, tmp_path / "alone", train={"steps": 40, "checkpoint_every": 5})
+    assert run_workers(spec, 1, tmp_path) == [0]
+    out, reports = tmp_path / "ray", []
+    first = out / "checkpoints" / "step-00000005" / "position.json"
+    threading.Thread(target=kill_one, args=["TrainController", first], daemon=True).start()
+    train_on_ray(
+        setup_of(spec), Place(str(out)), workers=1, use_gpu=False, log=lambda done, values: reports.append(done)
+    )
+    trace = trace_of(out)
+    assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
+    assert [row["first_after_start"] for row in trace].count(True) == 2, "the controller was killed too late"
+    assert reports == list(range(1, 41)), "every step is reported once"
 
 
 DRIVER = """

@@ -24,7 +24,7 @@ def test_cranfield_has_the_counts_and_records_of_its_source(data: Path, tmp_path
 
 def test_cranfield_is_divided_here_and_says_so(data: Path, tmp_path: Path) -> None:
     result = prepared(f"beir:{data}/cranfield", tmp_path)
-    assert result["split_made_here"] and "60/20/20" in result["split_rule"]
+    assert result["splits_made_here"] == ["dev", "test", "train"] and "60/20/20" in result["split_rule"]
     sizes = {split: part["queries"] for split, part in result["splits"].items()}
     assert sum(sizes.values()) == 225 and 110 < sizes["train"] < 160 and sizes["dev"] > 25 and sizes["test"] > 25
     splits: dict[str, set[str]] = {}
@@ -37,7 +37,7 @@ def test_cranfield_is_divided_here_and_says_so(data: Path, tmp_path: Path) -> No
 
 def test_squad_has_the_counts_and_records_of_its_source(data: Path, tmp_path: Path) -> None:
     result = prepared(f"beir:{data}/squad", tmp_path)
-    assert (result["passages"], result["queries"], result["split_made_here"]) == (20_958, 97_875, False)
+    assert (result["passages"], result["queries"], result["splits_made_here"]) == (20_958, 97_875, [])
     assert result["splits"] == {
         "dev": {"queries": 5_655, "judgements": 5_655},
         "test": {"queries": 4_878, "judgements": 4_880},

@@ -58,7 +58,7 @@ def test_deep_learning_alone_is_never_divided(tmp_path: Path) -> None:
     for file in (*(tmp_path / "in").glob("queries.*"), *(tmp_path / "in").glob("qrels.*")):
         file.unlink()
     result = read(f"msmarco:{tmp_path}/in", tmp_path / "out", splits="complete").result
-    assert set(result["splits"]) == {"dl19", "dl20"} and not result["split_made_here"]
+    assert set(result["splits"]) == {"dl19", "dl20"} and not result["splits_made_here"]
 
 
 def test_rocketqas_titles_are_found_beside_the_passages(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_nq_is_trained_on_dprs_first_positives(tmp_path: Path) -> None:
     layouts.write_dpr_training(tmp_path / "in")
     result = read(f"nq:{tmp_path}/in", tmp_path / "out", splits="complete").result
     assert result["splits"]["train"] == {"queries": 6, "judgements": 6, "answered": 6}
-    assert set(result["splits"]) == {"train", "dev", "test"} and not result["split_made_here"]
+    assert set(result["splits"]) == {"train", "dev", "test"} and not result["splits_made_here"]
     judged = [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")]
     assert judged == [(f"train-{n}", str(n + 11)) for n in range(6)]
     # In a sample, queries with answer strings can still be judged, whatever became of their positives.

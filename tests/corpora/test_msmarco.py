@@ -30,7 +30,7 @@ def test_the_official_layout(tmp_path: Path) -> None:
     assert {"split": "train", "query_id": "100", "doc_id": "0", "grade": 1} in qrels
     assert result["splits"]["train"] == {"queries": 20, "judgements": 20}
     assert result["splits"]["dev"]["queries"] + result["splits"]["test"]["queries"] == 10
-    assert result["split_made_here"] and "half of dev" in result["split_rule"]
+    assert result["splits_made_here"] == ["dev", "test"] and "half of dev" in result["split_rule"]
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,13 @@ def test_the_table_shows_lengths_and_splits_and_who_made_them() -> None:
         "passages": part,
         "queries": part,
         "splits": {"dev": {"queries": 40, "judgements": 334}, "test": {"queries": 7, "judgements": 0, "answered": 7}},
-        "split_made_here": True,
+        "splits_made_here": ["test"],
         "titled": 1200,
         "self_matches": {"rule": "id", "pairs": 3},
     }
     lines = statistics_table(facts).splitlines()
     assert lines[1].split() == ["passages", "1,398", "164.3", "144", "280", "669", "25.0%"]
-    assert lines[3].split()[:4] == ["dev", "40", "queries", "334"] and "split made here" in lines[3]
+    assert lines[3].split()[:4] == ["dev", "40", "queries", "334"] and "split made here" not in lines[3]
     assert lines[4].split()[-6:] == ["7", "with", "answers", "(split", "made", "here)"]
     assert lines[5] == "titles: 1,200 of 1,398 passages have one"
     assert lines[6].startswith("3 passages are a query itself (by id)")

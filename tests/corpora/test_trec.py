@@ -74,7 +74,7 @@ def test_elements_columns_and_json_side_by_side(tmp_path: Path) -> None:
         ("malformed line", "docs/a.gz", 14),
         ("malformed line", "docs/a.gz", 17),
     ]
-    assert result["rows_read"] == 7 + 3 + 3 and result["split_made_here"]
+    assert result["rows_read"] == 7 + 3 + 3 and result["splits_made_here"]
 
 
 @pytest.mark.parametrize("pattern", ["docs/*", "topics*", "qrels*"])

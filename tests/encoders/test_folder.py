@@ -17,6 +17,7 @@ from midmask.encoders.experts import Split
 from midmask.encoders.facts import FILE, Facts, read_facts, read_projection, read_representation, view_widths
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.representation import Representation, TextVectors
+from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
@@ -222,8 +223,20 @@ def test_a_projection_is_taken_over_if_it_fits(tokenizer_folder: Path, tmp_path:
         read_projection(folder)
 
 
+def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    form = TextForm(titles=False, query_prompt="red ", passage_prompt="blue ")
+    folder = moved(backbone_of("bert", Representation()), tokenizer_folder, tmp_path, form=form)
+    assert read_facts(folder).form == form
+    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    assert theirs.prompts == {"query": "red ", "document": "blue "}
+    (folder / FILE).write_text('{"format": 1, "representation": {}, "query_length": 8, "passage_length": 9}')
+    assert read_facts(folder) == Facts(format=1, representation=Representation(), query_length=8, passage_length=9)
+
+
 FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {
-    "newer": ({"format": 2, "representation": {}, "views": 3}, r"format = 2, but this midmask knows 1.*newer midmask"),
+    "newer": ({"format": 3, "representation": {}, "views": 3}, r"format = 3, but this midmask knows 2.*newer midmask"),
     "unknown key": ({"format": 1, "representation": {}, "depth": 3}, r"midmask\.json\.depth: no such field"),
     "unknown view": ({"format": 1, "representation": {"dense": "max"}}, r"representation\.dense = 'max'"),
     "a list": ([], "a list instead of an object"),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from midmask.encoders.facts import read_facts, read_projection, read_representation
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, TextVectors
+from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
@@ -151,7 +152,21 @@ def test_vectors_whose_similarity_is_the_cosine_are_given_length_1(base: str, tm
 
 def test_a_plain_folder_is_the_vector_of_cls(base: str) -> None:
     assert read_representation(Path(base)) == Representation()
-    assert read_projection(Path(base)) is None and read_facts(Path(base)).passage_length is None
+    assert read_projection(Path(base)) is None and read_facts(Path(base)).form == TextForm()
+
+
+def length_of(base: str, config: dict[str, Any], tokenizer: dict[str, Any]) -> int | None:
+    changed(Path(base) / "config.json", lambda old: old | config)
+    changed(Path(base) / "tokenizer_config.json", lambda old: old | tokenizer)
+    return read_facts(Path(base)).passage_length
+
+
+def test_a_plain_folder_reads_what_its_tokenizer_and_its_positions_allow(base: str) -> None:
+    assert length_of(base, {}, {}) == 34, "of 64 tokens that the tokenizer names, 34 have positions"
+    assert length_of(base, {}, {"model_max_length": 20}) == 20
+    assert length_of(base, {}, {"model_max_length": 10**30}) == 34
+    assert length_of(base, {"model_type": "roberta", "pad_token_id": 1}, {}) == 32, "from position 2 on"
+    assert length_of(base, {"max_position_embeddings": -1}, {}) is None
 
 
 def settings(**values: Any) -> Callable[[Path], None]:
@@ -188,8 +203,6 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
     "activation": (dense(activation_function="torch.nn.modules.activation.Tanh"), "a Dense with the activation Tanh"),
     "residual": (dense(use_residual=True), "a Dense with a residual"),
     "other input": (dense(module_input_name="token_embeddings"), "a Dense with inputs or outputs of its own"),
-    "prompt": (settings(prompts={"query": "query: "}), r"wants 'query: ' before each text .*\"prompts\": \{\}"),
-    "default prompt": (settings(prompts={"web": "Find: "}, default_prompt_name="web"), "wants 'Find: '"),
     "similarity": (settings(similarity_fn_name="euclidean"), "similarity_fn_name = 'euclidean'"),
     "case": (lowered, "do_lower_case = true, but the tokenizer beside it keeps case"),
     "stranger": (modules(lambda old: [*old, {"type": "custom.Whitening", "path": ""}]), "custom.Whitening is not of"),
@@ -223,10 +236,23 @@ def test_what_cannot_be_followed_is_refused_by_name(case: str, full: Path, tmp_p
     assert "\n" not in str(error.value)
 
 
-def test_a_prompt_for_another_task_is_no_obstacle(full: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("prompts", "default", "query", "passage"),
+    [
+        ({"query": "query: ", "passage": "passage: "}, None, "query: ", "passage: "),
+        ({"query": "q", "document": "d", "corpus": "c"}, None, "q", "d"),
+        ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", "", ""),
+        ({"web": "Find: "}, "web", "Find: ", "Find: "),
+        ({"web": "Find: "}, None, "", ""),
+        (None, None, "", ""),
+    ],
+)
+def test_prompts_of_queries_and_passages(
+    full: Path, tmp_path: Path, prompts: dict[str, str] | None, default: str | None, query: str, passage: str
+) -> None:
     folder = Path(shutil.copytree(full, tmp_path / "copy"))
-    settings(prompts={"clustering": "Cluster: ", "query": "", "document": ""})(folder)
-    assert read_representation(folder).width == 8
+    settings(prompts=prompts, default_prompt_name=default)(folder)
+    assert read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
 
 
 def test_a_sum_of_weights_is_not_their_maximum(base: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A folder of sentence-transformers is searched with and trained further, and what comes of it is a folder again."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,20 @@ import torch
 from torch import Tensor, nn
 from transformers import AlbertConfig, AlbertModel
 
+from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.facts import read_representation
 from midmask.encoders.folder import save_bi_encoder, take_projection
 from midmask.errors import UserError
+from midmask.recipes import RECIPES
+from midmask.recipes.model_folder import as_folder_reads
+from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.models import open_encoder
 from midmask.retrieve.vectors import Encoding, encode_rows
+from midmask.tokens import tokenise
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
+from tests.support.retrieve.collection import write_parts
 
 
 def saved(base: Path, tokenizer_folder: Path, folder: Path, *, sparse: bool) -> Any:
@@ -144,3 +151,52 @@ def test_a_lexical_view_needs_a_family_whose_head_is_known(
     saved(tmp_path / "base", tokenizer_folder, tmp_path / "theirs", sparse=True)
     with pytest.raises(UserError, match="unknown backbone family 'albert'"):
         open_encoder(tmp_path / "theirs", vocabulary, "passage")
+
+
+PROMPTED = {
+    "names": ({"query": "red dog .", "document": "the"}, None),
+    "passage": ({"query": "red dog .", "passage": "the"}, None),
+    "an empty name is a prompt": ({"query": "", "document": "a cat", "web": "blue"}, "web"),
+}
+
+
+@pytest.mark.parametrize("case", PROMPTED)
+@pytest.mark.parametrize("pooled", [True, False], ids=["prompt pooled", "prompt left out"])
+@pytest.mark.parametrize("mode", ["cls", "mean"])
+def test_prompts_are_put_before_texts_as_sentence_transformers_does(
+    mode: str, pooled: bool, case: str, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    prompts, default = PROMPTED[case]
+    base, folder = bert(tmp_path / "base"), tmp_path / "theirs"
+    load_tokenizer(tokenizer_folder).save_pretrained(base)
+    modules = [Transformer(str(base), max_seq_length=12), Pooling(32, mode, include_prompt=pooled)]
+    SentenceTransformer(modules=modules, device="cpu", similarity_fn_name="dot").save(str(folder))
+    settings = json.loads((folder / "config_sentence_transformers.json").read_text())
+    settings |= {"prompts": prompts, "default_prompt_name": default}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+    docs = [(f"d{row}", "mat" if row else "", text) for row, text in enumerate(TEXTS)]
+    queries = [(f"q{row}", text) for row, text in enumerate(TEXTS)]
+    qrels = [("test", f"q{row}", f"d{row}", 1) for row in range(len(TEXTS))]
+    corpus = write_parts(Place(str(tmp_path / "corpus")), docs=docs, queries=queries, qrels=qrels)
+    config = as_folder_reads(RECIPES["none"](), folder, ()).tokens
+    tokens = Artifact(Place(str(tmp_path / "tokens")), {"fingerprint": "t", "config": config.model_dump()})
+    tokens.record["result"] = tokenise(config, {"corpus": corpus}, tokens.place)
+    model = Artifact(Place(str(folder)), {"fingerprint": "m", "result": {}})
+    inputs = {"corpus": corpus, "tokens": tokens, "model": model}
+    found = {}
+    for side, split in (("passages", None), ("queries", "test")):
+        out = Place(str(tmp_path / side))
+        encode(EncodeConfig.model_validate({"side": side, "split": split}), inputs, out)
+        with (out / "dense" / "00000.npy").reading() as stream:
+            found[side] = np.load(stream)
+    written = [f"{title} {text}".strip() for _, title, text in docs]
+    name = "passage" if "passage" in prompts else "document"
+    expected = theirs.encode(written, prompt_name=name), theirs.encode(TEXTS, prompt_name="query")
+    np.testing.assert_allclose(found["passages"], expected[0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["queries"], expected[1], rtol=1e-4, atol=1e-4)

@@ -1,6 +1,5 @@
 """A run's command makes its recipe again, whatever was changed; what it cannot make is told."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,13 @@ from midmask.cluster.driver import recipe_for
 from midmask.cluster.flags import parse
 from midmask.cluster.job import resolve
 from midmask.errors import UserError
-from midmask.identity import flatten, override
+from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import scaled
 from midmask.recipes.rerun import Wanted, rerun
 from midmask.recipes.schema import Recipe
+from tests.support.params import params_of
 
 CHANGED: dict[str, object] = {
     "corpus.name": "texts:/data/my corpus; it's big",
@@ -23,12 +24,14 @@ CHANGED: dict[str, object] = {
     "stages.0.train.learning_rate": 3e-5,
 }
 
+AT_HAND: dict[str, object] = {"backbone.name": "base", "tokens.tokenizer": None}
+
 CASES = {
     "as it stands": RECIPES["retromae"](),
     "changed": override(RECIPES["retromae"](), CHANGED),
     "no objective": RECIPES["none"](),
     "protocol": PROTOCOLS["lexmae"]().on(RECIPES["mlm"](), "demo"),
-    "published sizes": PROTOCOLS["cotmae"]().on(RECIPES["cotmae"](), "published"),
+    "published sizes": override(scaled(RECIPES["cotmae"](), "cotmae", "published"), AT_HAND),
     "a word that reads as a value": override(RECIPES["mlm"](), {"backbone.experts": "none", "tokens.tokenizer": None}),
     "collections of its own": override(RECIPES["dupmae"](), {"pretrain_on": ["texts:/a b", "texts:/c"]}),
     "another loss": override(
@@ -41,10 +44,6 @@ CASES = {
         },
     ),
 }
-
-
-def params_of(recipe: Recipe) -> dict[str, str]:
-    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}
 
 
 def made_by(arguments: tuple[str, ...], tmp_path: Path) -> Recipe:
@@ -65,7 +64,8 @@ def test_a_job_makes_the_same_recipe_of_it(recipe: Recipe, tmp_path: Path, monke
 def test_only_what_differs_is_set() -> None:
     found = rerun(Wanted({}, params_of(CASES["changed"])))
     assert sum(flag == "--set" for flag in found.arguments) == len(CHANGED) - 1, "the corpus has its own flag"
-    assert "--set" not in rerun(Wanted({}, params_of(CASES["published sizes"]))).arguments
+    published = rerun(Wanted({}, params_of(CASES["published sizes"]))).arguments
+    assert sum(flag == "--set" for flag in published) == len(AT_HAND)
 
 
 def test_flags_of_an_evaluation() -> None:

@@ -16,8 +16,9 @@ from midmask.benchmark.results import SystemKey
 from midmask.corpora import corpus_identity
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
-from midmask.identity import Config, flatten, override
+from midmask.identity import Config, flatten
 from midmask.recipes import RECIPES
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.elsewhere import SPLIT, collections
 from midmask.recipes.plan import Contents, Step, contents_of, plan
 from midmask.recipes.pretraining import Look
@@ -257,7 +258,7 @@ def recipe_of(benchmark: Benchmark, key: SystemKey) -> Recipe:
     changes |= {_path(base, field): value for field, value in fields.items()}
     changes |= {"corpus.name": benchmark.corpus, "evaluation.measures": list(benchmark.measures)}
     read = benchmark.collections.get(key.collection, ())
-    return override(base, {**_spread(base, changes), "pretrain_on": list(read)})
+    return apply_changes(base, {**_spread(base, changes), "pretrain_on": list(read)})
 
 
 def _path(recipe: Recipe, name: str) -> str:

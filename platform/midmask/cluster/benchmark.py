@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from midmask.artifact import RECORD, Place, load
 from midmask.benchmark.collect import collect
-from midmask.benchmark.design import Benchmark, Layout, lay_out
+from midmask.benchmark.design import Benchmark, Layout, lay_out, variant
 from midmask.benchmark.maps import embedding_maps
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.report import grouped, write_report
@@ -31,6 +31,7 @@ from midmask.cluster.tasks import run_tasks
 from midmask.errors import UserError
 from midmask.identity import as_user_error, fingerprint, flatten
 from midmask.recipes import RECIPES
+from midmask.recipes.published import has_sizes
 from midmask.recipes.run import Runner
 from midmask.recipes.step import Step
 from midmask.tracking import TrackedRun, Tracker
@@ -104,15 +105,26 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     changes["changes"] = {**preset.changes, **options.changes}
-    if options.changes:
-        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
-        changes["notes"] = [*preset.notes, f"But by --set: {told}."]
+    changes["notes"] = [*preset.notes, *_exceptions(preset, changes, options)]
     if options.seed is not None:
         changes["changes"]["pretrain.seed"] = options.seed
     try:
         return Benchmark.model_validate({**preset.model_dump(), **changes})
     except ValidationError as error:
         raise as_user_error(error, "") from None
+
+
+def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) -> list[str]:
+    """What of a benchmark is not as its conditions say: fields that are set, systems without published sizes."""
+    found = []
+    if options.changes:
+        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+        found.append(f"But by --set: {told}.")
+    names = {variant(system)[0]: None for system in changes.get("systems", preset.systems)}
+    own = [name for name in names if name in set(RECIPES) and not has_sizes(name)]
+    if options.scale == "published" and own:
+        found.append(f"No sizes are known of {', '.join(own)}: their middle training has the steps of a demo.")
+    return found
 
 
 def _narrowed(preset: Benchmark, flags: Namespace) -> dict[str, Any]:

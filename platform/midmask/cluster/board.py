@@ -1,6 +1,7 @@
 """Turns what trials report into tracked runs and lines of progress; the driver's only ear while a sweep runs."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from midmask.cluster.trial import Context, finals
 from midmask.identity import fingerprint, flatten
 from midmask.recipes.points import briefly, described
 from midmask.recipes.step import Step
-from midmask.tracking import TrackedRun, Tracker, metric_key
+from midmask.tracking import TrackedRun, Tracker, collection_key, metric_key, queries_key
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,8 @@ class _Trial:
     """What is known of a running trial.
 
     trainings: fingerprint -> what it trains for its final measurement. before: fingerprint -> optimiser steps of the
-    fine-tuning stages before this one, so that a chart goes on where the last stage ended.
+    fine-tuning stages before this one, so that a chart goes on where the last stage ended. collection: fingerprint of
+    the collection that the trial is evaluated on.
     """
 
     name: str
@@ -29,6 +31,7 @@ class _Trial:
     tags: dict[str, str]
     trainings: dict[str, Step]
     before: dict[str, int]
+    collection: str
 
 
 class Board:
@@ -58,7 +61,10 @@ class Board:
             self._rung(source, row)
 
     def _start(self, source: str, parameters: dict[str, Any]) -> None:
+        """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
         context = self._context
+        if source in self._trials and self._trials[source].run.is_open:
+            return
         name, recipe = described(context.space, parameters), context.recipe_at(parameters)
         base, identity = base_tags(self._job, recipe), fingerprint({"sweep": self._sweep, "trial": source})
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
@@ -68,7 +74,9 @@ class Board:
         measured = finals(recipe, context.space, context.contents)
         run.read(all_datasets(measured, context.storage))
         steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
-        self._trials[source] = _Trial(name, run, base, steps, _steps_before(measured))
+        self._trials[source] = _Trial(
+            name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
+        )
         self._progress.started(source, name)
 
     def _end(self, source: str, row: dict[str, Any]) -> None:
@@ -105,6 +113,8 @@ class Board:
             return
         for name, mean in row["measures"].items():
             trial.run.log({metric_key(row["corpus"], "dev", name): mean}, step=0)
+        collection = {collection_key(row["corpus"]): trial.collection}
+        trial.run.tag({**collection, queries_key(row["corpus"], "dev"): str(row["queries"])})
         trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
         trial.run.finish()
         self._progress.measured(source, f"dev: {text}")
@@ -113,10 +123,14 @@ class Board:
         self._best = value if better else self._best
         self._progress.ended(value, trial.name, better=better)
 
-    def close(self) -> None:
-        """After the last trial: what has not finished was ended at a rung (or failed, which Ray has reported)."""
-        for trial in self._trials.values():
-            trial.run.finish("pruned")
+    def close(self, ended: Collection[str]) -> None:
+        """After the last trial: what has not finished was pruned at a rung, or failed, which Ray has reported.
+
+        Args:
+            ended: sources of the trials that the study has a result of.
+        """
+        for source, trial in self._trials.items():
+            trial.run.finish("pruned" if source in ended else "failed")
 
 
 def _steps_before(measured: list[Step]) -> dict[str, int]:

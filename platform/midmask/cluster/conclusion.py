@@ -12,6 +12,7 @@ from midmask.cluster.importance import Importance
 from midmask.cluster.noise import SeedSpread, Standing, noise_floor, seed_spread
 from midmask.cluster.proxy import Proxy, proxies
 from midmask.cluster.trials import Trials
+from midmask.evaluate.significance import Comparison
 from midmask.recipes.plan import Step, plan
 from midmask.recipes.points import labels
 
@@ -62,18 +63,25 @@ class Conclusion:
             groups.setdefault(one.entrant.label, []).append(one)
         return [self._system(label, rows) for label, rows in groups.items()]
 
+    @cached_property
+    def compared(self) -> list[report.System]:
+        """The rows of the comparison: the systems, and BM25."""
+        return [*self.systems, report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()})]
+
     def text(self) -> str:
         """The trials, the comparison, and what follows from them, a sentence each."""
         space, corpus = self.trials.space, self.trials.recipe.corpus.short_name
-        bm25 = report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()})
+        counts = {split: self.bm25[split].result["queries"] for split in SPLITS}
         others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
-        note = "; split made here" if self.bm25["dev"].result["split_made_here"] else ""
+        made = [split for split, done in self.bm25.items() if done.result["split_made_here"]]
+        note = f"; made here: {' and '.join(made)}, {self.bm25[made[0]].result['split_rule']}" if made else ""
         compared = "the winner" if not space.has_several_objectives else "the systems below"
         parts = [
-            f"Trials on {corpus} dev ({len(self.trials.all)}{self._probing()}):",
+            f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries{self._probing()}):",
             verdict.trials_table(self.trials, self.standings),
-            f"Comparison on {corpus} (test reported once, for {compared} alone{note}):",
-            report.comparison_table([*self.systems, bm25], self.floor.label, self.measure, others),
+            f"Comparison on {corpus} (chosen on {counts['dev']:,} dev queries; test reported once, for {compared} "
+            f"alone, on {counts['test']:,} queries{note}):",
+            report.comparison_table(self.compared, self.floor.label, self.measure, others),
             *self.sentences,
         ]
         return "\n\n".join(parts)
@@ -83,7 +91,7 @@ class Conclusion:
         """What the sweep says, the most important first."""
         space = self.trials.space
         told = [
-            verdict.sentence(self.systems[0], self.floor, self.measure),
+            verdict.sentence(self.systems[0].label, self.floor.label, self.measure, self.against_floor),
             verdict.runner_up_sentence(self.trials, self.standings),
             verdict.floor_sentence(self.standings, self.seeds, len(space.trial_seeds) or 1),
         ]
@@ -95,8 +103,14 @@ class Conclusion:
 
     @property
     def floor(self) -> report.System:
-        """The system without middle training, or the last of the baselines."""
-        return next((system for system in self.systems if system.label == "none"), self.systems[-1])
+        """The system without middle training, or the last of the baselines; BM25 if there is no baseline."""
+        last = [*self.compared[-1:], *self.systems[1:]][-1]
+        return next((system for system in self.systems if system.label == "none"), last)
+
+    @cached_property
+    def against_floor(self) -> dict[str, dict[str, Comparison]]:
+        """Split -> system -> its comparison with the floor on that split, by the first objective."""
+        return {split: report.against(self.compared, self.floor.label, split, self.measure) for split in SPLITS}
 
     def _probing(self) -> str:
         share = self.trials.rung_share()

@@ -15,6 +15,7 @@ from ray._private.services import find_bootstrap_address
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from midmask.cluster.scratch import Scratch
+from midmask.cluster.watch import end_with_local_ray
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -113,6 +114,7 @@ def _start() -> None:
         _temp_dir=str(own.folder / "ray"),
     )
     atexit.register(_stop, own)
+    end_with_local_ray(own.remove)
     log.info("no Ray cluster runs here; started a local one: %s", _size())
 
 

@@ -12,11 +12,13 @@ from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver, base_tags, log_report
 from midmask.cluster.outlook import tell_cost
 from midmask.cluster.report import results_table
+from midmask.corpora import judged_splits
 from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.model_folder import as_folder_reads
 from midmask.recipes.plan import Step, adopted
-from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import scaled, unpublished, with_changes
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import FinetuneConfig, PretrainConfig
@@ -33,7 +35,10 @@ def recipe_for(options: Options, default: str) -> Recipe:
     Raises:
         UserError: for an unknown recipe or field, an impossible value, or a collection that nothing would read.
     """
-    recipe = changed(RECIPES[options.recipe or default](), options)
+    recipe = RECIPES[options.recipe or default]()
+    if options.protocol is not None or options.scale == "published":
+        recipe = scaled(recipe, options.protocol or recipe.protocol, options.scale)
+    recipe = changed(recipe, options)
     if options.pretrain_on and recipe.objective is None:
         raise UserError(
             f"--pretrain-on: {recipe.name} has no middle training that would read it; name another, as --recipe cotmote"
@@ -42,24 +47,41 @@ def recipe_for(options: Options, default: str) -> Recipe:
 
 
 def changed(recipe: Recipe, options: Options) -> Recipe:
-    """The recipe with the shared flags applied; `--set` is last, so it wins.
+    """The recipe with `--corpus`, `--pretrain-on`, `--seed` and every `--set`, which is last, so it wins.
 
     Raises:
         UserError: as `recipe_for`, or for what cannot be done on the recipe's backbone.
     """
-    if options.protocol is not None:
-        recipe = PROTOCOLS[options.protocol]().on(recipe, options.scale)
     changes: dict[str, object] = {"corpus.name": options.corpus}
     if options.pretrain_on:
         changes["pretrain_on"] = list(options.pretrain_on)
     if options.seed is not None:
         changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
         changes["pretrain.seed"] = options.seed
-    wanted = override(override(recipe, changes), dict(options.changes))
+    wanted = with_changes(override(recipe, changes), options.changes, options.scale)
     read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
     wanted = override(wanted, {"pretrain_on": read})
-    wanted.check()
+    _check(wanted, options)
     return wanted
+
+
+def _check(recipe: Recipe, options: Options) -> None:
+    try:
+        recipe.check()
+    except UserError as error:
+        if options.scale == "published" and "backbone.name" not in options.changes:
+            raise UserError(
+                f"--scale published trains {recipe.backbone.name}: {error} Where it is not at hand, name a folder that "
+                "holds it: --set backbone.name=FOLDER --set tokens.tokenizer=FOLDER"
+            ) from None
+        raise
+
+
+def scale_notes(recipe: Recipe, options: Options) -> list[str]:
+    """A line for each field that `--scale published` does not make as published."""
+    if options.scale != "published":
+        return []
+    return [f"--scale published, but {one}" for one in unpublished(recipe)]
 
 
 def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
@@ -92,8 +114,9 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     Empty after --dry-run, which prints the plan instead.
     """
     storage = Place(options.storage)
+    notes = scale_notes(recipe, options)
     if options.dry_run:
-        print(dry_run(recipe, targets, storage))
+        print("\n".join([dry_run(recipe, targets, storage), *(["", *notes] if notes else [])]))
         tell_cost(targets.values(), options)
         return {}
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
@@ -106,6 +129,8 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
             tracker.link_cached(finished, f"{name} (cached)", tags=tags)
             log.info("nothing to compute: this was done before, in the tracked run %s", finished)
             return {key: load(step.place(storage)) for key, step in targets.items()}
+        for note in notes:
+            log.warning("%s", note)
         connect()
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
             observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
@@ -117,9 +142,34 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
             return done
 
 
-def searched_with(recipe: Recipe, folder: str | None) -> tuple[Recipe, Step | None]:
-    """For --model: the recipe with that folder's tokenizer, and the folder as a step; without it, the recipe alone."""
+def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:
+    """For --model: the recipe that reads texts as that folder's files say, but for what --set says; and the folder as a
+    step. Without a folder, the recipe alone.
+
+    Raises:
+        UserError: as `as_folder_reads`.
+    """
     if folder is None:
         return recipe, None
-    place = str(Path(folder).absolute())
-    return override(recipe, {"tokens.tokenizer": place}), adopted(place)
+    place = Path(folder).absolute()
+    return as_folder_reads(recipe, place, options.changes.keys()), adopted(str(place))
+
+
+def evaluated_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
+    """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
+
+    Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise: one with a
+    test split alone is searched for all of its queries.
+
+    Raises:
+        UserError: for a split that the collection does not have.
+    """
+    if not trains and not {"corpus", "corpus.splits"} & options.changes.keys():
+        recipe = override(recipe, {"corpus.splits": "official"})
+    there = judged_splits(recipe.corpus)
+    split = asked or next((name for name in ("dev", "test", *there) if name in there), "dev")
+    if split not in there:
+        known = f"it has {', '.join(there)}" if there else "it has no judged queries"
+        drawn = "" if trains or not there else "; --set corpus.splits=complete draws train, dev and test from these"
+        raise UserError(f"--split {split}: {recipe.corpus.name} has no such split: {known}{drawn}.")
+    return recipe, split

@@ -69,7 +69,8 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=("demo", "published"),
         default="demo",
-        help="sizes of --protocol: minutes on CPUs (default), or those of the paper",
+        help="sizes of --protocol: minutes on CPUs (default), or those of the paper, with its middle training and "
+        "BERT-base",
     )
     shared.add_argument(
         "--set",

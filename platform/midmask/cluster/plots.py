@@ -69,7 +69,7 @@ def draw_points(sweep: Sweep) -> "Figure":
         axes.plot(point.seeds, [row] * len(point.seeds), "|", color=PALE)
         axes.plot(sweep.first(point), row, "o", color=PLAIN if point.distinguishable else BEST)
     points = {point.mark for point in ordered}
-    others = [(label, mean) for label, mean in sweep.systems.items() if label not in points]
+    others = [(one.label, one.means["dev"]) for one in sweep.systems[1:] if one.label not in points]
     for (label, mean), style in zip(others, cycle(("--", ":", "-.")), strict=False):
         axes.axvline(mean, color=PALE, linestyle=style, linewidth=1, label=label)
     axes.set_yticks(range(len(ordered)), [point.mark or point.brief for point in ordered], fontsize=8)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact
+from midmask.cluster.reading_notes import notes
 from midmask.evaluate.rendering import markdown
 from midmask.evaluate.significance import Comparison, compare
 from midmask.recipes.elsewhere import with_averages
@@ -45,25 +46,33 @@ def against(systems: Sequence[System], baseline: str, split: str, measure: str) 
 
 
 def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
-    """One row per system, and one for each slice of its queries; one column per measure; on one collection."""
+    """One row per system, and one for each slice of its queries; one column per measure; on one collection. Below it
+    `notes`.
+    """
     names = list(next(iter(evaluations.values())).result["measures"])
-    rows = {}
+    rows, queries = {}, {}
     for key, done in evaluations.items():
-        rows[key] = done.result["measures"]
-        rows |= {f"{key}, {name}": part["measures"] for name, part in done.result.get("slices", {}).items()}
-    return _measures_table(title, rows, names)
+        rows[key], queries[key] = done.result["measures"], done.result["queries"]
+        for name, part in done.result.get("slices", {}).items():
+            rows[f"{key}, {name}"], queries[f"{key}, {name}"] = part["measures"], part["queries"]
+    return f"{_measures_table(title, rows, queries, names)}\n\n{notes(evaluations)}"
 
 
 def results_table(evaluations: Mapping[str, Artifact]) -> str:
-    """One row per evaluation of a job, on whatever collection; a measure that one lacks is a dash."""
+    """One row per evaluation of a job, on whatever collection; a measure that one lacks is a dash. Below it `notes`."""
     rows = {key: done.result["measures"] for key, done in evaluations.items()}
-    return _measures_table("evaluation", rows, _measures(rows))
+    return f"{_measures_table('evaluation', rows, _queries(evaluations), _measures(rows))}\n\n{notes(evaluations)}"
 
 
 def zero_shot_table(names: Sequence[str], evaluations: Mapping[str, Artifact]) -> str:
-    """One row per collection, and per group its average; a measure that a collection lacks is a dash."""
+    """One row per collection, and per group its average; a measure that a collection lacks is a dash. Then `notes`."""
     rows = with_averages(names, {key: done.result["measures"] for key, done in evaluations.items()})
-    return _measures_table("zero-shot, test", rows, _measures(rows))
+    table = _measures_table("zero-shot, test", rows, _queries(evaluations), _measures(rows))
+    return f"{table}\n\n{notes(evaluations)}"
+
+
+def _queries(evaluations: Mapping[str, Artifact]) -> dict[str, int]:
+    return {key: done.result["queries"] for key, done in evaluations.items()}
 
 
 def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -71,22 +80,30 @@ def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     return list(dict.fromkeys(measure for values in rows.values() for measure in values))
 
 
-def _measures_table(title: str, rows: Mapping[str, Mapping[str, float]], measures: Sequence[str]) -> str:
-    cells = [[key, *(_number(values.get(measure)) for measure in measures)] for key, values in rows.items()]
-    return markdown([title, *measures], cells)
+def _measures_table(
+    title: str, rows: Mapping[str, Mapping[str, float]], queries: Mapping[str, int], measures: Sequence[str]
+) -> str:
+    cells = [
+        [key, str(queries.get(key, "—")), *(_number(values.get(measure)) for measure in measures)]
+        for key, values in rows.items()
+    ]
+    return markdown([title, "queries", *measures], cells)
 
 
 def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str]) -> str:
-    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline with its p."""
+    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline with its p; and the
+    queries of dev and test.
+    """
     compared = against(systems, baseline, "test", measure)
     headers = ["system", f"dev {measure}", f"test {measure}", *(f"test {name}" for name in others)]
-    headers += [f"difference to {baseline}", "p (Holm)", "seeds", "pre-training s", "fine-tuning s"]
+    headers += [f"difference to {baseline}", "p (Holm)", "queries", "seeds", "pre-training s", "fine-tuning s"]
     rows = []
     for system in systems:
         row = compared.get(system.label)
         cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
         cells += [_number(system.mean("test", name)) for name in others]
         cells += [f"{row.difference:+.4f}" if row else "—", f"{row.p_corrected:.2g}" if row else "—"]
+        cells += [" + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))]
         cells += [str(len(system.evaluations["test"]))]
         cells += [_seconds(system.pretrain_seconds), _seconds(system.finetune_seconds)]
         rows.append(cells)

@@ -2,8 +2,10 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import optuna
 from ray import tune
@@ -19,6 +21,9 @@ from midmask.recipes.points import Point
 from midmask.recipes.space import Space
 
 log = logging.getLogger(__name__)
+
+RESTARTS = 2
+"""Times that a trial is started again after its process died (or it failed): it goes on from its checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
             study_name=study.study_name,
             storage=study._storage,
         )
-        run_interruptibly(_tuner(context, searcher, left.count, use, study.study_name).fit)
+        before = outcomes(study, space)
+        run_interruptibly(_tuner(context, searcher, left.count, use, study.study_name, before).fit)
         Place(_tune_folder(context.storage)).delete()
     return outcomes(study, space)
 
@@ -75,13 +81,23 @@ def _objectives(space: Space) -> tuple[list[str], list[str]]:
     return [f"objective{place}" for place in range(len(space.targets))], [one.mode for one in space.targets]
 
 
-def _scheduler(space: Space) -> TrialScheduler:
+class _Earlier(NamedTuple):
+    """What the scheduler asks of a trial."""
+
+    trial_id: str
+
+
+def scheduler(space: Space, before: Sequence[Outcome]) -> TrialScheduler:
     """ASHA on the retrieval measure of the probes; nothing is pruned of several objectives, for which it has no order,
     or where the space says so.
+
+    Args:
+        before: trials that an earlier process has finished. Their measures count at every rung, so that a sweep that
+            was killed prunes as one that was not.
     """
     if len(space.shares) == 1 or not space.rungs.prune:
         return FIFOScheduler()
-    return AsyncHyperBandScheduler(
+    asha = AsyncHyperBandScheduler(
         time_attr="rung",
         metric="objective0",
         mode=space.targets[0].mode,
@@ -89,9 +105,17 @@ def _scheduler(space: Space) -> TrialScheduler:
         grace_period=1,
         reduction_factor=space.rungs.reduction,
     )
+    sign = 1 if space.targets[0].mode == "max" else -1
+    (bracket,) = asha._brackets
+    for number, outcome in enumerate(before):
+        for rung, measure in sorted(outcome.measures.items()):
+            bracket.on_result(_Earlier(f"before-{number}"), rung, sign * measure)
+    return asha
 
 
-def _tuner(context: Context, searcher: OptunaSearch, count: int, use: Resources, name: str) -> tune.Tuner:
+def _tuner(
+    context: Context, searcher: OptunaSearch, count: int, use: Resources, name: str, before: Sequence[Outcome]
+) -> tune.Tuner:
     def trainable(parameters: Point) -> None:
         run_trial(parameters, context, tune.report)
 
@@ -99,13 +123,16 @@ def _tuner(context: Context, searcher: OptunaSearch, count: int, use: Resources,
         tune.with_resources(trainable, {"cpu": use.cpus, "gpu": use.gpus}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=_scheduler(context.space),
+            scheduler=scheduler(context.space, before),
             num_samples=count,
             max_concurrent_trials=use.trials,
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(
-            name=f"{name}-{int(time.time())}", storage_path=_tune_folder(context.storage), verbose=0
+            name=f"{name}-{int(time.time())}",
+            storage_path=_tune_folder(context.storage),
+            failure_config=tune.FailureConfig(max_failures=RESTARTS),
+            verbose=0,
         ),
     )
 

@@ -106,19 +106,19 @@ class Remaining:
 def remaining(study: optuna.Study, space: Space) -> Remaining:
     """What is still to run of a sweep. To be asked once in a process: it closes what an earlier process held.
 
-    Trials that a killed process left running are marked failed, and their points are handed out again; their steps go
-    on from the artifacts and checkpoints that they have written.
+    Trials that a killed process left running, and points that it had not begun, are marked failed, and their points are
+    handed out again in the order in which they were asked: pruning depends on it. Steps go on from the artifacts and
+    checkpoints that they have written.
     """
-    interrupted = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-    for trial in interrupted:
-        study.tell(trial.number, state=TrialState.FAIL)
-    waiting = [_point(trial) for trial in study.get_trials(deepcopy=False, states=(TrialState.WAITING,))]
+    held = study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+    for trial in held:
+        study._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)  # `tell` refuses a waiting trial
     finished = [outcome.parameters for outcome in outcomes(study, space)]
     if space.search == "grid":
-        again = [point for point in grid(space) if point not in finished and point not in waiting]
-        return Remaining(again, len(again) + len(waiting))
-    again = [point for trial in interrupted if (point := _point(trial)) not in waiting]
-    return Remaining(again, max(0, space.trials - len(finished)))
+        again = [point for point in grid(space) if point not in finished]
+        return Remaining(again, len(again))
+    count = max(0, space.trials - len(finished))
+    return Remaining([_point(trial) for trial in held][:count], count)
 
 
 def _point(trial: FrozenTrial) -> Point:

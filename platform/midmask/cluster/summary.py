@@ -25,7 +25,10 @@ plots and the dashboard's Sweep page are drawn without asking any step again.
                      probability of 0.8, or null for a single point
     importance       {evaluator, trials, quantile, shares: {path: share}}, or null where trials are too few
     proxies          [{share, trials, tau, low, high, shown_to_rank}], one per rung (cluster.proxy); null: not known
-    systems          [{label, dev: [value per seed], test: [value per seed]}]: the final comparison, first objective
+    systems          [{label, dev: [value per seed], test: [value per seed], to_floor}]: the final comparison, by the
+                     first objective; to_floor: {split: {difference, low, high, p, outcome, queries}}, p as Holm
+                     corrects it, outcome: better, worse, equal or undecided; {} for the floor itself
+    floor            label of the system that the others are held against
     sentences        what the report says, in words
 
 Numbers are finite; null stands for what is not known.
@@ -37,6 +40,8 @@ from typing import Any
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.report import System
 from midmask.cluster.trials import Trial
+from midmask.cluster.verdict import outcome
+from midmask.evaluate.significance import Comparison
 from midmask.identity import fingerprint
 from midmask.recipes.points import briefly, labels, mark_of
 from midmask.recipes.space import Space
@@ -68,7 +73,8 @@ def summary(end: Conclusion, *, study: str, sweep: str) -> dict[str, Any]:
         "noise_floor": _noise_floor(end),
         "importance": {"evaluator": "PED-ANOVA", **asdict(end.importance)} if end.importance else None,
         "proxies": [{**asdict(proxy), "shown_to_rank": proxy.is_shown_to_rank} for proxy in end.proxies],
-        "systems": [_system(system, end.measure) for system in end.systems],
+        "systems": [_system(system, end) for system in end.systems],
+        "floor": end.floor.label,
         "sentences": end.sentences,
     }
 
@@ -117,6 +123,20 @@ def _noise_floor(end: Conclusion) -> dict[str, Any] | None:
     }
 
 
-def _system(system: System, measure: str) -> dict[str, Any]:
-    values = {split: [one.result["measures"][measure] for one in found] for split, found in system.evaluations.items()}
-    return {"label": system.label, **values}
+def _system(system: System, end: Conclusion) -> dict[str, Any]:
+    values = {
+        split: [one.result["measures"][end.measure] for one in found] for split, found in system.evaluations.items()
+    }
+    rows = {split: own[system.label] for split, own in end.against_floor.items() if system.label in own}
+    return {"label": system.label, **values, "to_floor": {split: _to_floor(row) for split, row in rows.items()}}
+
+
+def _to_floor(row: Comparison) -> dict[str, Any]:
+    return {
+        "difference": row.difference,
+        "low": row.low,
+        "high": row.high,
+        "p": row.p_corrected,
+        "outcome": outcome(row),
+        "queries": row.queries,
+    }

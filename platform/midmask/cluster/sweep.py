@@ -14,6 +14,7 @@ from midmask.cluster.channel import Channel
 from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
+from midmask.cluster.driver import scale_notes
 from midmask.cluster.importance import importance
 from midmask.cluster.job import Options, resolve_corpus
 from midmask.cluster.lineage import all_datasets, run_name
@@ -31,6 +32,7 @@ from midmask.cluster.trial import Context
 from midmask.cluster.trials import Trial, Trials
 from midmask.identity import fingerprint, flatten, override
 from midmask.leaderboard.sweep_file import sweep_of
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
@@ -51,6 +53,8 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
         print(describe(one))
         tell_cost(targets(one), options, side_by_side=True)
         return
+    for note in scale_notes(one.recipe, options):
+        log.warning("%s", note)
     print(run_sweep(one))
     print(f"\n{options.where_to_look()}")
 
@@ -104,7 +108,7 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
             log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
             seeds = sweep.space.seeds
             scored = compare(entrants(sweep, trials), seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
-        board.close()
+        board.close({fingerprint(outcome.parameters) for outcome in found})
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
     (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
@@ -136,7 +140,7 @@ def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
     def entrant(trial: Trial) -> Entrant:
         name = mark_of(sweep.space, trial.outcome.parameters)
         label = name or f"{sweep.recipe.name} {briefly(sweep.space, trial.outcome.parameters)}"
-        return Entrant(label, override(sweep.recipe, trial.outcome.parameters))
+        return Entrant(label, apply_changes(sweep.recipe, trial.outcome.parameters))
 
     chosen = [entrant(trials.best)]
     if sweep.space.has_several_objectives:

@@ -10,17 +10,18 @@ import optuna
 
 from midmask.artifact import RECORD, Place
 from midmask.cluster.comparison import SPLITS
-from midmask.cluster.driver import changed
+from midmask.cluster.driver import changed, scale_notes
 from midmask.cluster.job import Options
 from midmask.cluster.study import open_study, outcomes
 from midmask.cluster.trial import finals
 from midmask.errors import UserError
 from midmask.evaluate import answers, measures
-from midmask.identity import fingerprint, flatten, override
+from midmask.identity import fingerprint, flatten
 from midmask.recipes import RECIPES
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import budget, check, grid
-from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import scaled, with_changes
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import COSTS, Space
 from midmask.recipes.step import Step
@@ -75,9 +76,9 @@ def sweep_for(options: Options, space: Space) -> Sweep:
 def _recipe(space: Space, name: str, options: Options) -> Recipe:
     """A recipe with the space's protocol, unless --protocol names another; then its settings; then the flags."""
     recipe, protocol = RECIPES[name](), options.protocol or space.protocol
-    if protocol is not None:
-        recipe = PROTOCOLS[protocol]().on(recipe, options.scale)
-    return changed(override(recipe, dict(space.settings)), replace(options, protocol=None))
+    if protocol is not None or options.scale == "published":
+        recipe = scaled(recipe, protocol or recipe.protocol, options.scale)
+    return changed(with_changes(recipe, space.settings, options.scale), options)
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,6 +111,7 @@ def describe(sweep: Sweep) -> str:
         f"  {path}: {distribution.model_dump(exclude_defaults=True)}"
         for path, distribution in sweep.space.parameters.items()
     ]
+    lines += scale_notes(sweep.recipe, sweep.options)
     finished = (sweep.place / RECORD).exists()
     lines += [f"  baselines: bm25, {', '.join(sweep.space.baselines)}; seeds {list(sweep.space.seeds)}"]
     lines += ["  finished: the result would be printed again" if finished else "  to do"]
@@ -123,7 +125,7 @@ def targets(sweep: Sweep) -> Iterator[Step]:
     space, recipe = sweep.space, sweep.recipe
     contents = contents_of(recipe)
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]
-    trials = [override(recipe, point) for point in points]
+    trials = [apply_changes(recipe, point) for point in points]
     for trial in trials:
         yield from finals(trial, space, contents)
     ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]

@@ -1,7 +1,9 @@
 """Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import ray
 import ray.train
 import ray.train.torch
 import torch
+from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 
 from midmask import world
@@ -65,15 +68,33 @@ def train_on_ray(
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
     with Channel.open() as channel, channel.forwarding(_Once(log)):
         config = {"setup": setup, "out": out, "channel": channel}
-        trainer = ray.train.torch.TorchTrainer(
-            _work, train_loop_config=config, scaling_config=scaling, run_config=running
+        trainer = partial(
+            ray.train.torch.TorchTrainer,
+            _work,
+            train_loop_config=config,
+            scaling_config=scaling,
+            run_config=running,
         )
-        outcome = run_interruptibly(trainer.fit).return_value
+        outcome = run_interruptibly(partial(_train, trainer))
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
     result: dict[str, Any] = outcome["result"]
     return result
+
+
+def _train(trainer: Callable[[], Any]) -> Any:
+    """Runs a training and returns what its workers return.
+
+    Ray Train replaces dead workers, but not its controller, an actor. If that dies, a new trainer goes on from the last
+    checkpoint.
+    """
+    for _ in range(RESTARTS):
+        try:
+            return trainer().fit().return_value
+        except RayActorError:
+            logger.warning("the controller of the training died; going on from the last checkpoint")
+    return trainer().fit().return_value
 
 
 def _work(config: dict[str, Any]) -> dict[str, Any]:

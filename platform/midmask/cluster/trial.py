@@ -15,8 +15,9 @@ from midmask.artifact import Artifact, Place
 from midmask.cluster.channel import Channel
 from midmask.errors import unknown
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import fingerprint, override
+from midmask.identity import fingerprint
 from midmask.recipes import recipe_from
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import Contents, Step, plan, rungs
 from midmask.recipes.points import Point
@@ -37,7 +38,7 @@ class Context:
     channel: Channel
 
     def recipe_at(self, parameters: Point) -> Recipe:
-        return override(recipe_from(self.recipe), parameters)
+        return apply_changes(recipe_from(self.recipe), parameters)
 
 
 class ChannelObserver:
@@ -77,7 +78,8 @@ def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, f
         results = [runner.run(step).result for step in steps]
         found = measured(steps, results, context.storage)
         seconds = time.perf_counter() - trained
-        row = {"event": "rung", "number": number, "share": share, "seconds": seconds, "corpus": results[0]["corpus"]}
+        row = {"event": "rung", "number": number, "share": share, "seconds": seconds}
+        row |= {name: results[0][name] for name in ("corpus", "queries")}
         context.channel.push(source, [row | asdict(found)])
         objectives = found.of(space.targets if last else space.targets[:1])
         report({"rung": number, **{f"objective{place}": value for place, value in enumerate(objectives)}})

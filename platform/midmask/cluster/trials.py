@@ -12,7 +12,7 @@ from midmask.cluster.search import best
 from midmask.cluster.study import Outcome
 from midmask.cluster.trial import Measured, finals, measured, probe
 from midmask.evaluate.pareto import on_front
-from midmask.identity import override
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import Contents, Step, plan
 from midmask.recipes.points import described
 from midmask.recipes.schema import Recipe
@@ -85,7 +85,7 @@ class Trials:
         shares = self.space.shares
         probes = rest = 0.0
         for trial in self.all:
-            recipe = override(self.recipe, trial.outcome.parameters)
+            recipe = apply_changes(self.recipe, trial.outcome.parameters)
             reached = shares[: len(trial.outcome.measures)]
             probes += sum(
                 self._measuring(probe(recipe, share, self.space, self.contents)) for share in reached if share < 1
@@ -98,7 +98,7 @@ class Trials:
     def _trial(self, label: str, outcome: Outcome) -> Trial:
         if not outcome.complete:
             return Trial(outcome, label, (), (), None)
-        recipe = override(self.recipe, outcome.parameters)
+        recipe = apply_changes(self.recipe, outcome.parameters)
         steps = tuple(finals(recipe, self.space, self.contents))
         evaluations = tuple(load(step.place(self.storage)) for step in steps)
         results: list[dict[str, Any]] = [one.result for one in evaluations]

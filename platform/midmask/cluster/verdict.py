@@ -1,6 +1,10 @@
-"""What a sweep says of itself: the table of its trials, and sentences that do not claim more than was measured."""
+"""What a sweep says of itself: the table of its trials, and sentences that do not claim more than was measured.
+
+Every sentence names the split that it is about: trials are chosen on dev, and the chosen ones reported on test.
+"""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from midmask.cluster.importance import FEWEST, Importance
 from midmask.cluster.noise import SeedSpread, Standing, noise_floor
@@ -8,12 +12,23 @@ from midmask.cluster.proxy import Proxy
 from midmask.cluster.report import System, against
 from midmask.cluster.trials import Trial, Trials
 from midmask.evaluate.rendering import markdown
+from midmask.evaluate.significance import Comparison
 from midmask.identity import flatten
 from midmask.recipes.points import briefly, labels, mark_of, shown
 from midmask.recipes.space import COSTS
 
 FEW_QUERIES = 50
-"""Dev queries below which no conclusion is drawn."""
+"""Queries below which no conclusion is drawn."""
+
+Outcome = Literal["better", "worse", "equal", "undecided"]
+
+OUTCOMES: Mapping[Outcome, str] = {
+    "better": "is better than",
+    "worse": "is worse than",
+    "equal": "is within the noise of",
+    "undecided": f"was measured on too few queries (fewer than {FEW_QUERIES}) to be told from",
+}
+"""How the outcome of a comparison is said."""
 
 LATENCY = "search_ms_per_query"
 
@@ -45,19 +60,41 @@ def trials_table(trials: Trials, standings: Mapping[str, Standing]) -> str:
     return markdown(headers, rows)
 
 
-def sentence(winner: System, floor: System, measure: str) -> str:
-    """What won, by how much, and whether that is above the noise; decided on dev."""
-    row = against([winner, floor], floor.label, "dev", measure)[winner.label]
-    if row.queries < FEW_QUERIES:
-        return (
-            f"{winner.label} had the highest dev {measure}, "
-            f"but with only {row.queries} dev queries nothing can be decided."
+def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mapping[str, Comparison]]) -> str:
+    """Whether the winner is better than the floor on test, where it is reported, and on dev, where it was chosen; with
+    the estimate, interval and p of both.
+
+    Args:
+        compared: split -> system -> its comparison with the floor, as `report.comparison_table` shows it.
+    """
+    rows = {split: compared[split][winner] for split in ("test", "dev")}
+    said = {split: OUTCOMES[outcome(row)] for split, row in rows.items()}
+    if said["test"] == said["dev"]:
+        headline = f"{winner} {said['test']} {floor}, on test and on dev."
+    else:
+        headline = (
+            f"On test, {winner} {said['test']} {floor}; on dev, where it was chosen, it {said['dev']} it. "
+            "The result on test is the unbiased one."
         )
-    verb = "won" if row.difference > 0 else f"was the best trial but stays behind {floor.label}"
+    figures = "; ".join(f"{split} {_figures(row)}" for split, row in rows.items())
+    count = len(compared["test"])
+    family = f"Holm over {count} comparisons" if count > 1 else "one comparison"
+    return f"{headline} {measure} and difference to {floor}: {figures} (paired t-tests over queries, {family})."
+
+
+def outcome(row: Comparison) -> Outcome:
+    """Of a comparison with the floor."""
+    if row.queries < FEW_QUERIES:
+        return "undecided"
+    if not row.significant:
+        return "equal"
+    return "better" if row.difference > 0 else "worse"
+
+
+def _figures(row: Comparison) -> str:
     return (
-        f"{winner.label} {verb}: dev {measure} {row.mean:.4f}, {row.difference:+.4f} to {floor.label} "
-        f"[95% interval {row.low:+.4f}, {row.high:+.4f}; paired t-test over {row.queries} queries and {row.seeds} "
-        f"fine-tuning seeds, p = {row.p:.2g}], which is {'above' if row.p < 0.05 else 'within'} the noise."
+        f"{row.mean:.4f}, {row.difference:+.4f} [95% interval {row.low:+.4f}, {row.high:+.4f}], p = "
+        f"{row.p_corrected:.2g}, {row.queries} queries, {row.seeds} fine-tuning seeds"
     )
 
 
@@ -94,7 +131,7 @@ def floor_sentence(standings: Mapping[str, Standing], seeds: SeedSpread, repeats
     return (
         f"Noise floor: a difference of {value:.4f} between two trials is found with a probability of 0.8 (queries "
         f"paired, {known}; Holm over {len(standings)} comparisons). {within} of the other {len(standings)} complete "
-        f"trials cannot be told from the best."
+        f"trials cannot be told from the best on dev."
     )
 
 
@@ -133,7 +170,8 @@ def proxy_sentence(proxy: Proxy, *, pruned: bool) -> str:
         else "it is not shown to rank as the whole run does, so do not choose by it alone"
     )
     return (
-        f"The probe at {proxy.share:g} of the pre-training: Kendall tau {proxy.tau:+.2f} {within} over {who}; {advice}."
+        f"The probe at {proxy.share:g} of the pre-training: Kendall tau {proxy.tau:+.2f} {within} on dev over {who}; "
+        f"{advice}."
     )
 
 
@@ -145,7 +183,7 @@ def importance_sentence(found: Importance | None, names: Mapping[str, str], tria
         )
     shares = ", ".join(f"{names[path]} {share:.0%}" for path, share in found.shares.items())
     basis = f"PED-ANOVA, the best {found.quantile:.0%} of {found.trials} complete trials"
-    return f"Importance of parameters ({basis}): {shares}. It does not know the noise floor."
+    return f"Importance of parameters for the result on dev ({basis}): {shares}. It does not know the noise floor."
 
 
 def _verdict(standing: Standing) -> str:

@@ -3,7 +3,7 @@
 from midmask.corpora.assemble import prepare
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
-from midmask.corpora.formats import corpus_identity, open_corpus
+from midmask.corpora.formats import corpus_identity, judged_splits, open_corpus
 from midmask.corpora.joining import JoinConfig, join
 from midmask.corpora.statistics import statistics_table
 
@@ -13,6 +13,7 @@ __all__ = [
     "JoinConfig",
     "corpus_identity",
     "join",
+    "judged_splits",
     "open_corpus",
     "prepare",
     "statistics_table",

@@ -19,7 +19,7 @@ from midmask.corpora.ledger import Ledger, sorted_out
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.pieces import Piece
 from midmask.corpora.self_matches import self_matches
-from midmask.corpora.splits import BY_CLUSTER, OFFICIAL
+from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics
 from midmask.corpora.writer import ALIASES, ANSWERS, QRELS, QUERIES, SELF_MATCHES, write_shards, write_table
 from midmask.errors import UserError
@@ -78,7 +78,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Ledger) -> d
         ledger.check("docs")
         write_shards(_counted(iter([paired.docs]), passages), out / "docs")
         write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
-        queries, qrels, rule, rules = paired.queries, paired.qrels, BY_CLUSTER, paired.rules
+        queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
         answers = ANSWERS.empty_table()
     else:
         collection = Collection(corpus, config, stream, ledger)
@@ -94,8 +94,8 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Ledger) -> d
     facts = {
         "name": config.short_name,
         "splits": _split_sizes(qrels, answers),
-        "split_made_here": rule not in ("", OFFICIAL, BY_CLUSTER),
-        "split_rule": rule,
+        "splits_made_here": list(rule.made),
+        "split_rule": rule.words,
         "self_matches": _found_themselves(config, out, queries, qrels),
         **ledger.result(),
         "rules": rules,

@@ -12,7 +12,7 @@ from midmask.corpora.corpus import Corpus
 from midmask.corpora.ids import IdTable, hash64
 from midmask.corpora.ledger import Ledger, reject_rows, sorted_out
 from midmask.corpora.pieces import BLOCKS, Piece
-from midmask.corpora.splits import OFFICIAL, assign_splits
+from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 
 EMPTY_QUERIES = BLOCKS["queries"].empty_table().drop_columns(["fault", "raw"])
@@ -69,7 +69,7 @@ class Collection:
         self.ledger.left_out[rows][rule] += int((~kept).sum())
         return table.filter(pa.array(kept))
 
-    def judged(self) -> tuple[pa.Table, pa.Table, str]:
+    def judged(self) -> tuple[pa.Table, pa.Table, Rule]:
         """Queries (with words, question, answers and the split of their file), judgements (split, query_id, doc_id,
         grade), and the rule of splitting.
         """
@@ -122,7 +122,7 @@ class Collection:
         of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
         return queries.select(["query_id", "text", "words", "question", "answers"]).append_column("split", of_file)
 
-    def _judgements(self, known: IdTable) -> tuple[pa.Table, str]:
+    def _judgements(self, known: IdTable) -> tuple[pa.Table, Rule]:
         """Judgements whose query and passage were read, each pair once in its split."""
         pieces = self.corpus.qrels
         tables = []
@@ -133,10 +133,10 @@ class Collection:
             strange = (query_rows < 0) | (doc_rows < 0)
             tables.append(reject_rows(table, strange, "unknown id", pieces, "qrels", self.ledger))
         if not tables:
-            return QRELS.empty_table(), ""
+            return QRELS.empty_table(), Rule("")
         table = pa.concat_tables(tables)
         own = [pieces[number].split for number in table.column("piece").to_pylist()]
-        splits, rule = own, OFFICIAL
+        splits, rule = own, Rule(OFFICIAL)
         if self.config.splits == "complete" and not self.corpus.unions:
             names = {piece.split for piece in (*pieces, *self.corpus.queries) if piece.split}
             splits, rule = assign_splits(own, table.column("query_id").to_pylist(), names, self.config.split_seed)

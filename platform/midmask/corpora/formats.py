@@ -44,6 +44,19 @@ def open_corpus(config: CorpusConfig) -> Corpus:
     return OPENERS[config.format](Place.named(config.place), config.short_name, config.max_characters)
 
 
+def judged_splits(config: CorpusConfig) -> list[str]:
+    """Names of the splits that a prepared collection has, told from its files' names; sorted, [] without judgements.
+
+    Raises:
+        UserError: as `open_corpus`.
+    """
+    corpus = open_corpus(config)
+    names = {piece.split for piece in (*corpus.qrels, *corpus.queries) if piece.split}
+    if config.format == "pydocs" or (names and config.splits == "complete" and not corpus.unions):
+        names |= {"train", "dev", "test"}
+    return sorted(names | corpus.unions.keys())
+
+
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
 

@@ -1,6 +1,7 @@
 """Which judgements are for training, for selection (dev) and for the final report (test)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,10 +20,18 @@ def is_slice(split: str) -> bool:
     return "." in split
 
 
+@dataclass(frozen=True)
+class Rule:
+    """How judgements were divided, in words, and which splits hold others than their files: made here."""
+
+    words: str
+    made: tuple[str, ...] = ()
+
+
 def assign_splits(
     official: Sequence[str], query_ids: Sequence[str], names: set[str], seed: int
-) -> tuple[list[str], str]:
-    """The split of each judgement, and in words by what rule; the rule is OFFICIAL where nothing was made here.
+) -> tuple[list[str], Rule]:
+    """The split of each judgement, and by what rule.
 
     - train, dev and test are there: they stay as they are.
     - only dev is missing: a tenth of the queries of train, by the hash of the query id, becomes dev.
@@ -36,18 +45,17 @@ def assign_splits(
     """
     names = {name for name in names if name not in FIXED and not is_slice(name)}
     if names >= {"train", "dev", "test"} or not names:
-        return list(official), OFFICIAL
+        return list(official), Rule(OFFICIAL)
     unique, inverse = np.unique(np.asarray(query_ids, dtype=object), return_inverse=True)
     draw = uniform([str(query_id) for query_id in unique], f"split {seed}")[inverse]
     own = np.asarray(official, dtype=object)
     if names >= {"train", "test"}:
-        return list(
-            np.where((own == "train") & (draw < 0.1), "dev", own)
-        ), "dev is a tenth of train by a hash of the query id"
+        tenth = np.where((own == "train") & (draw < 0.1), "dev", own)
+        return list(tenth), Rule("dev is a tenth of train by a hash of the query id", ("dev", "train"))
     if names >= {"train", "dev"}:
-        return list(
-            np.where((own == "dev") & (draw < 0.5), "test", own)
-        ), "test is half of dev by a hash of the query id"
+        halved = np.where((own == "dev") & (draw < 0.5), "test", own)
+        return list(halved), Rule("test is half of dev by a hash of the query id", ("dev", "test"))
     parts = np.asarray(["train", "dev", "test"], dtype=object)[np.searchsorted([0.6, 0.8], draw, side="right")]
     stay = np.asarray([split in FIXED or is_slice(split) for split in official], dtype=bool)
-    return list(np.where(stay, own, parts)), "60/20/20 by a hash of the query id"
+    rule = Rule("60/20/20 by a hash of the query id", ("dev", "test", "train"))
+    return list(np.where(stay, own, parts)), rule

@@ -69,8 +69,8 @@ def statistics_table(statistics: Mapping[str, Any]) -> str:
             f"{name:<10}{part['count']:>10,}  {words['mean']:>11.1f}  {words['median']:>6}  {words['p90']:>6}  "
             f"{words['max']:>6}  {part['question_share']:>9.1%}"
         )
-    made = "  (split made here)" if statistics["split_made_here"] else ""
     for split, part in statistics["splits"].items():
+        made = "  (split made here)" if split in statistics["splits_made_here"] else ""
         judged = f"{part['answered']:>10,} with answers" if "answered" in part else ""
         lines.append(f"{split:<10}{part['queries']:>10,} queries  {part['judgements']:>10,} judgements{judged}{made}")
     if not statistics["splits"]:

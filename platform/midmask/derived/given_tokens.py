@@ -65,7 +65,7 @@ def read_tokens(config: ReadTokensConfig, inputs: Mapping[str, Artifact], out: P
         raise UserError(f"tokens:{config.folder}: there is no row with tokens in it")
     log.info("%s: %d rows of %d read, %d of them cut", config.folder, kept, reading.read, reading.cut)
     return {
-        **finish_tokens(out, TOKENISED_QUERIES.empty_table(), config.max_length),
+        **finish_tokens(out, TOKENISED_QUERIES.empty_table(), reading.cut),
         "had_special_tokens": reading.framed,
         "rows_read": reading.read,
         "rows_kept": kept,

@@ -2,7 +2,8 @@
 
 midmask.json        of a folder that midmask wrote: a `Facts`, which says everything
 modules.json        of sentence-transformers, any version from 2 on: read by `foreign`
-neither             a plain Hugging Face folder: the vector of [CLS], as RetroMAE, coCondenser and DPR take it
+neither             a plain Hugging Face folder: the vector of [CLS], as RetroMAE, coCondenser and DPR take it, of
+                    texts as long as the tokenizer and the position table allow
 """
 
 import json
@@ -19,22 +20,25 @@ from torch import Tensor
 from midmask.encoders import foreign
 from midmask.encoders.reading import read_settings
 from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.identity import Config, as_user_error
 
 FILE = "midmask.json"
-FORMAT = 1
+FORMAT = 2
+"""2: with `form`."""
 PROJECTION = "2_Dense"
 """Where a projection's weights are, as sentence-transformers lays them out."""
 
 
 class Facts(Config):
-    """What a model was trained for: its views of a text, and how many tokens of one it read."""
+    """What a model was trained for: its views of a text, how texts were written, and how many tokens it read."""
 
     format: int = Field(FORMAT, ge=1, description="version of this file's layout")
     representation: Representation = Field(description="which views of a text are scored")
     query_length: int | None = Field(None, ge=1, description="tokens of the longest query; none: not known")
     passage_length: int | None = Field(None, ge=1, description="tokens of the longest passage; none: not known")
+    form: TextForm = Field(default_factory=TextForm, description="how texts are written before they are tokenised")
 
     def write(self, folder: Path) -> None:
         (folder / FILE).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
@@ -49,9 +53,10 @@ def read_facts(folder: Path) -> Facts:
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
     if (folder / foreign.FILE).is_file():
-        representation, length = foreign.read_modules(folder)
-        return Facts(representation=representation, query_length=length, passage_length=length)
-    return Facts(representation=Representation())
+        representation, length, form = foreign.read_modules(folder)
+        return Facts(representation=representation, query_length=length, passage_length=length, form=form)
+    length = foreign.longest_text(folder)
+    return Facts(representation=Representation(), query_length=length, passage_length=length)
 
 
 def read_representation(folder: Path) -> Representation:

@@ -24,6 +24,7 @@ from midmask.encoders.experts import put_query_expert
 from midmask.encoders.facts import PROJECTION, Facts, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.vocabulary import load_tokenizer
 
@@ -50,6 +51,7 @@ def save_bi_encoder(
     *,
     max_length: int,
     query_length: int | None = None,
+    form: TextForm | None = None,
     card: Card | None = None,
 ) -> None:
     """Writes a folder that gives the views of `backbone.pooling` wherever it is loaded; see the head of this module.
@@ -57,9 +59,10 @@ def save_bi_encoder(
     Args:
         max_length: tokens of the longest text, special tokens included; longer ones are cut by sentence-transformers.
         query_length: tokens of the longest query; none: max_length. sentence-transformers cuts both alike.
+        form: how its texts were written before they were tokenised; none: not known.
         card: where the model comes from, for README.md.
     """
-    representation = backbone.pooling.representation
+    representation, form = backbone.pooling.representation, form or TextForm()
     _write_transformer(backbone, backbone.model, folder, tokenizer_folder, max_length)
     if backbone.experts is not None:
         backbone.experts.save(folder)
@@ -71,8 +74,9 @@ def save_bi_encoder(
         first = TRANSFORMER if backbone.experts is None else ROUTER
         listed = [{"idx": i, "name": str(i), "path": p, "type": t} for i, (p, t) in enumerate([("", first), *modules])]
         _write(folder / "modules.json", listed)
-        _write(folder / "config_sentence_transformers.json", _settings(representation, loader))
-    facts = Facts(representation=representation, query_length=query_length or max_length, passage_length=max_length)
+        _write(folder / "config_sentence_transformers.json", _settings(representation, loader, form))
+    lengths = {"query_length": query_length or max_length, "passage_length": max_length}
+    facts = Facts(representation=representation, form=form, **lengths)
     facts.write(folder)
     text = model_card(facts, loader=loader, routed=backbone.experts is not None, card=card)
     (folder / "README.md").write_text(text, "utf-8")
@@ -187,9 +191,11 @@ def _write_projection(projection: nn.Linear, folder: Path) -> None:
     safetensors.torch.save_file({"linear.weight": weight}, folder / "model.safetensors")
 
 
-def _settings(representation: Representation, loader: Loader) -> dict[str, Any]:
+def _settings(representation: Representation, loader: Loader, form: TextForm) -> dict[str, Any]:
     """What sentence-transformers is told of the whole model."""
-    settings: dict[str, Any] = {"model_type": loader, "prompts": {}, "similarity_fn_name": "dot"}
+    named = {"query": form.query_prompt, "document": form.passage_prompt}
+    prompts = {name: prompt for name, prompt in named.items() if prompt}
+    settings: dict[str, Any] = {"model_type": loader, "prompts": prompts, "similarity_fn_name": "dot"}
     if loader == "SentenceTransformer":
         return settings
     alike = representation.query_terms == representation.passage_terms

@@ -3,8 +3,8 @@
     SentenceTransformer    Transformer, Pooling [cls or mean], [Dense without bias and activation], [Normalize]
     SparseEncoder          Transformer for fill-mask (formerly MLMTransformer), SpladePooling [max, relu]
 
-Both with the class paths and the config keys of versions 2 to 6. Everything else is refused by its module's name, as
-are prompts: texts are encoded as they are, so a model that wants words before them would be misjudged.
+Both with the class paths and the config keys of versions 2 to 6. Everything else is refused by its module's name. The
+settings beside the modules give the longest text, the prompts before queries and passages, and the similarity.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.vocabulary import load_tokenizer
 
@@ -22,8 +23,11 @@ log = logging.getLogger(__name__)
 FILE = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 
-PROMPTED = ("query", "document", "passage", "corpus")
-"""Prompts that sentence-transformers puts before queries and documents without being asked."""
+QUERY_PROMPTS, PASSAGE_PROMPTS = ("query",), ("document", "passage", "corpus")
+"""Names of prompts before queries and before passages; of several, the first one that a folder has."""
+
+PADDED_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta")
+"""Families whose first token takes the position behind the padding's."""
 
 KNOWN = "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling"
 
@@ -41,18 +45,18 @@ _MODES = {
 """Keys of a Pooling before version 5.4, and what the key `pooling_mode` says now."""
 
 
-def read_modules(folder: Path) -> tuple[Representation, int | None]:
-    """The representation that a folder's modules amount to, and the tokens of its longest text, if that is said.
+def read_modules(folder: Path) -> tuple[Representation, int | None, TextForm]:
+    """The representation that a folder's modules amount to, the tokens of its longest text, if that is said, and how
+    its texts are written.
 
     Raises:
         UserError: naming the module or setting that midmask cannot follow.
     """
     modules = _modules(folder)
     kinds = [kind for kind, _ in modules]
-    _refuse_prompts(folder)
-    length = _read_transformer(folder, modules[0][1])
+    length = longest_text(folder)
     if kinds in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
-        return _splade(folder, modules[1][1]), length
+        return _splade(folder, modules[1][1]), length, _read_prompts(folder)
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
         [],
         ["Dense"],
@@ -64,7 +68,10 @@ def read_modules(folder: Path) -> tuple[Representation, int | None]:
         )
     width = _read_dense(modules[2][1]) if "Dense" in kinds else None
     normalise = _is_scored_by_cosine(folder) or "Normalize" in kinds
-    return Representation(dense=_read_pooling(modules[1][1]), width=width, normalise=normalise), length
+    pooling = modules[1][1]
+    pools_prompt = bool(_read(pooling / "config.json", dict).get("include_prompt", True))
+    form = _read_prompts(folder).model_copy(update={"pools_prompt": pools_prompt})
+    return Representation(dense=_read_pooling(pooling), width=width, normalise=normalise), length, form
 
 
 def dense_folder(folder: Path) -> Path:
@@ -89,9 +96,14 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     return found
 
 
-def _read_transformer(folder: Path, place: Path) -> int | None:
-    """Checks how texts become tokens; tokens of the longest text."""
-    path = next(iter(sorted(place.glob("sentence_*_config.json"))), None)
+def longest_text(folder: Path) -> int | None:
+    """Tokens of the longest text that a folder's model reads: what its sentence-transformers settings say, else its
+    tokenizer, and never more than it has positions; None if nothing says it.
+
+    Raises:
+        UserError: for settings that treat letter case otherwise than the tokenizer.
+    """
+    path = next(iter(sorted(folder.glob("sentence_*_config.json"))), None)
     settings = {} if path is None else _read(path, dict)
     if settings.get("do_lower_case"):
         normaliser = load_tokenizer(folder).backend_tokenizer.normalizer
@@ -100,21 +112,32 @@ def _read_transformer(folder: Path, place: Path) -> int | None:
                 f"{path}: do_lower_case = true, but the tokenizer beside it keeps case. Lower the texts first."
             )
     # Since version 5.4 the length is the tokenizer's.
-    tokenizer = _read_if_there(place / "tokenizer_config.json")
+    tokenizer = _read_if_there(folder / "tokenizer_config.json")
     length = settings.get("max_seq_length") or tokenizer.get("model_max_length")
-    return int(length) if length and length < NO_LIMIT else None
+    limits = [int(length) if length and length < NO_LIMIT else None, _positions(folder)]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _refuse_prompts(folder: Path) -> None:
+def _positions(folder: Path) -> int | None:
+    """Tokens for which the model has positions; None without a table of them."""
+    config = _read_if_there(folder / "config.json")
+    count = config.get("max_position_embeddings")
+    if not isinstance(count, int) or count < 1:
+        return None
+    taken = config.get("pad_token_id", 1) + 1 if config.get("model_type") in PADDED_POSITIONS else 0
+    return count - int(taken)
+
+
+def _read_prompts(folder: Path) -> TextForm:
+    """The prompts of queries and passages: those of their names, also empty ones; else the default prompt."""
     settings = _settings(folder)
     prompts: Mapping[str, Any] = settings.get("prompts") or {}
-    used = {name: prompts[name] for name in (*PROMPTED, str(settings.get("default_prompt_name"))) if prompts.get(name)}
-    if used:
-        name, prompt = next(iter(used.items()))
-        raise UserError(
-            f"{folder / SETTINGS}: the model wants {prompt!r} before each text (prompt {name!r}), and midmask encodes "
-            'texts as they are. Put it into the corpus, or set "prompts": {} in a copy to go on without.'
-        )
+    default = prompts.get(str(settings.get("default_prompt_name"))) or ""
+
+    def prompt(names: tuple[str, ...]) -> str:
+        return str(next((prompts[name] for name in names if prompts.get(name) is not None), default))
+
+    return TextForm(query_prompt=prompt(QUERY_PROMPTS), passage_prompt=prompt(PASSAGE_PROMPTS))
 
 
 def _is_scored_by_cosine(folder: Path) -> bool:

@@ -54,8 +54,9 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     list it judged, `runs/CORPUS.SPLIT.trec.gz`. A query that is a passage of the corpus does not find itself.
 
     Returns:
-        corpus, split, split_made_here, measures (name -> mean), slices (name -> queries and measures), what
-        `measures.coverage` counts, self_matches (rows left out), seconds.
+        corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
+        measures), what `measures.coverage` counts, self_matches (rows left out), read (how far texts were read, as far
+        as the list's step says), seconds.
 
     Raises:
         UserError: for an unknown split, or measures that its judgements cannot tell.
@@ -78,11 +79,13 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     return {
         "corpus": name,
         "split": config.split,
-        "split_made_here": bool(corpus.result.get("split_made_here")),
+        "split_made_here": config.split in corpus.result["splits_made_here"],
+        "split_rule": corpus.result["split_rule"],
         "measures": means.pop(config.split),
         "slices": {split: {"queries": sizes[split], "measures": means[split]} for split in means},
         **covered,
         "self_matches": itself,
+        "read": inputs["ranked"].result.get("read", {}),
         "seconds": round(time.perf_counter() - started, 3),
     }
 

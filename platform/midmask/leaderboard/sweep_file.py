@@ -40,8 +40,9 @@ class SweepPoint:
     """One point that was tried.
 
     mark: a name that the space gives it. run: fingerprint of its tracked run. parameters: by path, without those that
-    do not exist there. values: objectives, by name, none for a pruned point. seeds: of the first objective, one per
-    fine-tuning seed. distinguishable: from the best, None for the best itself and for pruned points.
+    do not exist there. probes: the first objective at each rung that it reached before the last. values: objectives, by
+    name, none for a pruned point. seeds: of the first objective, one per fine-tuning seed. distinguishable: from the
+    best, None for the best itself and for pruned points.
     """
 
     label: str
@@ -50,6 +51,7 @@ class SweepPoint:
     run: str
     parameters: Mapping[str, Value]
     complete: bool
+    probes: tuple[float, ...]
     values: Mapping[str, float]
     seeds: tuple[float, ...]
     front: bool
@@ -57,10 +59,34 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A system less the floor, on the queries of one split. p: as Holm corrects it."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    outcome: Literal["better", "worse", "equal", "undecided"]
+    queries: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A system of the final comparison. means: split -> first objective, over its seeds. to_floor: split -> difference;
+    empty for the floor itself, and in files of older versions.
+    """
+
+    label: str
+    means: Mapping[str, float]
+    to_floor: Mapping[str, Difference]
+
+
+@dataclass(frozen=True)
 class Sweep:
     """noise_floor: a difference between two points that is found with a probability of 0.8, None if it is not known.
     shares: path -> share of the importance, the largest first, empty where trials are too few; evaluator: by what, from
-    how many trials. systems: what the best was compared with at the end, and the mean of each over its seeds.
+    how many trials. systems: the final comparison, the best point first. floor: label of the system that the others are
+    held against, empty in files of older versions.
     """
 
     name: str
@@ -76,7 +102,8 @@ class Sweep:
     evaluator: str
     trials: int
     sentences: tuple[str, ...]
-    systems: Mapping[str, float]
+    systems: tuple[Compared, ...]
+    floor: str
 
     @property
     def complete(self) -> list[SweepPoint]:
@@ -147,7 +174,8 @@ def sweep_of(told: Mapping[str, Any]) -> Sweep:
         evaluator=importance["evaluator"],
         trials=importance["trials"],
         sentences=tuple(told["sentences"]),
-        systems={one["label"]: fmean(one["dev"]) for one in told["systems"][1:]},
+        systems=tuple(map(_compared, told["systems"])),
+        floor=told.get("floor", ""),
     )
 
 
@@ -194,11 +222,17 @@ def _point(told: Mapping[str, Any]) -> SweepPoint:
         run=told["run"],
         parameters=told["parameters"],
         complete=told["complete"],
+        probes=tuple(told["probes"]),
         values=told["values"],
         seeds=tuple(told["seeds"]),
         front=told["front"],
         distinguishable=told["to_best"]["distinguishable"] if told["to_best"] else None,
     )
+
+
+def _compared(told: Mapping[str, Any]) -> Compared:
+    to_floor = {split: Difference(**own) for split, own in told.get("to_floor", {}).items()}
+    return Compared(told["label"], {split: fmean(told[split]) for split in ("dev", "test")}, to_floor)
 
 
 def _others(sweep: Sweep, point: SweepPoint, left_out: set[str]) -> str:

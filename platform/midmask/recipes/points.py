@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from midmask.errors import UserError
-from midmask.identity import override
+from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Distribution, Space, Value
 
@@ -72,7 +72,7 @@ def check(space: Space, recipe: Recipe) -> None:
     accepted: set[tuple[str, str]] = set()
     for point in _corners(space):
         try:
-            override(recipe, point).check()
+            apply_changes(recipe, point).check()
             accepted |= {(path, repr(value)) for path, value in point.items()}
         except UserError as error:
             refused.append((point, error))

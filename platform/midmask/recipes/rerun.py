@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from midmask.errors import UserError
-from midmask.identity import flatten, override
+from midmask.identity import flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.protocols.protocol import Scale
+from midmask.recipes.published import scaled, with_changes
 from midmask.recipes.schema import Recipe
 
-SCALES = ("demo", "published")
+SCALES: tuple[Scale, ...] = ("demo", "published")
 
 JOBS = {"pretrain": "pretrain", "finetune": "finetune", "teach": "train_teacher", "mine": "mine_negatives"}
 """Step -> the job that makes it alone; all else is evaluated."""
@@ -58,6 +60,7 @@ class _Base:
 
     flags: tuple[str, ...]
     recipe: Recipe
+    scale: Scale
 
 
 def rerun(wanted: Wanted) -> Rerun:
@@ -82,18 +85,27 @@ def _bases(wanted: Wanted) -> Iterator[_Base]:
     recipe = RECIPES[name or wanted.tags.get("midmask.recipe", "")]()
     corpus = wanted.params.get("corpus.name", recipe.corpus.name)
     named = ("--recipe", recipe.name, "--corpus", corpus)
-    yield _Base(named, override(recipe, {"corpus.name": corpus}))
+    yield _based(named, recipe, wanted.params, "demo")
     for scale in SCALES if protocol in PROTOCOLS else ():
-        own = PROTOCOLS[protocol]().on(recipe, scale)  # type: ignore[arg-type]
+        own = scaled(recipe, protocol, scale)
         flags = (*named, "--protocol", protocol, "--scale", scale)
-        yield _Base(flags, override(own, {"corpus.name": corpus}))
+        yield _based(flags, own, wanted.params, scale)
+
+
+def _based(flags: tuple[str, ...], recipe: Recipe, params: Mapping[str, str], scale: Scale) -> _Base:
+    """The recipe on the run's corpus and backbone, which has defaults of its own."""
+    name = params.get("backbone.name", recipe.backbone.name)
+    if name != recipe.backbone.name:
+        flags = (*flags, "--set", f"backbone.name={name}")
+    places = {"corpus.name": params.get("corpus.name", recipe.corpus.name), "backbone.name": name}
+    return _Base(flags, with_changes(recipe, places, scale), scale)
 
 
 def _from(base: _Base, params: Mapping[str, str]) -> Rerun:
     """Flags that change this base into the run's recipe, and the fields that they do not reach."""
     changes = _changes(_texts(base.recipe), params)
     try:
-        own = _texts(override(base.recipe, dict(changes)))
+        own = _texts(with_changes(base.recipe, changes, base.scale))
     except UserError:
         return Rerun(base.flags, tuple(sorted(params)))
     settings = [part for path, value in changes.items() for part in ("--set", f"{path}={value}")]

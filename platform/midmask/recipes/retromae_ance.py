@@ -11,4 +11,4 @@ def retromae_ance() -> Recipe:
     (first,) = base.stages
     mined = MineConfig(depth=100, min_rank=2, per_query=30)
     second = StageConfig(train=first.train, negatives=("mined",), per_query=4, mine=mined)
-    return base.model_copy(update={"name": "retromae_ance", "stages": (first, second)})
+    return base.model_copy(update={"name": "retromae_ance", "protocol": "ance", "stages": (first, second)})

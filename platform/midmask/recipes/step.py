@@ -13,7 +13,7 @@ from midmask.teacher.teach import TeachConfig
 NAMED_BY_CONTENT = ("prepare", "adopt")
 """Steps whose config names a place: what lies there is their identity, not the name."""
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
 
 

@@ -73,7 +73,7 @@ def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Plac
         if empty:
             log.warning("%d of %d queries of %s match no passage", empty, len(names), split)
         result[split] = {"queries": len(names), "without_results": empty, "ranked": len(found)}
-    return {"passages": len(index.doc_ids), "splits": result}
+    return {"passages": len(index.doc_ids), "splits": result, "read": {"passages": {"titles": config.titles}}}
 
 
 def build_index(config: Bm25Config, corpus: Place, out: Place) -> None:

@@ -18,16 +18,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.facts import read_representation
+from midmask.encoders.facts import Facts, read_facts
 from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -37,9 +40,12 @@ from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.vectors import BATCH_TOKENS, Encoding, NotFinite, encode_rows
 from midmask.retrieve.views import are_there
+from midmask.tokens import prompt_tokens
 from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
+
+Ints = NDArray[np.int64]
 
 EMPTY = 2
 """Tokens of a text without words: [CLS] and [SEP]."""
@@ -111,8 +117,22 @@ class Encode:
         return queries.sort_by("query_id")
 
     @cached_property
+    def facts(self) -> Facts:
+        return read_facts(model_folder(self.inputs["model"]).local())
+
+    @property
     def representation(self) -> Representation:
-        return read_representation(model_folder(self.inputs["model"]).local())
+        return self.facts.representation
+
+    @property
+    def tokenizer(self) -> Path:
+        return (self.inputs["tokens"].place / "tokenizer").local()
+
+    @property
+    def unpooled(self) -> int:
+        """How many tokens of a prompt begin each row and take no part in the pooling; 0 if the model pools them."""
+        prompt = str(self.inputs["tokens"].record.get("config", {}).get(f"{self.text_side}_prompt", ""))
+        return 0 if self.facts.form.pools_prompt or not prompt else prompt_tokens(self.tokenizer, prompt)
 
     @property
     def text_side(self) -> Side:
@@ -140,6 +160,7 @@ class Encode:
             "split": self.config.split,
             "rows": rows,
             "empty": self._empty(),
+            **self._reading(),
             "blocks": len(self.blocks),
             "model": self.inputs["model"].fingerprint,
             "tokens": self.inputs["tokens"].fingerprint,
@@ -148,13 +169,34 @@ class Encode:
             "bytes_per_passage" if self.config.side == "passages" else "bytes_per_query": round(size / rows, 2),
         }
 
+    def _reading(self) -> dict[str, Any]:
+        """How far texts were read: tokens of the longest, the share that was cut; of passages, whether with titles."""
+        tokens, length, passages = self.inputs["tokens"], self.config.length, self.config.side == "passages"
+        config = tokens.record.get("config", {})
+        read_to = config.get("max_length" if passages else "query_length")
+        titles = {"titles": config.get("titles")} if passages else {}
+        if length is not None and (read_to is None or length < read_to):
+            return {"length": length, "cut_share": round(float((self._lengths() > length).mean()), 4), **titles}
+        if passages:
+            return {"length": read_to, "cut_share": tokens.result.get("cut_share"), **titles}
+        with (self.out / SELECTION).reading() as stream:
+            cut = pc.mean(pq.read_table(stream, columns=["cut"])["cut"]).as_py()
+        return {"length": read_to, "cut_share": round(cut or 0.0, 4)}
+
+    def _lengths(self) -> Ints:
+        """Tokens of every text, as tokenised."""
+        if self.config.side == "passages":
+            with (self.inputs["tokens"].place / "lengths.npy").reading() as stream:
+                return np.asarray(np.load(stream, allow_pickle=False), dtype=np.int64)
+        with (self.out / SELECTION).reading() as stream:
+            ids = pq.read_table(stream, columns=["ids"])["ids"]
+        return np.asarray(pc.list_value_length(ids).to_numpy(), dtype=np.int64)
+
     def _empty(self) -> int:
         """Queries without a single token between [CLS] and [SEP]; they are encoded and searched like any other."""
         if self.config.side == "passages":
             return 0
-        with (self.out / SELECTION).reading() as stream:
-            lengths = pc.list_value_length(pq.read_table(stream, columns=["ids"])["ids"])
-        empty = int(pc.sum(pc.less_equal(lengths, EMPTY)).as_py() or 0)
+        empty = int((self._lengths() <= EMPTY).sum())
         if empty:
             log.warning("%d queries of %s have no token; what they find says nothing", empty, self.config.split)
         return empty
@@ -168,12 +210,13 @@ class EncodeWorker:
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
-        return Vocabulary.of((self._work.inputs["tokens"].place / "tokenizer").local())
+        return Vocabulary.of(self._work.tokenizer)
 
     @cached_property
     def _encoder(self) -> Encoder:
         folder = model_folder(self._work.inputs["model"]).local()
-        return open_encoder(folder, self._vocabulary, self._work.text_side, self._encoding.device)
+        side, device = self._work.text_side, self._encoding.device
+        return open_encoder(folder, self._vocabulary, side, device, self._work.unpooled)
 
     @cached_property
     def _encoding(self) -> Encoding:

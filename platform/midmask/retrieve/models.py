@@ -33,9 +33,12 @@ class Encoder(Protocol):
     def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors: ...
 
 
-def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str = "cpu") -> Encoder:
+def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str = "cpu", unpooled: int = 0) -> Encoder:
     """The encoder of a folder, in float32, without dropout; runs no code from it. If the folder has experts, it is the
     one of `side`.
+
+    Args:
+        unpooled: how many tokens at the beginning of each row take no part in a dense view's pooling.
 
     Raises:
         UserError: if the folder holds no model, or one whose views midmask cannot make.
@@ -43,7 +46,7 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
     representation = read_representation(folder)
     if representation.lexical is not None:
         return _MaskedModel(folder, vocabulary, side, device)
-    return _BaseModel(folder, representation, side, device)
+    return _BaseModel(folder, representation, side, device, unpooled)
 
 
 class _BaseModel:
@@ -51,9 +54,10 @@ class _BaseModel:
 
     shared = True
 
-    def __init__(self, folder: Path, representation: Representation, side: Side, device: str) -> None:
+    def __init__(self, folder: Path, representation: Representation, side: Side, device: str, unpooled: int) -> None:
         self._model: Any = load_base_model(folder, side).to(device)
-        self._first_alone = representation.dense == "cls" and suits(self._model)
+        self._unpooled = unpooled
+        self._first_alone = representation.dense == "cls" and not unpooled and suits(self._model)
         self._representation = representation
         weight = read_projection(folder)
         self._projection = None if weight is None else weight.to(device)
@@ -69,7 +73,8 @@ class _BaseModel:
             return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]))
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
-        return hidden_BLD[:, 0] if self._representation.dense == "cls" else mean_of(hidden_BLD, seen_BL)
+        pooled_BLD, pooled_BL = hidden_BLD[:, self._unpooled :], seen_BL[:, self._unpooled :]
+        return pooled_BLD[:, 0] if self._representation.dense == "cls" else mean_of(pooled_BLD, pooled_BL)
 
 
 class _MaskedModel:

@@ -133,6 +133,7 @@ class Search:
             "passages": passages,
             "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
             "splits": {self.split: {"queries": queries, "ranked": rows}},
+            "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._searched_bytes() / passages, 2),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
@@ -150,6 +151,11 @@ class Search:
             parts = [read_found(self.partial(shard, number)) for shard in shards]
             found = merge(parts, places_N, self.config.depth)
             yield as_table(found, self.query_blocks[number].read(["query_id"])["query_id"], doc_ids)
+
+
+def _read_to(encoded: Artifact) -> dict[str, Any]:
+    """How far the texts of an encoding were read."""
+    return {name: encoded.result[name] for name in ("length", "cut_share", "titles") if name in encoded.result}
 
 
 Shard = DenseShard | LexicalShard | HybridShard

@@ -247,6 +247,7 @@ class _Run:
                     tokenizer,
                     max_length=self.setup.passage_length,
                     query_length=self.setup.query_length,
+                    form=self.setup.form,
                 )
             save_heads(self.objective, self.setup.objective.name, folder)
             (self.out / "model").upload(folder)

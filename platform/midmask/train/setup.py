@@ -9,6 +9,7 @@ from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_bac
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import take_projection
 from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
 from midmask.objectives import PRETRAINING, CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.cross_encoder import ListwiseRanking
 from midmask.train.contexts import PseudoQueryExamples, SpanExamples
@@ -29,6 +30,7 @@ class TrainingSetup:
     probed: the corpus's tokens, if the middle training reads others.
     passage_length: for fine-tuning, or the length of packed rows. representation, negatives, per_query, query_length,
     split: for fine-tuning, and for teaching, the training of a cross-encoder.
+    form: how the texts were written before they were tokenised, for the folder of a fine-tuned model.
     fingerprint: of the artifact whose rows are read, which their order depends on.
     """
 
@@ -55,6 +57,7 @@ class TrainingSetup:
     passage_length: int = 128
     split: str = "train"
     representation: Representation = field(default_factory=Representation)
+    form: TextForm = field(default_factory=TextForm)
 
     @property
     def stop(self) -> int:

@@ -24,6 +24,25 @@ POINTS: list[tuple[int | None, int | None]] = [*product((16, 32, 64), (16, 32, 6
 BEST = (64, 128)
 
 
+def difference(value: float, p: float, outcome: str, queries: int) -> dict[str, Any]:
+    shape = {"difference": value, "low": value - 0.03, "high": value + 0.03}
+    return {**shape, "p": p, "outcome": outcome, "queries": queries}
+
+
+SYSTEMS = [
+    {
+        "label": "dupmae 64/128",
+        **{"dev": [0.52, 0.53], "test": [0.43, 0.44]},
+        "to_floor": {
+            "dev": difference(-0.02, 0.057, "equal", 61),
+            "test": difference(-0.0885, 1.3e-05, "worse", 93),
+        },
+    },
+    {"label": "none", "dev": [0.545], "test": [0.5235], "to_floor": {}},
+]
+"""The best on dev is within the noise there, and loses on test."""
+
+
 def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]:
     """The content of `sweep.json`; the points but the last two are on no front, and one more was pruned."""
     return {
@@ -46,7 +65,8 @@ def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]
         "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6, "repeats": 3},
         "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": {WORDS: 0.7, WIDTH: 0.3}},
         "proxies": [],
-        "systems": [],
+        "systems": SYSTEMS,
+        "floor": "none",
         "sentences": ["64/128 is <best>; it is *not* distinguishable from 64/64 on dev (p = 0.2)."],
     }
 
@@ -89,10 +109,15 @@ def pruned() -> dict[str, Any]:
 
 
 def track(tracker: Tracker) -> str:
-    """The sweep's parent run with its file, and a trial for its best point; the parent's id."""
+    """The sweep's parent run with its file, a trial for its best point, and trials that were pruned, failed, and run
+    still; the parent's id.
+    """
     parent = tracker.run("sweep_sparse_topn", tags=tags("sweep", "dupmae", "5eed-topn"), params={})
     with tracker.run("trial", tags=tags("trial", "dupmae", "t-64-128"), params={}, parent=parent.id) as trial:
         trial.log({metric_key("pydocs", "dev", "nDCG@10"): value(*BEST)}, 0)
+    for name, status in (("t-pruned", "pruned"), ("t-failed", "failed")):
+        tracker.run(f"trial {name}", tags=tags("trial", "dupmae", name), params={}, parent=parent.id).finish(status)
+    tracker.run("trial t-running", tags=tags("trial", "dupmae", "t-running"), params={}, parent=parent.id)
     parent.log_text(json.dumps(told()), "sweep.json")
     parent.finish()
     return parent.id

@@ -55,9 +55,8 @@ def write_parts(
     _write(place / "queries.parquet", _table(queries, ["query_id", "text"]))
     judged = _table(qrels, ["split", "query_id", "doc_id", "grade"])
     _write(place / "qrels.parquet", judged.set_column(3, "grade", judged["grade"].cast(pa.int32())))
-    return Artifact(
-        place, {"fingerprint": "corpus", "result": {"name": "words", "passages": len(docs), "split_made_here": False}}
-    )
+    facts = {"name": "words", "passages": len(docs), "splits_made_here": [], "split_rule": "made up"}
+    return Artifact(place, {"fingerprint": "corpus", "result": facts})
 
 
 def _table(rows: Sequence[tuple[object, ...]], names: list[str]) -> pa.Table:

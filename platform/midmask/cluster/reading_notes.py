@@ -1,0 +1,57 @@
+"""What stands below every table of evaluations: where its queries come from, and how much of each text was read."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from midmask.artifact import Artifact
+
+MUCH = 0.2
+"""Share of cut passages above which a warning is printed."""
+
+
+def notes(evaluations: Mapping[str, Artifact]) -> str:
+    """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
+    and a line of warning per way that cuts many passages.
+    """
+    splits = dict.fromkeys(_split(done.result) for done in evaluations.values())
+    ways: dict[str, list[str]] = {}
+    for label, done in evaluations.items():
+        ways.setdefault(_reading(done.result["read"]), []).append(label)
+    warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
+    return "\n".join([*splits, *(f"{'; '.join(labels)}: {way}." for way, labels in ways.items()), *warnings])
+
+
+def _split(result: Mapping[str, Any]) -> str:
+    rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
+    return f"{result['corpus']} {result['split']}: {result['queries']:,} queries ({rule})."
+
+
+def _reading(read: Mapping[str, Any]) -> str:
+    """Lengths, cut shares and titles in words."""
+    passages, queries = read.get("passages", {}), read.get("queries", {})
+    titles = {True: "with titles", False: "without titles"}.get(passages.get("titles"))
+    return "; ".join(_joined([_side("passages", passages, titles), _side("queries", queries, None)]))
+
+
+def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
+    if not read:
+        return None
+    length, cut = read.get("length"), read.get("cut_share")
+    whole = f"{name} read up to {length} tokens" if length else f"whole {name}"
+    return ", ".join(_joined([whole, more, None if cut is None else f"{cut:.1%} cut"]))
+
+
+def _joined(parts: Iterable[str | None]) -> list[str]:
+    return [part for part in parts if part is not None]
+
+
+def _warning(done: Artifact) -> str | None:
+    """What to do about an evaluation in which more than `MUCH` of the passages are cut."""
+    read = done.result["read"].get("passages", {})
+    if (read.get("cut_share") or 0) <= MUCH:
+        return None
+    field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
+    return (
+        f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
+        f"tokens, so their ends are not searched; --set {field}={2 * read['length']} reads more of them."
+    )

@@ -1,0 +1,122 @@
+"""What two runs of one job have left behind must be equal: artifacts byte by byte, measures to the last digit.
+
+Left out, because they tell how long something took or where it lies: in records and summaries the fields of `TIMES`
+and the places of inputs and attempts; in traces the columns of `TIMES`.
+"""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from mlflow.entities import ViewType
+
+from midmask.artifact import RECORD, Place, load
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.store import EXPERIMENT, connect
+
+TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|rung_share|_hours")
+"""Fields, columns and metrics that tell how long something took."""
+
+PLACED = ("inputs", "attempt", "files")
+"""Fields of a record that name places, or sizes and digests of files, which are compared themselves."""
+
+
+def contents(home: Path) -> dict[str, str]:
+    """`STEP/FINGERPRINT/FILE` -> digest of what of it must be equal in every run."""
+    found: dict[str, str] = {}
+    for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
+        name = f"{record.parent.parent.name}/{record.parent.name}"
+        folder = load(Place(str(record.parent))).place.local()
+        found[f"{name}/{RECORD}"] = _digest(_equal_part(json.loads(record.read_text()), home))
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.name != RECORD:
+                found[f"{name}/{path.relative_to(folder)}"] = _digest(_of_file(path, home))
+    return found
+
+
+def _of_file(path: Path, home: Path) -> bytes:
+    if path.name == "trace.parquet":
+        rows = pq.read_table(path).to_pylist()
+        return _equal_part([{key: value for key, value in row.items() if not TIMES.search(key)} for row in rows], home)
+    if path.name == "sweep.json":
+        return _equal_part(json.loads(path.read_text()), home)
+    return path.read_bytes()
+
+
+def _equal_part(value: Any, home: Path) -> bytes:
+    def pick(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: pick(inner) for key, inner in value.items() if not TIMES.search(str(key)) and key not in PLACED
+            }
+        return [pick(inner) for inner in value] if isinstance(value, list) else value
+
+    return json.dumps(pick(value), sort_keys=True).replace(str(home), "HOME").encode()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
+    """One line for every file that only one run has, or that differs."""
+    lines = [f"only in the undisturbed run: {name}" for name in sorted(expected.keys() - found.keys())]
+    lines += [f"only in the killed run: {name}" for name in sorted(found.keys() - expected.keys())]
+    both = sorted(expected.keys() & found.keys())
+    return lines + [f"differs: {name}" for name in both if expected[name] != found[name]]
+
+
+def identities(home: Path) -> dict[str, tuple[int, int, int]]:
+    """Inode, time and size of every file of every finished artifact."""
+    found = {}
+    for record in (home / "store").glob(f"*/*/{RECORD}"):
+        for path in record.parent.rglob("*"):
+            if path.is_file():
+                stat = os.stat(path)
+                found[str(path.relative_to(home))] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def rewritten(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> list[str]:
+    """One line for every file of a finished artifact that was changed or removed since."""
+    return [f"written again after it was finished: {name}" for name in before if after.get(name) != before[name]]
+
+
+def tracking_uri(home: Path) -> str:
+    return f"sqlite:///{home}/mlflow.db"
+
+
+def tracked(home: Path) -> list[str]:
+    """What is wrong with the runs of a finished job: not one finished parent, two finished runs of a step, a run that
+    is still running."""
+    runs = read_runs(tracking_uri(home))
+    parents = [run for run in runs if run.parent_id is None]
+    lines = []
+    if [run.status for run in parents] != ["finished"]:
+        lines.append(f"parent runs: {', '.join(f'{run.name} {run.status}' for run in parents) or 'none'}")
+    lines += [f"still running: {run.name}" for run in runs if run.status == "running"]
+    client = connect(tracking_uri(home))
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    still = client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'", ViewType.ALL)
+    lines += [f"RUNNING in MLflow: {run.info.run_name}" for run in still]
+    names = [(run.tags["midmask.step"], run.tags["midmask.fingerprint"]) for run in runs if run.status == "finished"]
+    return lines + [f"finished twice: {name}" for name in sorted(set(names)) if names.count(name) > 1]
+
+
+def metrics(home: Path) -> dict[str, str]:
+    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without those that tell times or the machine."""
+    return {
+        f"{run.tags['midmask.step']} {run.tags['midmask.fingerprint']} {name}": repr(value)
+        for run in read_runs(tracking_uri(home))
+        if run.status == "finished"
+        for name, value in run.metrics.items()
+        if _is_result(run, name)
+    }
+
+
+def _is_result(run: TrackedRow, name: str) -> bool:
+    return not TIMES.search(name) and not name.startswith(("system/", "cost/"))

@@ -1,0 +1,70 @@
+"""The Sweep page shows every trial with its state, and a verdict for each split beside the numbers of that split."""
+
+import pytest
+
+from midmask.tracking import TrackedRow, Tracker, read_runs
+from tests.support.dashboards import swept, tracked
+from tests.support.dashboards.page import captions, page, table
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[TrackedRow]]:
+    """A finished sweep with its file, and one that has none."""
+    home = tmp_path_factory.mktemp("swept")
+    uri = f"sqlite:///{home}/mlflow.db"
+    with Tracker(uri, home, tracked.QUICK) as tracker:
+        swept.track(tracker)
+        plain = tracked.sweep(tracker)
+        lost = tracker.run("lost", tags=tracked.tags("trial", "retromae", "lost"), params={}, parent=plain)
+        lost.finish("failed")
+        tracker.run("alive", tags=tracked.tags("trial", "retromae", "alive"), params={}, parent=plain)
+        tracker.find("none", step="none")  # waits until all is sent
+        return uri, read_runs(uri)
+
+
+def texts(lines: list[list[str]], at: int) -> list[str]:
+    return [line[at].rsplit("|", 1)[0] for line in lines]
+
+
+def test_pruned_failed_and_running_trials_are_listed_with_their_state(store: tuple[str, list[TrackedRow]]) -> None:
+    uri, runs = store
+    app = page("sweep", [run for run in runs if run.name != "sweep_mask_ratio"], uri=uri)
+    heads, lines = table(app, "points")
+    assert texts([heads], 1) == ["State"]
+    states = dict(zip(texts(lines, 0), texts(lines, 1), strict=True))
+    assert len(states) == len(swept.POINTS) + 3
+    assert {name: state for name, state in states.items() if state != "complete"} == {
+        "pruned": "pruned",
+        "trial t-failed": "failed",
+        "trial t-running": "running",
+    }
+    values = dict(zip(texts(lines, 0), texts(lines, 2), strict=True))
+    assert values["pruned"] == "0.1000 at a rung" and values["trial t-failed"] == "—"
+    best_first = [float(value) for value in texts(lines, 2)[: len(swept.POINTS)]]
+    assert best_first == sorted(best_first, reverse=True)
+    assert "16 trials: 13 complete, 1 pruned, 1 running, 1 failed." in captions(app)
+
+
+def test_a_sweep_without_a_file_lists_them_too(store: tuple[str, list[TrackedRow]]) -> None:
+    uri, runs = store
+    _, lines = table(page("sweep", [run for run in runs if "topn" not in run.name], uri=uri), "trials")
+    assert sorted(texts(lines, 1)) == ["complete"] * 8 + ["failed", "pruned", "running"]
+    assert texts(lines, 2)[:8] == [f"{value:.4f}" for value in sorted(tracked.DEV.values())[:0:-1]]
+    assert set(texts(lines, 2)[8:]) == {"—"}
+
+
+def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]]) -> None:
+    """Within the noise on dev, and clearly worse on test: neither stands for the other."""
+    uri, runs = store
+    app = page("sweep", [run for run in runs if run.name != "sweep_mask_ratio"], uri=uri)
+    heads, lines = table(app, "comparison")
+    best, floor = ([cell.rsplit("|", 1) for cell in line] for line in lines)
+    at = {head.rsplit("|", 1)[0]: number for number, head in enumerate(heads)}
+    assert best[at["Verdict on dev"]] == ["≈ not significant", "quiet"]
+    assert best[at["Verdict on test"]] == ["▼ worse", "loss"]
+    dev, test = (head for head in at if "nDCG@10" in head)
+    assert "chosen here" in dev and "reported once" in test
+    assert [best[at[head]][0] for head in (dev, test)] == ["0.5250", "0.4350"]
+    assert [cell[0] for cell in best[at[test] + 1 : at[test] + 4]] == ["-0.0885", "-0.1185 … -0.0585", "1.3e-05"]
+    assert floor[0][0] == "none" and floor[at["Verdict on test"]][0] == "—"
+    assert "61 dev queries" in captions(app) and "on 93 queries" in captions(app)

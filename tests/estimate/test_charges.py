@@ -1,0 +1,187 @@
+"""The charge of each kind of step, against the sum written out, on a collection whose sizes are on record."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midmask.artifact import Place, load
+from midmask.estimate.charges import Charge, Charges
+from midmask.estimate.ranking import pair_work
+from midmask.estimate.storage import RANKED
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import Plan, Step, plan, rungs
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.run import Runner, Silent
+from midmask.recipes.schema import Recipe
+from midmask.steps import LOCAL
+from tests.support.benchmark.tiny import SPLITS, short, write_collection
+
+N, Q = 48, len(SPLITS["dev"])
+D = 128
+SPLADE = {"dense": None, "lexical": "splade"}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("words") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def storage(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Corpus and tokens are made, so that their numbers are known exactly."""
+    place = Place(str(tmp_path_factory.mktemp("store")))
+    Runner(place, LOCAL, Silent()).run(plan(recipe).tokens)
+    return place
+
+
+@pytest.fixture(scope="module")
+def tokens(recipe: Recipe, storage: Place) -> dict[str, Any]:
+    return load(plan(recipe).tokens.place(storage)).result
+
+
+def of(step: Step, storage: Place, workers: int = 1) -> Charge:
+    return Charges(storage, "cpu", workers).of(step)
+
+
+def search_of(recipe: Recipe, representation: dict[str, Any], **evaluation: Any) -> Step:
+    changes = {f"representation.{name}": value for name, value in representation.items()}
+    changes |= {f"evaluation.{name}": value for name, value in evaluation.items()}
+    changed = override(recipe, changes)
+    return plan(changed).evaluation(changed.evaluation).inputs["ranked"]
+
+
+def encoded(recipe: Recipe, side: str, **representation: Any) -> Step:
+    return search_of(recipe, representation).inputs[side]
+
+
+def test_a_dense_search_is_a_product_of_all_pairs(recipe: Recipe, storage: Place) -> None:
+    charge = of(search_of(recipe, {}), storage)
+    assert charge.flops == 2 * Q * N * D and charge.core_seconds == 0
+    assert charge.bytes == RANKED * Q * N, "no more rows than there are passages, though the depth is 101"
+    assert of(search_of(recipe, {}, depth=9), storage).bytes == RANKED * Q * 10
+    assert of(search_of(recipe, {"width": 16}), storage).flops == 2 * Q * N * 16
+
+
+@pytest.mark.parametrize(
+    ("terms", "passage_words", "query_words"),
+    [
+        ({}, 200, 30),
+        ({"passage_terms": 64}, 64, 30),
+        ({"query_terms": 7}, 200, 7),
+        ({"passage_terms": 64, "query_terms": 7}, 64, 7),
+    ],
+)
+def test_a_lexical_search_adds_up_the_postings_that_are_met(
+    recipe: Recipe, storage: Place, tokens: dict[str, Any], terms: dict[str, int], passage_words: int, query_words: int
+) -> None:
+    """Of V lists each query reads as many as it has words; a list is as long as passages have words, over V."""
+    charge = of(search_of(recipe, {**SPLADE, **terms}), storage)
+    postings = Q * query_words * (N * passage_words / tokens["vocabulary"])
+    assert charge.flops == 0 and charge.core_seconds == pytest.approx(postings / 1e8)
+
+
+def test_the_words_of_a_search_may_be_fewer_and_never_more(recipe: Recipe, storage: Place) -> None:
+    own = {**SPLADE, "passage_terms": 64, "query_terms": 8}
+
+    def seconds(**evaluation: int) -> float:
+        return of(search_of(recipe, own, **evaluation), storage).core_seconds
+
+    assert seconds(passage_terms=16) == pytest.approx(seconds() / 4)
+    assert seconds(query_terms=2) == pytest.approx(seconds() / 4)
+
+
+@pytest.mark.parametrize(("views", "flops", "seconds"), [("all", 1, 1), ("dense", 1, 0), ("lexical", 0, 1)])
+def test_a_hybrid_search_pays_for_the_views_that_it_reads(
+    recipe: Recipe, storage: Place, views: str, flops: int, seconds: int
+) -> None:
+    both = of(search_of(recipe, {"lexical": "splade"}, views=views), storage)
+    assert both.flops == 2 * Q * N * D * flops
+    assert (both.core_seconds > 0) == bool(seconds)
+
+
+def test_vectors_are_as_large_as_their_side_has_words(recipe: Recipe, storage: Place) -> None:
+    """An entry takes 32 bits and some 15 for its word."""
+    entry = (32 + 15) / 8
+    assert of(encoded(recipe, "passages", **SPLADE), storage).bytes == pytest.approx(N * 200 * entry)
+    assert of(encoded(recipe, "queries", **SPLADE), storage).bytes == pytest.approx(Q * 30 * entry)
+    assert of(encoded(recipe, "passages"), storage).bytes == N * D * 4
+
+
+def test_an_encoding_reads_every_text_of_its_side_once(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:
+    passages, queries = (of(encoded(recipe, side), storage) for side in ("passages", "queries"))
+    assert passages.tokens == pytest.approx(tokens["tokens"])
+    assert passages.flops > queries.flops > 0
+    cut = of(search_of(recipe, {}, passage_length=8).inputs["passages"], storage)
+    assert cut.tokens == N * 8 and cut.flops < passages.flops
+
+
+def test_a_training_pays_for_the_steps_that_are_left(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:
+    """The second rung goes on from the first."""
+    longer = override(recipe, {"pretrain.steps": 40, "pretrain.batch_size": 8})
+    first, whole = (steps.pretrained for steps in rungs(longer, (0.25, 1.0)))
+    assert first is not None and whole is not None
+    mean = tokens["tokens"] / N
+    for step, left in ((first, 10), (whole, 30)):
+        charge = of(step, storage)
+        assert charge.tokens == pytest.approx(left * 8 * mean) and charge.training is not None
+        assert charge.training.steps == left and charge.flops == pytest.approx(left * 8 * charge.training.row.flops)
+    assert of(plan(longer).pretrained, storage).tokens == pytest.approx(40 * 8 * mean)  # type: ignore[arg-type]
+
+
+def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe: Recipe, storage: Place) -> None:
+    """A model is 4 bytes a parameter, AdamW's state to go on from 12 more, a trace 60 bytes a step and 4 a row."""
+    steps = plan(recipe)
+    before, after = of(steps.pretrained, storage), of(steps.stages[0], storage)  # type: ignore[arg-type]
+    assert before.training is not None and after.training is not None
+    assert before.bytes == 16 * before.training.parameters + 3 * (60 + 4 * 8)
+    assert after.bytes == 4 * after.training.parameters + 2 * (60 + 4 * 4)
+    assert after.peak_bytes > 12 * after.training.parameters
+
+
+def test_memory_is_that_of_the_precision_and_of_a_workers_share(recipe: Recipe, storage: Place) -> None:
+    def activations(kind: str, workers: int, **changes: Any) -> float:
+        step = plan(override(recipe, {f"pretrain.{name}": value for name, value in changes.items()})).pretrained
+        memory = Charges(storage, kind, workers).of(step).memory  # type: ignore[arg-type]
+        assert memory is not None
+        return memory.activations
+
+    assert activations("cpu", 2) < activations("cpu", 1)
+    assert activations("cuda", 1) == activations("cuda", 1, precision="bf16") < activations("cuda", 1, precision="fp32")
+    assert activations("cpu", 1) == activations("cpu", 1, precision="fp32")
+
+
+def test_scored_pairs_are_the_positive_and_every_listed_candidate(
+    recipe: Recipe, storage: Place, tokens: dict[str, Any]
+) -> None:
+    """Query, passage and the three specials of a pair; a list is as long as it was mined, or as it is cut."""
+    whole = short(PROTOCOLS["sigir23_32neg_distil"]().on(recipe, "demo"), recipe.corpus.name)
+    scores = [step for step in plan(whole).evaluation(whole.evaluation).upstream() if step.name == "score"]
+    assert scores
+    for step in scores:
+        lists = [source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))]
+        listed = sum(getattr(source.config, "per_query", getattr(source.config, "depth", 0)) for source in lists)
+        charges = Charges(storage, "cpu", 1)
+        charge, pairs = charges.of(step), len(SPLITS["train"]) * (1 + listed)
+        pair = charge.tokens / pairs
+        assert charge.bytes == 30 * pairs
+        assert charge.flops == pytest.approx(pairs * pair_work(charges.sizes(step.inputs["teacher"]), pair).forward)
+        assert 3 < pair <= tokens["tokens"] / N + 24
+        shallow = step.__class__(step.name, step.config.model_copy(update={"depth": 3}), step.inputs)
+        assert charges.of(shallow).bytes == 30 * len(SPLITS["train"]) * (1 + 3 * len(lists))
+
+
+@pytest.mark.parametrize("protocol", ["dupmae", "sigir23_32neg_distil", "cotmote"])
+def test_twice_the_work_of_a_training_is_charged_twice(protocol: str, recipe: Recipe, storage: Path) -> None:
+    """Every training of a long protocol, by its own number of steps."""
+    whole = PROTOCOLS[protocol]().on(recipe, "published")
+    steps: Plan = plan(whole)
+    trainings = [step for step in steps.stages[-1].upstream() if step.name in ("pretrain", "finetune", "teach")]
+    assert {"pretrain", "finetune"} <= {step.name for step in trainings}
+    for step in trainings:
+        config: Any = step.config
+        doubled = config.train.model_copy(update={"steps": 2 * config.train.steps})
+        twice = step.__class__(step.name, config.model_copy(update={"train": doubled}), step.inputs)
+        one, two = (of(each, storage, workers=8) for each in (step, twice))
+        assert one.tokens > 0 and two.tokens == 2 * one.tokens and two.flops == pytest.approx(2 * one.flops)

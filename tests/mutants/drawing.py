@@ -1,0 +1,106 @@
+"""Mutants of a module: every change that an operator of cosmic-ray makes, and a sample of them."""
+
+import ast
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+
+from tests.mutations.runner import ROOT
+
+Position = tuple[int, int]
+IDENTITIES = ("_Eq_Is", "_Eq_IsNot", "_NotEq_Is", "_NotEq_IsNot")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module. line: where it is, counted from 1. old, new: the line before and after."""
+
+    file: str
+    operator: str
+    line: int
+    old: str
+    new: str
+    source: str = field(repr=False)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Tells mutants apart, wherever their line has moved."""
+        return self.file, self.old, self.new
+
+    def apply(self, root: Path) -> None:
+        (root / self.file).write_text(self.source, "utf-8")
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}  {self.old}  =>  {self.new}"
+
+
+def draw(file: str, count: int, seed: int) -> list[Mutant]:
+    """`count` mutants of a module, at most one for each place in it, in the order of the file."""
+    text = (ROOT / file).read_text("utf-8")
+    places = defaultdict(list)
+    for operator, occurrence, place in changes(text):
+        places[place].append((operator, occurrence))
+    generator, found = random.Random(f"{seed}/{file}"), {}
+    for place in generator.sample(sorted(places), len(places)):
+        operator, occurrence = generator.choice(places[place])
+        mutant = made(file, text, operator, occurrence)
+        if mutant is not None:
+            found[mutant.key] = mutant
+        if len(found) == count:
+            break
+    return sorted(found.values(), key=lambda mutant: (mutant.line, mutant.new))
+
+
+def changes(text: str) -> Iterator[tuple[str, int, tuple[Position, Position]]]:
+    """(operator, number of its change, place) of all that can be changed. Left out: what mypy holds and nothing runs
+    (annotations, `frozen` of dataclasses), and `is` for `==`, whose outcome is the interpreter's affair.
+    """
+    ignored = [*annotations(text), *dataclass_options(text)]
+    for name in operator_names():
+        operator = get_operator(name)
+        if operator.arguments() or name.endswith(IDENTITIES):
+            continue  # the former want names of variables
+        positions = [at for node in ast_nodes(get_ast(text)) for at in operator().mutation_positions(node)]
+        for occurrence, (start, stop) in enumerate(positions):
+            if not any(first <= start and stop <= last for first, last in ignored):
+                yield name, occurrence, (start, stop)
+
+
+def annotations(text: str) -> Iterator[tuple[Position, Position]]:
+    for node in ast.walk(ast.parse(text)):
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if isinstance(annotation, ast.expr):
+                yield span(annotation)
+
+
+def dataclass_options(text: str) -> Iterator[tuple[Position, Position]]:
+    for node in ast.walk(ast.parse(text)):
+        for decorator in getattr(node, "decorator_list", []):
+            if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "dataclass":
+                yield span(decorator)
+
+
+def span(node: ast.expr) -> tuple[Position, Position]:
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+
+def made(file: str, text: str, operator: str, occurrence: int) -> Mutant | None:
+    """The mutant; None if it is the same program, or none."""
+    source = mutate_code(text, get_operator(operator)(), occurrence)
+    try:
+        if source is None or ast.dump(ast.parse(source)) == ast.dump(ast.parse(text)):
+            return None
+    except SyntaxError:
+        return None
+    before, after = text.splitlines(), source.splitlines()
+    matched = SequenceMatcher(None, before, after, autojunk=False)
+    first, last, begin, end = next(each[1:] for each in matched.get_opcodes() if each[0] != "equal")
+    old, new = " ".join("\n".join(before[first:last]).split()), " ".join("\n".join(after[begin:end]).split())
+    return Mutant(file, operator.partition("/")[2], first + 1, old, new, source)

@@ -1,0 +1,10 @@
+"""A recipe's fields as the params of a tracked run."""
+
+import json
+
+from midmask.identity import flatten
+from midmask.recipes.schema import Recipe
+
+
+def params_of(recipe: Recipe) -> dict[str, str]:
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}

@@ -1,0 +1,140 @@
+"""The journal of a run's values, without a store: owned by one process, whole after a kill, and taken over after it."""
+
+import json
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from midmask.tracking.journal import Entry, Journal, journal_path, left_behind
+
+URI = "sqlite:////data/mlflow.db"
+POINTS = Entry("metrics", [["loss", 0.5, 1700000000000, 3], ["näh", float("inf"), 1, 0]])
+TAGS = Entry("tags", {"midmask.step": "a\nb"})
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    found = Journal.claim(tmp_path / "home" / "mlflow-pending" / "run.jsonl")
+    assert found is not None
+    return found
+
+
+def test_what_was_appended_comes_back_in_order_and_clearing_empties_it(journal: Journal) -> None:
+    assert list(journal.entries()) == []
+    for entry in (POINTS, TAGS, POINTS):
+        journal.append(entry)
+    assert list(journal.entries()) == [POINTS, TAGS, POINTS]
+    journal.clear()
+    assert list(journal.entries()) == [] and journal.path.read_bytes() == b""
+    journal.append(TAGS)
+    assert list(journal.entries()) == [TAGS]
+
+
+def test_only_its_user_may_read_it(journal: Journal) -> None:
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+
+
+def test_a_journal_has_one_owner_until_it_is_closed(journal: Journal) -> None:
+    journal.append(TAGS)
+    before = len(os.listdir("/proc/self/fd"))
+    assert Journal.claim(journal.path) is None and Journal.claim(journal.path) is None
+    assert len(os.listdir("/proc/self/fd")) == before, "a claim in vain leaves no file open"
+    journal.close(remove=False)
+    again = Journal.claim(journal.path)
+    assert again is not None and list(again.entries()) == [TAGS]
+    again.close(remove=True)
+    assert not journal.path.exists()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_a_file_that_its_owner_removed_meanwhile_is_not_claimed(tmp_path: Path) -> None:
+    """The new owner opened the old file before it went: its lock would be on a file that nobody finds."""
+    path = tmp_path / "run.jsonl"
+    script = f"""
+import fcntl, os, sys
+from pathlib import Path
+from midmask.tracking import journal
+path, flock = Path({str(path)!r}), fcntl.flock
+def slowly(descriptor, how):
+    if path.exists() and not seen:
+        seen.append(1)
+        path.unlink()
+    flock(descriptor, how)
+seen = []
+journal.fcntl.flock = slowly
+mine = journal.Journal.claim(path)
+mine.append(journal.Entry("end", ["FINISHED", 1]))
+print(path.read_text(), len(seen), len(os.listdir("/proc/self/fd")))
+mine.close(remove=True)
+print(len(os.listdir("/proc/self/fd")))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    held, left = done.stdout.strip().splitlines()[-2:]
+    assert '["end", ["FINISHED", 1]]' in done.stdout and held.split()[-2] == "1"
+    assert int(held.split()[-1]) == int(left) + 1, "the descriptor of the removed file is closed"
+
+
+def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "run.jsonl"
+    script = f"""
+import os, signal
+from pathlib import Path
+from midmask.tracking.journal import Entry, Journal
+mine = Journal.claim(Path({str(path)!r}))
+mine.append(Entry("tags", {{"a": "b"}}))
+with open({str(path)!r}, "a") as stream:
+    stream.write('["metrics", [["lo')
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = Journal.claim(path)
+    assert again is not None
+    again.append(TAGS)
+    with caplog.at_level(logging.WARNING):
+        assert list(again.entries()) == [Entry("tags", {"a": "b"}), TAGS]
+    assert caplog.text.count("a half-written line is left out") == 1
+    assert path.read_text().splitlines()[-1] == json.dumps(TAGS)
+
+
+def test_a_whole_last_line_gets_no_empty_one_behind_it(journal: Journal) -> None:
+    journal.append(TAGS)
+    journal.close(remove=False)
+    again = Journal.claim(journal.path)
+    assert again is not None and again.path.read_bytes().count(b"\n") == 1
+
+
+def test_an_empty_line_is_no_torn_one(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.append(TAGS)
+    with journal.path.open("ab") as stream:
+        stream.write(b"\n")
+    journal.append(POINTS)
+    assert list(journal.entries()) == [TAGS, POINTS] and not caplog.text
+
+
+def test_what_the_store_refuses_is_kept_beside_the_journal(journal: Journal) -> None:
+    path = journal.refuse([POINTS])
+    assert path == journal.path.with_suffix(".refused") and journal.refuse([TAGS, TAGS]) == path
+    assert [Entry(*json.loads(line)) for line in path.read_text().splitlines()] == [POINTS, TAGS, TAGS]
+    assert list(journal.entries()) == []
+
+
+def test_journals_of_a_store_are_found_by_run_whatever_its_password(tmp_path: Path) -> None:
+    secret = "postgresql://me:secret@host/db"
+    for uri, run in ((secret, "b2"), (secret, "a1"), (URI, "c3")):
+        claimed = Journal.claim(journal_path(tmp_path, uri, run))
+        assert claimed is not None
+        claimed.refuse([TAGS])
+    found = left_behind(tmp_path, secret)
+    assert [run for run, _ in found] == ["a1", "b2"]
+    assert [path for _, path in found] == [journal_path(tmp_path, secret, run) for run in ("a1", "b2")]
+    assert left_behind(tmp_path, "postgresql://me:other@host/db") == found
+    assert [run for run, _ in left_behind(tmp_path, URI)] == ["c3"] and left_behind(tmp_path / "none", URI) == []
+    assert all(path.parent == tmp_path / "mlflow-pending" and len(path.stem) == 8 + 1 + 2 for _, path in found)
+    assert not any("secret" in path.name for path in (tmp_path / "mlflow-pending").iterdir())
