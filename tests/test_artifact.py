@@ -1,20 +1,32 @@
-"""Artifacts: complete or absent, by path or URI, also when the maker dies in between."""
+"""Artifacts: complete or absent, by path or URI, also when the maker dies in between or two make the same one."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from midmask.artifact import RECORD, Place, load, produce
+from midmask.artifact import RECORD, Place, Timing, load, produce
+from midmask.attempts import Attempt, attempt, folder_of_attempts
 from midmask.errors import UserError
+from midmask.leases import Watch, lease
+from tests.support.object_store import object_store
+
+QUICK = Timing(renew_s=0.05, dead_s=0.4, look_s=0.02)
 
 
-@pytest.fixture(params=["path", "uri"])
+@pytest.fixture(scope="module")
+def s3():
+    with object_store() as options:
+        yield options
+
+
+@pytest.fixture(params=["path", "file", "s3"])
 def root(request, tmp_path, monkeypatch):
     monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
+    if request.param == "s3":
+        return Place(f"s3://bucket/{tmp_path.name}?{request.getfixturevalue('s3')}")
     return Place(str(tmp_path / "store") if request.param == "path" else (tmp_path / "store").as_uri())
 
 
@@ -29,9 +41,10 @@ def test_an_artifact_is_made_once_and_then_loaded(root):
     first = produce(root / "step" / "abc", {"fingerprint": "abc"}, make)
     second = produce(root / "step" / "abc", {"fingerprint": "abc"}, make)
     assert len(calls) == 1
-    assert first == second
+    assert first == second == load(first.address)
     assert second.result == {"n": 1}
     assert (second.place.local() / "data" / "a.txt").read_text() == "hello"
+    assert first.address == root / "step" / "abc"
 
 
 def test_a_failed_maker_leaves_no_record_but_its_files(root):
@@ -46,6 +59,7 @@ def test_a_failed_maker_leaves_no_record_but_its_files(root):
 
     again = produce(root / "s", {"fingerprint": "f"}, lambda out: {"found": (out / "part").read().decode()})
     assert again.result == {"found": "1"}
+    assert sum(name.endswith("part") for name in root.sizes()) == 1, "what was taken over is deleted"
 
 
 def test_a_write_that_breaks_off_leaves_no_file(root):
@@ -73,8 +87,10 @@ def test_the_local_copy_of_a_uri_is_made_once(tmp_path, monkeypatch):
     (place / "a").write(b"1")
     copy = place.local()
     assert copy != tmp_path / "store"
-    assert copy == place.local()
     assert (copy / "a").read_bytes() == b"1"
+    (place / "a").delete()
+    assert place.local() == copy
+    assert (copy / "a").read_bytes() == b"1", "it is not copied again"
 
 
 def test_an_unknown_scheme_is_one_line():
@@ -82,32 +98,95 @@ def test_an_unknown_scheme_is_one_line():
         Place("nope://x").exists()
 
 
+def test_names_are_put_before_the_options_of_a_uri():
+    place = Place("s3://bucket/store?region=x&scheme=http")
+    assert str(place / "step" / "a b") == "s3://bucket/store/step/a b?region=x&scheme=http"
+
+
+def test_of_two_attempts_the_first_record_wins_and_the_other_is_deleted(root):
+    place = root / "step" / "f"
+    with attempt(place, QUICK) as slow:
+        fast = Attempt(place, "0002-other", Watch(QUICK))
+        (fast.out / "data").write(b"fast")
+        (slow.out / "data").write(b"slow")
+        fast.publish({"fingerprint": "f", "result": {"by": "fast"}})
+        assert (slow.out / "data").read() == b"slow", "nobody touches the files of a living attempt"
+        slow.publish({"fingerprint": "f", "result": {"by": "slow"}})
+    artifact = load(place)
+    assert artifact.result == {"by": "fast"} and (artifact.place / "data").read() == b"fast"
+    left = [name.rpartition("/")[2] for name in root.sizes()]
+    assert left.count("data") == 1 and set(left) == {"data", RECORD}
+
+
+def test_a_silent_process_of_another_machine_is_replaced_and_may_still_not_harm(root):
+    """Its lease does not change any more; it wakes up when another attempt has gone on from its files."""
+    place = root / "step" / "f"
+    folder = folder_of_attempts(place)
+    silent = Attempt(place, "0001-silent", Watch(QUICK))
+    (silent.out / "part").write(b"kept")
+    (folder / "0001-silent.lease").write_json({"machine": "elsewhere", "process": 1, "began": "1", "beat": 3})
+
+    def make(out):
+        found = (out / "part").read().decode()
+        (silent.out / "part").write(b"written late")
+        (silent.out / "part").delete()
+        return {"found": found}
+
+    artifact = produce(place, {"fingerprint": "f"}, make, QUICK)
+    assert artifact.result == {"found": "kept"} and (artifact.place / "part").read() == b"kept"
+    assert not [name for name in root.sizes() if "silent" in name]
+
+
+def test_a_lease_that_changes_lives_wherever_its_process_is(tmp_path):
+    place = Place((tmp_path / "one.lease").as_uri())
+    watch = Watch(QUICK)
+    state = {"machine": "elsewhere", "process": 1, "began": "1"}
+    for beat in range(8):
+        place.write_json({**state, "beat": beat})
+        assert watch.lives(place)
+    with lease(tmp := Place(str(tmp_path / "two.lease")), QUICK):
+        assert Watch(QUICK).lives(tmp)
+    assert not Watch(QUICK).lives(tmp)
+
+
 MAKER = """
-import sys, time
-from midmask.artifact import Place, produce
+import sys
+from midmask.artifact import Place, Timing, produce
 def make(out):
+    (out / "part").exists() or (out / "part").write(sys.argv[2].encode())
     print("making", flush=True)
-    time.sleep(float(sys.argv[2]))
-    return {"by": sys.argv[3]}
-print(produce(Place(sys.argv[1]), {"fingerprint": "f"}, make).result["by"], flush=True)
+    sys.stdin.readline()
+    return {"by": sys.argv[2], "part": (out / "part").read().decode()}
+result = produce(Place(sys.argv[1]), {"fingerprint": "f"}, make, Timing(0.1, 600, 0.05)).result
+print(result["by"], result["part"], flush=True)
 """
 
 
-def start(place, seconds, name):
-    command = [sys.executable, "-c", MAKER, str(place), str(seconds), name]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(place, name):
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", MAKER, str(place), name], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
 
 
-def test_two_processes_make_it_once_and_a_killed_one_leaves_no_lock(tmp_path):
-    place = tmp_path / "s"
-    doomed = start(place, 600, "doomed")
+def test_two_processes_make_it_once(root):
+    first = start(root / "s", "first")
+    assert first.stdout.readline() == "making\n"
+    second = start(root / "s", "second")
+    assert "is making" in second.stderr.readline()
+    assert first.communicate("go\n", timeout=60)[0] == "first first\n"
+    assert second.communicate(timeout=60)[0] == "first first\n"
+
+
+def test_the_attempt_of_a_killed_process_is_taken_over_at_once(root):
+    """At once, since its process is seen to be gone: the lease would live for ten minutes."""
+    doomed = start(root / "s", "doomed")
     assert doomed.stdout.readline() == "making\n"
-    waiting = start(place, 0, "second")
+    waiting = start(root / "s", "second")
+    assert "is making" in waiting.stderr.readline()
     os.kill(doomed.pid, signal.SIGKILL)
-    out, _ = waiting.communicate(timeout=60)
-    assert out.split() == ["making", "second"]
+    out, _ = waiting.communicate("go\n", timeout=60)
+    assert out.splitlines() == ["making", "second doomed"]
     doomed.communicate()
-    deadline = time.monotonic() + 60
-    third, _ = start(place, 0, "third").communicate(timeout=deadline - time.monotonic())
-    assert third.split() == ["second"]
-    assert (place / RECORD).exists()
+    assert start(root / "s", "third").communicate("", timeout=60)[0] == "second doomed\n"
+    assert load(root / "s").result["by"] == "second"

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from midmask.artifact import RECORD, Place
+from midmask.artifact import Place
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan
@@ -77,8 +77,8 @@ def kill_in(step: str, process: subprocess.Popen[str], storage: Path, wait: floa
 
 
 def begun_in(folder: Path) -> bool:
-    """Whether an artifact of this step is being written: its record comes last."""
-    return any(path.is_dir() and not (path / RECORD).exists() for path in folder.glob("*"))
+    """Whether an artifact of this step is being written."""
+    return any(folder.glob("*.attempts/*"))
 
 
 def run_here(recipe: str, protocol: str, storage: Path, changes: list[str]) -> Outcome:

@@ -54,7 +54,7 @@ def kill_at_checkpoint(process: subprocess.Popen[str], storage: Path, timeout_s:
     """Kills the job and all it started once a checkpoint is whole; its step, or none if the job ended first."""
     deadline = time.monotonic() + timeout_s
     while process.poll() is None and time.monotonic() < deadline:
-        found = sorted(storage.glob("pretrain/*/checkpoints/step-*/position.json"))
+        found = sorted(storage.glob("pretrain/*.attempts/*/checkpoints/step-*/position.json"))
         if found:
             kill_tree(process)
             return int(found[0].parent.name.removeprefix("step-"))

@@ -71,4 +71,4 @@ def compare(
 def _run(steps: list[Step], storage: Place, channel: Channel, source: str) -> list[str]:
     """Runs steps in this worker; the places of their artifacts."""
     runner = Runner(storage, LOCAL, ChannelObserver(channel, source))
-    return [str(runner.run(step).place) for step in steps]
+    return [str(runner.run(step).address) for step in steps]

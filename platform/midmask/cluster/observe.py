@@ -63,7 +63,7 @@ BM25 = {
 
 
 def artifact_tag(artifact: Artifact) -> dict[str, str]:
-    return {ARTIFACT: str(artifact.place)}
+    return {ARTIFACT: str(artifact.address)}
 
 
 def step_tags(step: Step) -> dict[str, str]:
@@ -96,7 +96,7 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
         values = own["measures"]
         run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
-        run.tag({artifact_key(corpus, part): str(artifact.place), queries_key(corpus, part): str(own["queries"])})
+        run.tag({artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(own["queries"])})
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
     run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from midmask.artifact import RECORD, Artifact, Place
+from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.errors import UserError
 from midmask.tracking import ARTIFACT, TrackedRow, artifact_key
 
@@ -83,7 +83,7 @@ def artifact_of(place: Place) -> tuple[Artifact | None, str]:
     try:
         if not (place / RECORD).exists():
             return None, "nothing is there: it was deleted, or lies on another machine"
-        return Artifact(place, (place / RECORD).read_json()), ""
+        return load(place), ""
     except (OSError, ValueError, UserError) as error:
         return None, " ".join(str(error).split())
 
@@ -150,7 +150,7 @@ def _link(place: Place) -> Link:
         return Link(step, fingerprint, place, missing=missing)
     record = artifact.record
     inputs = {role: Place(str(uri)) for role, uri in record.get("inputs", {}).items()}
-    size = place.size() if place.is_path else None
+    size = artifact.place.size() if place.is_path else None
     return Link(str(record.get("step", step)), artifact.fingerprint, place, inputs, record, size=size)
 
 

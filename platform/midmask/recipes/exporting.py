@@ -19,4 +19,4 @@ def export(steps: Plan, storage: Place, folder: Place, derived: Collection[str])
     export_beir(load(steps.corpus.place(storage)).place, folder)
     if "spans" in derived and isinstance(steps.spans.config, SpansConfig):
         inputs = {name: load(step.place(storage)) for name, step in steps.spans.inputs.items()}
-        write_spans(folder / SPANS, span_texts(steps.spans.config, inputs, steps.spans.place(storage)))
+        write_spans(folder / SPANS, span_texts(steps.spans.config, inputs, load(steps.spans.place(storage)).place))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from midmask.artifact import RECORD, Artifact, Place, load, produce
+from midmask.artifact import RECORD, Artifact, Place, Timing, load, produce
 from midmask.recipes.plan import Step
 
 Log = Callable[[int, dict[str, float]], None]
@@ -42,12 +42,19 @@ class Silent:
 
 
 class Runner:
-    """Runs steps into a storage with given makers, told to an observer."""
+    """Runs steps into a storage with given makers, told to an observer.
 
-    def __init__(self, storage: Place, makers: Mapping[str, Maker], observer: Observer) -> None:
+    Args:
+        timing: of the leases by which jobs that share the storage see who still works; None: the default.
+    """
+
+    def __init__(
+        self, storage: Place, makers: Mapping[str, Maker], observer: Observer, timing: Timing | None = None
+    ) -> None:
         self.storage = storage
         self._makers = makers
         self._observer = observer
+        self._timing = timing
 
     def is_finished(self, step: Step) -> bool:
         return (step.place(self.storage) / RECORD).exists()
@@ -70,7 +77,7 @@ class Runner:
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
-        artifact = produce(place, self._record(step, inputs), make)
+        artifact = produce(place, self._record(step, inputs), make, self._timing)
         self._observer.end(step, artifact, cached=False)
         return artifact
 
@@ -80,5 +87,5 @@ class Runner:
             "fingerprint": step.fingerprint,
             "config": step.config.model_dump(mode="json"),
             "identity": step.identity,
-            "inputs": {name: str(artifact.place) for name, artifact in inputs.items()},
+            "inputs": {name: str(artifact.address) for name, artifact in inputs.items()},
         }

@@ -65,6 +65,6 @@ def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | No
 def load_vectors(place: Place) -> Floats:
     """A block of dense vectors: memory-mapped where it is a local file, read otherwise."""
     if place.is_path:
-        return np.load(place.uri, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.load(place.local(), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
     with place.reading() as stream:
         return np.load(stream, allow_pickle=False)  # type: ignore[no-any-return]

@@ -1,0 +1,165 @@
+"""Attempts: each process that makes an artifact writes into a folder of its own, and the first one to finish wins.
+
+    path   STEP/FINGERPRINT.attempts/0001-5f3a/    renamed to STEP/FINGERPRINT/ when the record is in it
+    URI    STEP/FINGERPRINT/0001-5f3a/             stays; STEP/FINGERPRINT/record.json names it
+
+Beside each attempt lies its lease, `0001-5f3a.lease`, which names the process and is written again every few seconds.
+Another process waits while a lease lives. The attempt of a dead process is taken over: its files become the start of a
+new attempt under the next number. They are linked or copied, never written in place, since a process that was only
+paused, or workers that outlive their driver, may still write into the old folder.
+"""
+
+import contextlib
+import errno
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.digests import RECORD, measure
+from midmask.errors import UserError
+from midmask.leases import LEASE, Timing, Watch, lease
+from midmask.place import DRAFT, Place
+
+log = logging.getLogger(__name__)
+
+
+def folder_of_attempts(place: Place) -> Place:
+    """Where the attempts at an artifact lie."""
+    return Place(f"{place.uri}.attempts") if place.is_path else place
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One process's attempt at an artifact: `out` is the folder to write into."""
+
+    place: Place
+    name: str
+    watch: Watch
+
+    @property
+    def out(self) -> Place:
+        return folder_of_attempts(self.place) / self.name
+
+    def publish(self, record: Mapping[str, Any]) -> None:
+        """Makes the files visible as the artifact, with their digests in its record; deletes them if another attempt
+        was first. Deletes what dead attempts have left.
+
+        Of two attempts on an object store that end within the same request, the second record replaces the first, since
+        pyarrow has no conditional writes (arrow issue 44281). Both are whole, and both are kept.
+        """
+        whole = {**record, "files": measure(self.out)}
+        (self.out / RECORD).write_json(whole)
+        won = self._rename() if self.place.is_path else self._name(whole)
+        if not won:
+            self.out.delete()
+        _clear(self.place, self.watch, self.name)
+
+    def _rename(self) -> bool:
+        for folder, _, _ in os.walk(self.out.uri, topdown=False):
+            _sync(folder)
+        try:
+            os.rename(self.out.uri, self.place.uri)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        _sync(os.path.dirname(self.place.uri))
+        return True
+
+    def _name(self, record: Mapping[str, Any]) -> bool:
+        if (self.place / RECORD).exists():
+            return False
+        (self.place / RECORD).write_json({**record, "attempt": self.name})
+        return True
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
+    """A folder of this process's own to make the artifact in, with what a dead process has left of it; None if another
+    process finishes the artifact first.
+
+    The folder stays when the block ends with an error, so that the next attempt goes on from it.
+    """
+    _refuse_leftovers(place)
+    folder, watch = folder_of_attempts(place), Watch(timing)
+    while not (place / RECORD).exists():
+        if _living(folder, watch):
+            watch.say_once("another process is making %s; waiting for it", place)
+            time.sleep(timing.look_s)
+            continue
+        name = f"{_next_number(folder):04d}-{secrets.token_hex(4)}"
+        with lease(folder / f"{name}{LEASE}", timing):
+            if any(other < name for other in _living(folder, watch)):
+                continue  # two began at once: the other one works
+            if (place / RECORD).exists():
+                continue  # finished since the last look
+            _take_over(folder, name, watch)
+            yield Attempt(place, name, watch)
+            return
+    yield None
+
+
+def _clear(place: Place, watch: Watch, own: str) -> None:
+    """Deletes the attempts that no living process works on, except whole ones, which may be in use."""
+    folder = folder_of_attempts(place)
+    living = _living(folder, watch)
+    for name in _attempts(folder):
+        if name not in (*living, own) and not (folder / name / RECORD).exists():
+            (folder / name).delete()
+            (folder / f"{name}{LEASE}").delete()
+
+
+def _refuse_leftovers(place: Place) -> None:
+    if place.is_path and (names := place.names()) and RECORD not in names:
+        raise UserError(
+            f"{place} holds files but no {RECORD}: an older midmask was interrupted there. Delete it and run the same "
+            "command again."
+        )
+
+
+def _attempts(folder: Place) -> list[str]:
+    """Names of the attempts that have a lease or files, oldest first."""
+    names = {name.removesuffix(LEASE) for name in folder.names() if name[:4].isdigit() and not name.endswith(DRAFT)}
+    return sorted(names)
+
+
+def _next_number(folder: Place) -> int:
+    return 1 + max((int(name.partition("-")[0]) for name in _attempts(folder)), default=0)
+
+
+def _living(folder: Place, watch: Watch) -> list[str]:
+    """Names of the attempts whose owner lives."""
+    return [name for name in _attempts(folder) if watch.lives(folder / f"{name}{LEASE}")]
+
+
+def _take_over(folder: Place, name: str, watch: Watch) -> None:
+    """Starts the attempt `name` with the files of the newest attempt of a dead process, if there is one.
+
+    Dead attempts whose process is surely gone are deleted. One that has only been silent is kept until the artifact is
+    finished, since its process may wake up and finish it.
+    """
+    dead = [other for other in _attempts(folder) if other < name and not watch.lives(folder / f"{other}{LEASE}")]
+    if dead:
+        log.info("going on from %s, which an ended process has left", folder / dead[-1])
+        try:
+            for file in (folder / dead[-1]).sizes():
+                if file != RECORD and not file.endswith(DRAFT):
+                    (folder / name / file).copy_from(folder / dead[-1] / file)
+        except FileNotFoundError:  # its process woke up, or another one has taken it over
+            (folder / name).delete()
+    for other in dead:
+        if watch.is_surely_dead(folder / f"{other}{LEASE}"):
+            (folder / other).delete()
+            (folder / f"{other}{LEASE}").delete()

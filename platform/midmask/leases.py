@@ -1,0 +1,135 @@
+"""Leases: files by which processes that share a store see who still works.
+
+A lease names its process and is written again every few seconds. Its owner is dead if the process is gone, which is
+seen at once from the same machine, or if the lease has not changed for a while, which each observer measures with its
+own clock.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from midmask.errors import UserError
+from midmask.place import Place
+
+log = logging.getLogger(__name__)
+
+LEASE = ".lease"
+"""Ending of a lease's name."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds between two renewals of a lease; until an unchanged one is dead; between two looks of who waits."""
+
+    renew_s: float = 5.0
+    dead_s: float = 60.0
+    look_s: float = 0.5
+
+
+class Watch:
+    """What this process has seen of other processes' leases."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._seen: dict[str, tuple[Any, float]] = {}
+        self._has_said = False
+
+    def say_once(self, message: str, place: Place) -> None:
+        if not self._has_said:
+            self._has_said = True
+            log.warning(message, place)
+
+    def lives(self, lease: Place) -> bool:
+        state = _read_lease(lease)
+        if state is None:
+            return False
+        gone = _is_gone(state)
+        if gone is not None:
+            return not gone
+        now = time.monotonic()
+        before, since = self._seen.setdefault(lease.uri, (state, now))
+        if before != state:
+            self._seen[lease.uri] = (state, now)
+            return True
+        return now - since < self._timing.dead_s
+
+    def is_surely_dead(self, lease: Place) -> bool:
+        """Whether the owner's process is known to be gone, or has let go of the lease."""
+        state = _read_lease(lease)
+        return state is None or _is_gone(state) is True
+
+
+@contextlib.contextmanager
+def lease(place: Place, timing: Timing) -> Iterator[None]:
+    """Holds a lease: written now, written again by a thread while the block runs, then deleted."""
+    ended = threading.Event()
+    own = _this_process()
+
+    def renew() -> None:
+        beat = 0
+        while not ended.wait(timing.renew_s):
+            beat += 1
+            with contextlib.suppress(OSError, UserError):  # the work itself meets the same error and states it
+                place.write_json({**own, "beat": beat})
+
+    place.write_json({**own, "beat": 0})
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        with contextlib.suppress(OSError):
+            place.delete()
+            if place.is_path:
+                os.rmdir(os.path.dirname(place.uri))  # unless other attempts, or what this one has made, lie there
+
+
+def _read_lease(lease: Place) -> dict[str, Any] | None:
+    """What the lease states; None if there is none."""
+    try:
+        state: dict[str, Any] = lease.read_json()
+    except FileNotFoundError:
+        return None
+    except json.JSONDecodeError:
+        return {}
+    return state
+
+
+def _this_process() -> dict[str, Any]:
+    """What tells this process from all others: machine, process namespace (a container), id and start."""
+    return {"machine": _machine(), "process": os.getpid(), "began": _began(os.getpid())}
+
+
+def _machine() -> str:
+    """Empty where the system does not tell which processes live; then a lease lives as long as it changes."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _began(process: int) -> str:
+    """When a process began, in ticks since the machine's start; empty if it is gone or has ended."""
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state in "ZX" else rest[18]
+
+
+def _is_gone(state: dict[str, Any]) -> bool | None:
+    """Whether the owner of a lease has ended; None if that cannot be known from this machine."""
+    if not state.get("machine") or state["machine"] != _machine():
+        return None
+    return bool(_began(int(state["process"])) != state["began"])
