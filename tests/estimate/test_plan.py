@@ -179,7 +179,9 @@ def test_days_without_a_gpu_are_refused_with_the_sum(large: Recipe, tmp_path: Pa
     assert "warning: slow" in slow
 
 
-def test_trainings_side_by_side_have_a_device_each(recipe: Recipe, tmp_path: Path) -> None:
+def test_trainings_side_by_side_have_a_device_each(large: Recipe, tmp_path: Path) -> None:
+    """Of a model that keeps its device busy."""
+    recipe = override(large, {"stages.0.train.batch_size": 2048})
     target, storage, shape = plan(recipe).evaluation(recipe.evaluation), Place(str(tmp_path)), shape_named("4xH100")
     spread = estimate([target], storage, shape)
     beside = estimate([target], storage, shape, side_by_side=True)

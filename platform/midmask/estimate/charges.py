@@ -8,9 +8,10 @@ from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.estimate.cores import ONE_CORE, PER_SECOND, read_and_written
+from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, read_and_written
 from midmask.estimate.memory import Memory, training_memory
 from midmask.estimate.ranking import pair_tokens, pair_work, text_work
+from midmask.estimate.searches import BM25_BYTES, bm25_seconds, index_bytes
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
 from midmask.estimate.trainings import Lengths, Training, training
@@ -30,7 +31,8 @@ UNPRUNED = {"passages": 200, "queries": 30}
 class Charge:
     """What one step costs. tokens: that a model reads. flops: on devices; core_seconds: on CPU cores, of which as many
     help as there are unless `one_core`. memory: of each device, for trainings. peak_bytes: beside `bytes`, while it
-    runs."""
+    runs. fp32: whether its FLOPs are off the tensor cores. host: bytes of the machine's memory, of searches; index:
+    bytes that its GPUs share."""
 
     step: Step
     tokens: float = 0.0
@@ -41,6 +43,9 @@ class Charge:
     peak_bytes: float = 0.0
     memory: Memory | None = None
     training: Training | None = None
+    fp32: bool = False
+    host: float = 0.0
+    index: float = 0.0
 
 
 class Charges:
@@ -163,6 +168,7 @@ class Charges:
             step,
             tokens=count * tokens,
             flops=count * work.forward,
+            fp32=True,
             bytes=count * vector_bytes(representation, sizes, terms),
         )
 
@@ -177,8 +183,14 @@ class Charges:
         passage_terms = min(passage_terms, config.passage_terms or passage_terms)
         query_terms = min(query_terms, config.query_terms or query_terms)
         postings = queries * passages * query_terms * passage_terms / sizes.vocabulary
+        host, index = index_bytes(
+            representation, sizes, factory=config.index, terms=passage_terms, dense=dense, lexical=lexical
+        )
         return Charge(
             step,
+            fp32=True,
+            host=passages * host,
+            index=passages * index if self._kind == "cuda" else 0.0,
             flops=2.0 * queries * passages * (representation.width or sizes.width) * dense,
             core_seconds=lexical * postings / POSTINGS_PER_SECOND,
             bytes=RANKED * queries * min(config.depth, passages),
@@ -196,7 +208,7 @@ class Charges:
         pair = pair_tokens(min(config.query_length, texts.query_tokens), passage, config.max_length or longest)
         pairs = queries * (1 + listed)
         forward = pair_work(self.sizes(teacher), pair).forward
-        return Charge(step, tokens=pairs * pair, flops=pairs * forward, bytes=PAIR * pairs)
+        return Charge(step, tokens=pairs * pair, flops=pairs * forward, fp32=True, bytes=PAIR * pairs)
 
     def _tokens(self, step: Step) -> Step:
         """The nearest tokens upstream, which tell how long texts are."""
@@ -205,7 +217,12 @@ class Charges:
     def _on_cores(self, step: Step) -> Charge:
         count, size = read_and_written(step, self.volumes)
         seconds = count / PER_SECOND[step.name] if step.name in PER_SECOND else 0.0
-        return Charge(step, core_seconds=seconds, one_core=step.name in ONE_CORE, bytes=size)
+        host = 0.0
+        if step.name == "bm25":
+            passages, queries = bm25_size(step, self.volumes)
+            seconds += bm25_seconds(queries, passages)
+            host = BM25_BYTES * passages
+        return Charge(step, core_seconds=seconds, one_core=step.name in ONE_CORE, bytes=size, host=host)
 
 
 def _most_queries(step: Step) -> int | None:

@@ -16,7 +16,7 @@ PER_SECOND = {
     "statistics": 100_000,
     "weigh": 100_000,
     "near_duplicates": 3_600,
-    "bm25": 2_600,
+    "bm25": 2_600,  # to build its index; its queries grow with the collection (`estimate.searches`)
     "mine": 5_000,
     "evaluate": 3_000,
     "read_negatives": 20_000,
@@ -27,6 +27,13 @@ PER_SECOND = {
 20,958 passages, but for prepare, join, read_tokens and all from `mine` on, which are rough."""
 ONE_CORE = ("join", "read_tokens", "bm25", "mine", "evaluate", "read_negatives", "read_scores", "draw_queries")
 """Steps that are one task."""
+
+
+def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
+    """Passages and queries of a step `bm25`."""
+    config: Any = step.config
+    volume = volumes.corpus(step.inputs["corpus"])
+    return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
 
 
 def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
@@ -55,5 +62,5 @@ def _over_a_corpus(step: Step, volumes: Volumes, config: Any) -> tuple[float, fl
     queries = volume.of_split(split, getattr(config, "max_queries", None))
     ranked = queries * min(getattr(config, "depth", 0), volume.passages)
     if step.name == "bm25":
-        return volume.passages + queries, BM25 * characters + RANKED * ranked
+        return volume.passages, BM25 * characters + RANKED * ranked
     return queries, RUN * ranked if step.name == "evaluate" else NEGATIVE * queries * getattr(config, "per_query", 1)

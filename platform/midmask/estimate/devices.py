@@ -9,6 +9,8 @@ A100    Ma et al. 2024 (bowdpr, README) publish samples of 512 tokens a second o
         not name their GPU; that it was one A100 is assumed.
 others  At width 768 most kernels wait for memory, not for arithmetic. So the A100's 16% times what the device has of
         memory bandwidth by peak, against the A100-40G's 1.555 TB/s by 312 TFLOP/s; at most 30%.
+fp32    Encoding, scoring and dense search multiply in fp32 without TF32, off the tensor cores: 60% of that peak, which
+        large matrices reach, or the rate of training, whichever is less.
 cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. Where finished
         trainings lie in the storage, what they made of this machine is taken in its place (`measured`).
 
@@ -28,6 +30,7 @@ from midmask.errors import UserError, unknown
 GIB = 2**30
 CORES_PER_GPU = 8
 """CPU cores beside each GPU of a named shape; cloud machines have 8 to 30."""
+FP32_UTILISATION = 0.6
 USABLE = 0.92
 """Share of a GPU's memory that tensors can have; the rest is the CUDA context's and lost between blocks."""
 
@@ -36,7 +39,8 @@ USABLE = 0.92
 class Device:
     """One device. memory: bytes; of a CPU core none, since cores share theirs. peak: FLOP/s, dense, in the type that
     training takes (bf16 or fp16; fp32 on CPUs). utilisation: share of it that a training reaches. measured: what the
-    utilisation was measured on, if it was."""
+    utilisation was measured on, if it was. fp32: FLOP/s, dense, off the tensor cores; of a CPU core none, since there
+    it is the peak."""
 
     name: str
     kind: Literal["cpu", "cuda"]
@@ -44,6 +48,12 @@ class Device:
     peak: float
     utilisation: float
     measured: str = ""
+    fp32: float | None = None
+
+    @property
+    def fp32_rate(self) -> float:
+        """FLOP/s that encoding, scoring and dense search reach."""
+        return self.rate if self.fp32 is None else min(self.rate, FP32_UTILISATION * self.fp32)
 
     @property
     def rate(self) -> float:
@@ -51,23 +61,23 @@ class Device:
         return self.peak * self.utilisation
 
 
-def _gpu(name: str, gib: int, teraflops: float, utilisation: float) -> Device:
-    return Device(name, "cuda", gib * GIB, teraflops * 1e12, utilisation)
+def _gpu(name: str, gib: int, teraflops: float, utilisation: float, fp32: float) -> Device:
+    return Device(name, "cuda", gib * GIB, teraflops * 1e12, utilisation, fp32=fp32 * 1e12)
 
 
 DEVICES = {
     device.name.lower(): device
     for device in (
         Device("cpu", "cpu", None, 96e9, 0.30),
-        _gpu("V100-16G", 16, 125, 0.23),  # 0.900 TB/s
-        _gpu("V100-32G", 32, 125, 0.23),
-        _gpu("T4", 15, 65, 0.16),  # 0.320
-        _gpu("L4", 22, 121, 0.08),  # 0.300
-        _gpu("A10G", 22, 125, 0.15),  # 0.600
-        _gpu("A100-40G", 40, 312, 0.16),  # 1.555
-        _gpu("A100-80G", 80, 312, 0.21),  # 2.039
-        _gpu("H100", 80, 989, 0.11),  # 3.35
-        _gpu("H200", 139, 989, 0.16),  # 4.8
+        _gpu("V100-16G", 16, 125, 0.23, 15.7),  # 0.900 TB/s
+        _gpu("V100-32G", 32, 125, 0.23, 15.7),
+        _gpu("T4", 15, 65, 0.16, 8.1),  # 0.320
+        _gpu("L4", 22, 121, 0.08, 30.3),  # 0.300
+        _gpu("A10G", 22, 125, 0.15, 31.2),  # 0.600
+        _gpu("A100-40G", 40, 312, 0.16, 19.5),  # 1.555
+        _gpu("A100-80G", 80, 312, 0.21, 19.5),  # 2.039
+        _gpu("H100", 80, 989, 0.11, 67),  # 3.35
+        _gpu("H200", 139, 989, 0.16, 67),  # 4.8
     )
 }
 
@@ -76,8 +86,8 @@ EXAMPLES = "8xH100, 4xA100-40G or 2xcpu"
 
 @dataclass(frozen=True)
 class Shape:
-    """So many devices of one kind. cores: CPU cores of the whole cluster. ram: bytes, of a CPU shape's machine.
-    label: what the shape is called where it was not named."""
+    """So many devices of one kind. cores: CPU cores of the whole cluster. ram: bytes, of this machine; not those of a
+    machine with named GPUs. label: what the shape is called where it was not named."""
 
     device: Device
     count: int
@@ -91,6 +101,10 @@ class Shape:
     @property
     def rate(self) -> float:
         return self.count * self.device.rate
+
+    @property
+    def knows_ram(self) -> bool:
+        return self.device.kind == "cpu" or bool(self.label)
 
 
 def shape_named(text: str) -> Shape:

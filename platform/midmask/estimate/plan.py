@@ -43,12 +43,20 @@ class Estimate:
 
     def hours(self, charge: Charge) -> float:
         """Of one step, or the share of it that a cluster notices where trainings run side by side. Trainings have as
-        many GPUs as workers, what else has FLOPs all of them; on CPUs everything has all cores."""
-        rate = self.shape.rate
-        if charge.training is not None and self.shape.device.kind == "cuda":
-            rate = self.workers * self.at_once * self.shape.device.rate
+        many GPUs as workers, what else has FLOPs all of them; on CPUs everything has all cores. No training takes less
+        than its host needs to issue its operators."""
+        device, devices = self.shape.device, self.shape.count
+        if charge.training is not None and device.kind == "cuda":
+            devices = self.workers * self.at_once
         cores = 1 if charge.one_core else self.shape.cores
-        return (charge.flops / rate + charge.core_seconds / cores) / 3600
+        seconds = charge.flops / (devices * (device.fp32_rate if charge.fp32 else device.rate))
+        if charge.training is not None:
+            seconds = max(seconds, charge.training.floor_seconds(self.workers) / self.at_once)
+        return (seconds + charge.core_seconds / cores) / 3600
+
+    def index_of_a_device(self, charge: Charge) -> float:
+        """Bytes of a search's index on each GPU: all share it, but for searches side by side, which have one each."""
+        return charge.index / max(1, self.shape.count // self.at_once)
 
 
 def estimate(

@@ -14,13 +14,15 @@ CPUS_PER_WORKER = 0.5
 
 
 def refuse_impossible(plan: Estimate) -> None:
-    """Raises UserError, with the sum, for more workers than devices have room for, for a share of a batch that does not
-    fit into a device's memory, and for days and days on CPUs."""
+    """Raises UserError, with the sum, for more workers than devices have room for, a share of a batch or an index that
+    does not fit into a device's or the host's memory, or more than `CPU_DAYS` without a GPU."""
     trainings = [charge for charge in plan.charges if charge.training is not None]
     if trainings:
         _refuse_too_many_workers(plan)
     for charge in trainings:
         _refuse_too_large(plan, charge)
+    for charge in plan.charges:
+        _refuse_index(plan, charge)
     if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
         flops = counted(sum(charge.flops for charge in plan.charges))
         raise UserError(
@@ -65,6 +67,27 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
         f"{charge.step.name} on {plan.shape}: {rows} rows at once need {gib(memory.total)} ({memory}), and there are "
         f"{gib(room)}{shared}; {advice}"
     )
+
+
+def _refuse_index(plan: Estimate, charge: Charge) -> None:
+    """A dense index on GPUs is shared by them; on the host it is there whole, as are words and BM25."""
+    shape, own, name = plan.shape, plan.index_of_a_device(charge), charge.step.name
+    room = USABLE * (shape.device.memory or 0)
+    if charge.index and own > room:
+        enough = shape.count * -(-own // room)
+        raise UserError(
+            f"{name} on {shape}: the index of all passages takes {gib(charge.index)}, {gib(own)} on each GPU, and "
+            f"there are {gib(room)}; use --on {enough:.0f}x{shape.device.name} or more, a compressed evaluation.index "
+            "(and stages.N.mine.index) such as IVF65536,PQ64, or a smaller representation.width"
+        )
+    if shape.knows_ram and charge.host > shape.ram:
+        advice = "a machine with more memory, or fewer passages (corpus.max_passages)"
+        if name != "bm25":
+            advice = f"a compressed evaluation.index such as IVF65536,PQ64, fewer evaluation.passage_terms, or {advice}"
+        raise UserError(
+            f"{name} on {shape}: its index takes {gib(charge.host)} of the host's memory, and there are "
+            f"{gib(shape.ram)}; use {advice}"
+        )
 
 
 FIELDS = {"pretrain": "pretrain", "finetune": "stages.0.train", "teach": "stages.0.teacher.train"}

@@ -25,6 +25,9 @@ def as_text(plan: Estimate) -> str:
     if largest.memory and largest.training:
         rows = largest.training.at_once(plan.workers)
         lines.append(f"  memory of a device in {largest.step.name}, {rows} rows at once: {largest.memory}")
+    searched = max(plan.charges, key=lambda charge: charge.host)
+    if searched.host:
+        lines.append(f"  memory of the host in {searched.step.name}: {gib(searched.host)}")
     lines.append(f"  storage while it runs, with checkpoints that go again: {gib(plan.peak_bytes)}")
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in warnings(plan))])
 
@@ -41,7 +44,7 @@ def _device(plan: Estimate) -> str:
 
 def _line(plan: Estimate, name: str, charges: Iterable[Charge]) -> str:
     own = list(charges)
-    memory = max((charge.memory.total for charge in own if charge.memory), default=0.0)
+    memory = max(charge.memory.total if charge.memory else plan.index_of_a_device(charge) for charge in own)
     hours = sum(plan.hours(charge) for charge in own)
     cells = (
         str(len(own)),

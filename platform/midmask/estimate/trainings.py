@@ -23,6 +23,12 @@ CONFIGS: dict[str, type[TrainingConfig]] = {
 }
 """Step name -> the config of such a training."""
 
+OPERATORS, OPERATORS_PER_LAYER = 270, 130
+"""Of a training step, AdamW included, and of each layer that a text goes through, forward and backward: counted with
+torch's dispatch mode on MLM steps of 2 and 4 layers (541 and 809)."""
+PER_OPERATOR = 10e-6
+"""Seconds that a host takes to issue one: steps of one row of 8 tokens take 10 to 13 microseconds for each on a CPU
+core, and a GPU's kernels are issued by the same code. No step is faster, however small the model or fast the device."""
 QUERY = 14.0
 """Tokens of a query, where a record tells only those of whole rows."""
 
@@ -66,6 +72,13 @@ class Training:
         """Rows that go through the model at once on each of `workers` devices."""
         share = -(-self.train.batch_size // workers)
         return min(share, self.train.micro_batch or share)
+
+    def floor_seconds(self, workers: int) -> float:
+        """The least that the training takes, by the operators that its host issues one after another."""
+        share = -(-self.train.batch_size // workers)
+        sides = 2 if isinstance(self.config, FinetuneConfig) else 1
+        operators = OPERATORS + OPERATORS_PER_LAYER * self.sizes.layers * sides * -(-share // self.at_once(workers))
+        return self.steps * operators * PER_OPERATOR
 
     def flops(self, workers: int) -> float:
         """Of the whole training. A batch whose rows meet in the loss is read twice if it is cut: first without a

@@ -1,0 +1,155 @@
+"""What searches cost: BM25 by the collection's size, memory of indexes, encoding in its own precision; and the least
+that a training step takes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from midmask.artifact import RECORD, Place
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.errors import UserError
+from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
+from midmask.estimate.plan import Estimate
+from midmask.estimate.searches import dense_bytes
+from midmask.identity import override
+from midmask.nouns import Batch
+from midmask.objectives import build_objective
+from midmask.objectives.mlm import MLM
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import plan
+from midmask.recipes.schema import Recipe
+from midmask.train.loop import Divided, accumulate
+from midmask.train.optimiser import TrainConfig, build_optimiser, update
+from tests.support.benchmark.tiny import write_collection
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+
+MSMARCO = {
+    "passages": 8_841_823,
+    "queries": 509_919,
+    "splits": {"train": {"queries": 502_939}, "dev": {"queries": 6_980}},
+}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    corpus = write_collection(tmp_path_factory.mktemp("searches") / "tiny")
+    wanted = {"corpus.name": corpus, "backbone.name": "base", "stages.0.negatives": ["bm25"], "stages.0.per_query": 1}
+    return override(RECIPES["none"](), wanted)
+
+
+def reckoned(recipe: Recipe, shape: str, tmp_path: Path, result: dict, *, side_by_side: bool = False) -> Estimate:
+    """The estimate of a plan whose collection is prepared, by its record, and nothing else is done."""
+    planned, storage = plan(recipe), Place(str(tmp_path))
+    (planned.corpus.place(storage) / RECORD).write_json({"fingerprint": planned.corpus.fingerprint, "result": result})
+    targets = [planned.evaluation(recipe.evaluation), planned.bm25_evaluation(recipe.evaluation)]
+    return estimate(targets, storage, shape_named(shape), side_by_side=side_by_side)
+
+
+def test_bm25_grows_with_the_collection(recipe: Recipe, tmp_path: Path) -> None:
+    """MS MARCO's train queries took 17.6 hours of a core (124 ms each); dev's take their share of that."""
+    told = reckoned(recipe, "1xcpu", tmp_path, MSMARCO)
+    dev, train = sorted(told.hours(one) for one in told.charges if one.step.name == "bm25")
+    assert train == pytest.approx(17.6 + 8_841_823 / 2_600 / 3_600, rel=0.3)
+    assert train - dev == pytest.approx(17.6 * (502_939 - 6_980) / 502_939, rel=0.3)
+    small = reckoned(recipe, "1xcpu", tmp_path, {**MSMARCO, "passages": 88_418})
+    assert max(small.hours(one) for one in small.charges if one.step.name == "bm25") == pytest.approx(
+        train / 100, rel=0.1
+    )
+
+
+def test_a_billion_passages_are_refused_with_what_to_do(recipe: Recipe, tmp_path: Path) -> None:
+    """768 numbers of 4 bytes each: 2,861 GiB, 357.6 on each of eight GPUs."""
+    billion = {**MSMARCO, "passages": 10**9}
+    with pytest.raises(UserError) as refused:
+        refuse_impossible(reckoned(recipe, "8xH100", tmp_path, billion))
+    line = str(refused.value)
+    assert "search on 8xH100" in line and "2,861.0 GiB, 357.6 GiB on each GPU" in line and "are 73.6 GiB" in line
+    assert "--on 40xH100" in line and "evaluation.index" in line and "PQ64" in line
+    refuse_impossible(reckoned(recipe, "40xH100", tmp_path, billion))
+    compressed = override(recipe, {"evaluation.index": "IVF65536,PQ64"})
+    told = reckoned(compressed, "8xH100", tmp_path, billion)
+    refuse_impossible(told)
+    assert "memory of the host in bm25: 3,725.3 GiB" in as_text(told)
+    with pytest.raises(UserError, match=r"357.6 GiB on each GPU|2,861.0 GiB on each GPU"):
+        refuse_impossible(reckoned(recipe, "40xH100", tmp_path, billion, side_by_side=True))
+
+
+def test_an_index_beyond_the_hosts_memory_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    told = reckoned(recipe, "64xcpu", tmp_path, {**MSMARCO, "passages": 10**6})
+    searches = replace(told, charges=tuple(one for one in told.charges if one.host))
+    refuse_impossible(replace(searches, shape=replace(told.shape, ram=2**32)))
+    with pytest.raises(UserError, match=r"bm25 on 64xcpu: its index takes 3.7 GiB of the host's memory, .* 3.0 GiB"):
+        refuse_impossible(replace(searches, shape=replace(told.shape, ram=3 * 2**30)))
+    dense = replace(searches, charges=tuple(one for one in told.charges if one.step.name == "search"))
+    with pytest.raises(UserError, match=r"search on 64xcpu: its index takes 2.9 GiB .*IVF65536,PQ64"):
+        refuse_impossible(replace(dense, shape=replace(told.shape, ram=2**31)))
+
+
+@pytest.mark.parametrize(
+    ("factory", "size"),
+    [
+        ("Flat", 3072),
+        ("IVF256,Flat", 3072 + 8),
+        ("IVF65536,PQ64", 64 + 8),
+        ("PQ32x4", 16),
+        ("SQ8", 768),
+        ("SQfp16", 1536),
+        ("HNSW32", 3072 + 512),
+    ],
+)
+def test_bytes_of_a_vector(factory: str, size: int) -> None:
+    assert dense_bytes(factory, 768) == size
+
+
+def test_encoding_is_no_faster_than_fp32_off_the_tensor_cores(recipe: Recipe, tmp_path: Path) -> None:
+    """Makers' peaks in TFLOP/s; training in bf16 is faster."""
+    for device, peak in {"H100": 67, "A100-80G": 19.5, "T4": 8.1, "V100-32G": 15.7}.items():
+        told = reckoned(recipe, f"4x{device}", tmp_path, MSMARCO)
+        encode = max((one for one in told.charges if one.step.name == "encode"), key=lambda one: one.flops)
+        assert 0.3 < encode.flops / (3600 * told.hours(encode) * 4 * peak * 1e12) <= 0.6 + 1e-9, device
+        large = override(recipe, {"stages.0.train.batch_size": 4096})
+        trained = reckoned(large, f"4x{device}", tmp_path, MSMARCO)
+        (tuned,) = (one for one in trained.charges if one.step.name == "finetune")
+        assert tuned.flops / trained.hours(tuned) > encode.flops / told.hours(encode), device
+
+
+class Counted(TorchDispatchMode):
+    """Counts operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.operators += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_no_training_takes_less_than_issuing_its_operators(recipe: Recipe, tmp_path: Path) -> None:
+    """250,000 steps of a tiny model: 22 minutes on whatever GPUs, and not 0.04 hours."""
+    tiny = override(recipe, {"backbone.name": "tiny", "stages.0.train.steps": 250_000})
+    tiny = override(tiny, {"stages.0.negatives": [], "stages.0.per_query": 0})
+    for shape in ("1xA100-40G", "8xH100"):
+        told = reckoned(tiny, shape, tmp_path, MSMARCO)
+        (tuned,) = (one for one in told.charges if one.step.name == "finetune")
+        assert told.hours(tuned) == pytest.approx(250_000 * (270 + 2 * 2 * 130) * 10e-6 / 3600)
+    beside = reckoned(tiny, "8xH100", tmp_path, MSMARCO, side_by_side=True)
+    (tuned,) = (one for one in beside.charges if one.step.name == "finetune")
+    assert beside.hours(tuned) == pytest.approx(told.hours(tuned) / 8, rel=0.01), "eight such trainings run at a time"
+
+
+@pytest.mark.parametrize(("size", "layers"), [("tiny", 2), ("mini", 4)])
+def test_operators_of_a_step_are_those_that_are_counted(size: str, layers: int) -> None:
+    config = TrainConfig(steps=1, batch_size=2, learning_rate=1e-3)
+    backbone = build_backbone(BackboneConfig(name=size, dropout=0.0), small_vocabulary(), seed=0)
+    objective = build_objective(MLM.Config(), backbone, small_vocabulary()).train()
+    optimiser, batch = build_optimiser(objective, config), Batch(0, {"passage": token_rows(random_texts([6, 5]))})
+    model = Divided(objective)
+    for _ in range(2):  # AdamW makes its moments in the first
+        with torch.enable_grad(), Counted() as counted:
+            accumulate(model, objective, config, [batch], (0, 0, 0))
+            update(objective, optimiser, config, 0)
+    assert counted.operators == pytest.approx(270 + 130 * layers, rel=0.1)
