@@ -24,9 +24,10 @@ OLD = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store without runs, made once: MLflow takes seconds to make its tables."""
+def empty(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
+    """A store without runs."""
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    shutil.copy(empty_store, path)
     MlflowClient(f"sqlite:///{path}").create_experiment("midmask")
     return path
 
@@ -148,18 +149,28 @@ def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path, monkeypatch: pyte
 
 
 def test_who_reads_while_others_write_finds_a_whole_one(tmp_path: Path) -> None:
-    path = tmp_path / "runs.parquet"
-    sizes = (1, 300)
+    """Two write until what was read has changed twenty times from one's runs to the other's."""
+    path, sizes, enough = tmp_path / "runs.parquet", (1, 300), threading.Event()
     save(a_snapshot(1), path)
-    writers = [
-        threading.Thread(target=lambda size=size: [save(a_snapshot(size), path) for _ in range(15)]) for size in sizes
-    ]
+
+    def write(size: int) -> None:
+        while not enough.is_set():
+            save(a_snapshot(size), path)
+
+    writers = [threading.Thread(target=write, args=(size,), daemon=True) for size in sizes]
     for writer in writers:
         writer.start()
-    seen = []
-    while any(writer.is_alive() for writer in writers):
-        seen.append(load(path))
-    assert {len(found.runs) if found else None for found in seen} <= set(sizes)
+    seen, changes = [1], 0
+    try:
+        while changes < 20 and seen[-1] in sizes:
+            found = load(path)
+            seen.append(len(found.runs) if found else 0)
+            changes += seen[-1] != seen[-2]
+    finally:
+        enough.set()
+        for writer in writers:
+            writer.join()
+    assert set(seen) == set(sizes), "half a file was read"
     assert [name.name for name in tmp_path.iterdir()] == ["runs.parquet"], "nothing is left behind"
 
 

@@ -16,11 +16,15 @@ from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from midmask.cluster.scratch import Scratch
 from midmask.cluster.watch import end_with_local_ray
+from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 10.0
+OUTLIVED_BY_S = 10
+"""How long Ray's agents look for the rest of a local Ray that was killed, before they end (Ray's default: a minute)."""
+
 LARGEST_LOCAL_STORE = 2 * 2**30  # bytes; midmask passes large arrays by path, so more would lie idle
 
 
@@ -54,10 +58,16 @@ def connect() -> None:
 
 def _join(address: str) -> None:
     try:
-        ray.init(logging_level=logging.WARNING)  # finds the same address again
+        # finds the same address again; the cluster's workers have none of this process's environment
+        ray.init(logging_level=logging.WARNING, runtime_env={"env_vars": _trust()} if _trust() else None)
     except (ConnectionError, RuntimeError) as error:  # RuntimeError: other versions of Ray or Python
         raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
     log.info("joined the Ray cluster at %s: %s", address, _size())
+
+
+def _trust() -> dict[str, str]:
+    """--no-verify, for the workers' environment; empty without it."""
+    return {name: value for name, value in os.environ.items() if name == NO_VERIFY and value}
 
 
 def _running_here() -> str | None:
@@ -104,6 +114,7 @@ def _start() -> None:
     it; a token of this process's own leaves no trace.
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
     own = Scratch()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ray.init(

@@ -24,6 +24,9 @@ from midmask.redaction import has_credentials, redact_output, redacted
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray in the drivers that `ray job submit` starts."""
 
+NO_VERIFY = "MIDMASK_NO_VERIFY"
+"""As `midmask.digests` has it, which would import more than --help waits for."""
+
 CORPORA_BY_ID = ("hf", "ir_datasets")
 """Names whose place is no folder: they are passed on as they are."""
 
@@ -80,6 +83,8 @@ def run(work: Work, description: str | None, add_flags: AddFlags | None = None) 
         flags = parse(sys.argv[1:], description, add_flags)
         refuse_credentials(flags)
         hide_tracking_uri(flags.tracking_uri)
+        if flags.no_verify:
+            os.environ[NO_VERIFY] = "1"
         work(resolve(flags), flags)
     except KeyboardInterrupt:
         print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)

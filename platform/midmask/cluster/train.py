@@ -165,4 +165,4 @@ def absolute(setup: TrainingSetup) -> TrainingSetup:
 
 
 def _absolute(place: Place) -> Place:
-    return Place(str(Path(place.uri).absolute())) if place.is_path else place
+    return replace(place, uri=str(Path(place.uri).absolute())) if place.is_path else place

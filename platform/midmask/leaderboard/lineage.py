@@ -17,14 +17,15 @@ COMMITS = ("midmask.commit", "mlflow.source.git.commit")
 """Tags that tell the commit of the code, the first that a run bears."""
 
 TOLD: Mapping[str, tuple[str, ...]] = {
-    "prepare": ("name", "splits", "limit"),
+    "prepare": ("name", "splits", "max_passages"),
     "tokenise": ("tokenizer", "vocabulary_size", "max_length"),
     "pretrain": ("objective.name", "backbone.name", "train.steps", "train.batch_size", "train.seed"),
     "finetune": ("loss.name", "train.steps", "train.batch_size", "per_query", "train.seed"),
     "teach": ("backbone.name", "train.steps", "train.batch_size", "train.seed"),
-    "mine": ("depth", "count", "skip", "seed"),
+    "mine": ("split", "depth", "min_rank", "max_rank", "per_query", "seed"),
     "encode": ("side", "split", "length", "terms"),
-    "search": ("index", "depth", "views"),
+    "index": ("index", "ef_construction"),
+    "search": ("index", "nprobe", "ef_search", "depth", "views"),
     "bm25": ("k1", "b", "depth"),
     "evaluate": ("split", "depth"),
 }
