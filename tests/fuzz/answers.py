@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from midmask.tracking import Tracker
+from midmask.tracking.failures import Patience
 from midmask.tracking.reading import read_runs
-from midmask.tracking.store import Patience
 from tests.fuzz.mutating import mutate_text
 from tests.fuzz.running import Outcome, Target
 
