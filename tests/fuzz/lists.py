@@ -180,7 +180,7 @@ def _given(
 
 
 def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
-    lists = [[rng.randrange(5, 200) for _ in range(rng.randrange(4, 9))] for _ in range(20)]
+    lists = [[rng.randrange(5, 60) for _ in range(rng.randrange(4, 9))] for _ in range(20)]
     good = {"doc_id": pa.array(DOCS[:20]), "input_ids": pa.array(lists)}
     (folder / "in").mkdir()
     table, end = _table(rng, good), rng.choice(["parquet", "stream", "file"])
