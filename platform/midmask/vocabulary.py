@@ -1,5 +1,6 @@
 """What masks and models need to know of a tokenizer."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -102,6 +103,16 @@ def load_tokenizer(folder: Path) -> Any:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
+
+
+def unused_copy(tokenizer: Any) -> Any:
+    """The tokenizer to be saved: without the truncation and padding that whoever used it last has left in it, so that
+    its file does not depend on what the process did before.
+    """
+    fresh = copy.deepcopy(tokenizer)
+    fresh.backend_tokenizer.no_truncation()
+    fresh.backend_tokenizer.no_padding()
+    return fresh
 
 
 def _stops(tokens: list[str], spell: Callable[[list[str]], str]) -> Tensor:

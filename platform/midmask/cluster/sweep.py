@@ -96,18 +96,19 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
         runner.run(planned.pretrained)  # by all workers, once, instead of by one trial that the others wait for
     ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
-    channel = Channel.open()
-    context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.trials, lambda line: log.info("%s", line))
-    board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
-    with channel.forwarding(board):
-        found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-        trials = Trials(sweep.space, recipe, contents, storage, found)
-        log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-        scored = compare(entrants(sweep, trials), sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
-    board.close({fingerprint(outcome.parameters) for outcome in found})
+    with Channel.open() as channel:
+        context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
+        board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
+        with channel.forwarding(board):
+            found = search(context, study, left, use, sweep.recipe.pretrain.seed)
+            trials = Trials(sweep.space, recipe, contents, storage, found)
+            log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
+            seeds = sweep.space.seeds
+            scored = compare(entrants(sweep, trials), seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
+        board.close({fingerprint(outcome.parameters) for outcome in found})
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
     (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))

@@ -4,7 +4,6 @@ The kernel may end a raylet for want of memory. Then a driver that waits for a t
 """
 
 import os
-import shlex
 import subprocess
 import sys
 import threading
@@ -14,6 +13,8 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
+
+from midmask.cluster.job import same_command
 
 NEEDED = (ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER)
 
@@ -51,5 +52,5 @@ def _wait(
         clean_up()
     finally:
         line = f"error: the local Ray of this job has ended ({name}: {cause}). What was finished is kept; go on with: "
-        print(line + shlex.join(sys.orig_argv), file=sys.stderr, flush=True)
+        print(line + same_command(), file=sys.stderr, flush=True)
         os._exit(1)

@@ -7,7 +7,6 @@ folder are the same thing. With two labels the score is the log-odds of label 1,
 Shapes: Q queries, N passages, `group` to a query, L tokens.
 """
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.nouns import TokenRows
-from midmask.vocabulary import load_tokenizer
+from midmask.vocabulary import load_tokenizer, unused_copy
 
 TYPES = "token_type_ids"
 
@@ -114,7 +113,7 @@ class CrossEncoder(nn.Module):
         """Writes a folder that AutoModelForSequenceClassification and sentence_transformers.CrossEncoder load, the
         latter giving raw logits. Its tokenizer cuts pairs as they are cut here.
         """
-        tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder))
+        tokenizer = unused_copy(load_tokenizer(tokenizer_folder))
         tokenizer.model_max_length = self.max_length
         tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written

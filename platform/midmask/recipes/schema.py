@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from midmask.corpora import CorpusConfig, JoinConfig
+from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.experts import saved_split
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError
+from midmask.errors import UserError, unknown
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import Config, override
 from midmask.objectives import ObjectiveConfig, pretraining_config
@@ -158,5 +158,20 @@ class Recipe(Config):
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
-        for stage in self.stages:
+        for number, stage in enumerate(self.stages):
             stage.loss.check_representation(self.representation)
+            self._check_mining(f"stages.{number}.mine", stage)
+
+    def _check_mining(self, place: str, stage: StageConfig) -> None:
+        """Raises UserError for an index that no encoder searches, or a split that the corpus does not have."""
+        kinds = {source.kind for source in stage.sources}
+        if kinds and "mined" not in kinds and not stage.mine.is_exact:
+            raise UserError(
+                f"{place}.index = {stage.mine.index}: negatives = {list(stage.negatives)} are not searched for with an "
+                "encoder; leave it at Flat"
+            )
+        usual = stage.mine.split == "train" and self.corpus.splits == "complete"
+        if (kinds or stage.queries is not None) and not usual:
+            there = judged_splits(self.corpus)
+            if stage.mine.split not in there:
+                raise unknown(f"{place}.split", stage.mine.split, there)
