@@ -33,6 +33,7 @@ from midmask.cluster.trials import Trial, Trials
 from midmask.identity import fingerprint, flatten, override
 from midmask.leaderboard.sweep_file import sweep_of
 from midmask.recipes.backbone_defaults import apply_changes
+from midmask.recipes.needed_splits import refuse_missing_splits
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
@@ -49,6 +50,7 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
         options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
     given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
     one = sweep_for(options, override(space, given))
+    refuse_missing_splits(targets(one))
     if options.dry_run:
         print(describe(one))
         tell_cost(targets(one), options, side_by_side=True)

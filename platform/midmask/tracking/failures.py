@@ -89,8 +89,8 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
     """`call()`, tried again for `patience.answer` seconds while the store is away, with one warning.
 
     Raises:
-        UserError: if it stays away; at once if it refuses the credentials, or a folder cannot be written.
-        MlflowException: if it refuses.
+        UserError: if it stays away; at once if it refuses, or sends what MLflow's client cannot read, or if a folder
+            cannot be written.
     """
     end, pause, warned = time.monotonic() + patience.answer, patience.retry, False
     while True:
@@ -98,7 +98,7 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
             return call()
         except FAILURES as error:
             if is_refusal(error):
-                raise
+                raise UserError(unusable(uri, error)) from error
             if is_lasting(error, uri) or time.monotonic() + pause > end:
                 raise UserError(unreachable(uri, error)) from None
             if not warned:
@@ -109,6 +109,10 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
                     patience.answer,
                 )
                 warned = True
+        except UserError:
+            raise
+        except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
+            raise UserError(unusable(uri, error)) from error
         time.sleep(pause)
         pause = min(2 * pause, patience.longest_retry)
 
@@ -128,6 +132,14 @@ def reason(error: Exception) -> str:
     while not is_refusal(error) and isinstance(below := error.__cause__ or error.__context__, Exception):
         error = below
     return redacted(str(error).partition("\n")[0])[:200]
+
+
+def unusable(uri: str, error: Exception) -> str:
+    """One line for a person, about a store that answers, but not with what was asked."""
+    return (
+        f"the tracking store {redacted(uri)} answers with an error ({type(error).__name__}: {reason(error)}); check "
+        "that it is the address of an MLflow server, or name another with --tracking-uri or MLFLOW_TRACKING_URI"
+    )
 
 
 def unreachable(uri: str, error: Exception) -> str:
