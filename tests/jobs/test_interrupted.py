@@ -20,11 +20,11 @@ SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.batch_size=8"
 SPACE = """
 name: two
 recipe: retromae
-measure: nDCG@10
-mode: max
-search: {name: grid}
+search: grid
+trials: 2
 parameters:
-  objective.encoder_mask_ratio: [0.15, 0.3]
+  objective.encoder_mask_ratio: {values: [0.15, 0.3]}
+baselines: [none]
 """
 
 
