@@ -4,8 +4,9 @@ EXTRAS ?= cpu,dev
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
-# Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start.
-PARALLEL := -n 2 --dist loadfile
+# Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start. What tests
+# have in common (tests/conftest.py) is made once, in one of the two processes. The slowest forty tests are printed.
+PARALLEL := -n 2 --dist loadgroup --durations 40 --durations-min 1
 PAGE := dashboards/leaderboard.py
 LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
@@ -49,9 +50,10 @@ chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same r
 races: $(MADE) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.races
 
+# The import contracts are held by a test (tests/test_house.py).
 check: $(MADE)
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory lint types contracts
+	@$(MAKE) --no-print-directory lint types
 
 lint: $(MADE) ## ruff over all Python files
 	$(BIN)/ruff check .
@@ -63,7 +65,7 @@ format: $(MADE) ## rewrites all Python files in the house's format
 types: $(MADE) ## mypy, strict, over platform/midmask
 	$(BIN)/mypy
 
-contracts: $(MADE) ## import-linter: who may import whom
+contracts: $(MADE) ## import-linter: who may import whom (in `make test` as a test)
 	$(BIN)/lint-imports
 
 venv: $(MADE) ## .venv with everything in it

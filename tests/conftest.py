@@ -1,4 +1,6 @@
-"""Shared by all tests: one real local Ray of 2 CPUs, in its own short temp folder; no network, no telemetry."""
+"""Shared by all tests: one real local Ray of 2 CPUs, in its own short temp folder; an empty MLflow store to copy; which
+tests one process runs; no network, no telemetry.
+"""
 
 import os
 import secrets
@@ -16,7 +18,44 @@ import pytest
 
 import midmask  # noqa: F401  (sets the quiet switches before any library reads them)
 
+GROUPS = {"ray_local": "ray", "browser": "pages", "worked_store": "pages"}
+"""Fixture that is dear -> the group of its tests, which one process runs, so that it is made once."""
+
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` a file stays in one process, and all files that use a dear fixture in the same one."""
+    groups = {}
+    for item in items:
+        marked = item.get_closest_marker("xdist_group")
+        wanted = {GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS}
+        wanted |= {marked.args[0]} if marked else set()
+        if wanted:
+            groups[item.path] = min(wanted)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))), append=False)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with MLflow's tables and nothing else, to be copied: making them takes seconds."""
+    from mlflow import MlflowClient
+
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture(scope="session")
+def worked_store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[Path, dict[str, str]]:
+    """A folder with two tiny recipes and BM25, computed and tracked, and their fingerprints; to be read or copied."""
+    from tests.support.dashboards import worked
+
+    home = tmp_path_factory.mktemp("worked")
+    shutil.copy(empty_store, home / "mlflow.db")
+    return home, worked.everything(f"sqlite:///{home}/mlflow.db", home)
 
 
 @pytest.fixture(scope="session")

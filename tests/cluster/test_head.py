@@ -16,6 +16,8 @@ from midmask.cluster.head import head
 from midmask.errors import UserError
 
 ENTRY = Path(__file__).resolve().parents[2] / "jobs" / "_entry.py"
+pytestmark = pytest.mark.xdist_group("ray")
+
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit"]
 JOB = '''#!/usr/bin/env python3
 """Adds two numbers on the cluster."""

@@ -18,6 +18,8 @@ from midmask.retrieve.views import Views
 from tests.support.cluster.five_actors import COUNTS
 from tests.support.retrieve.collection import encoded, write_all
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 DEPTH = 25
 KINDS = {"dense": ("dense",), "lexical": ("lexical",), "hybrid": ("dense", "lexical")}
 

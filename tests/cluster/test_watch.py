@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("ray")
+
 DRIVER = """
 import os, signal, sys, time
 import ray

@@ -1,5 +1,6 @@
 """The pages beside the leaderboard in a real headless Chromium: what they show, and what they say that they cannot."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import paired, widest
 from midmask.leaderboard.rows import Row, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
-from tests.support.dashboards import swept, tracked, worked
+from tests.support.dashboards import swept, tracked
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
 from tests.support.dashboards.pages import PATIENCE, choose, query, wait_for_lines, wait_for_table, wait_for_text
 
@@ -34,12 +35,14 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterator[Site]:
+def site(
+    tmp_path_factory: pytest.TempPathFactory, browser: Chrome, worked_store: tuple[Path, dict[str, str]]
+) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("home")
+    shutil.copy(worked_store[0] / "mlflow.db", home)
     uri = f"sqlite:///{home}/mlflow.db"
     with Tracker(uri, home, tracked.QUICK) as tracker:
         swept.track(tracker)
-    worked.everything(uri, home)
     runs = read_runs(uri)
     evaluated = {row.recipe: row for row in rows(runs) if row.corpus == "tiny"}
     by_recipe = {recipe: next(run for run in runs if run.run_id == row.run_id) for recipe, row in evaluated.items()}

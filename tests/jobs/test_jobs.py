@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.running import JOBS, Done, run_job
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py"))
 SPACE = ["--space", str(JOBS.parent / "search_spaces" / "mask_ratio.yaml")]
 
 
-def job(name: str, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    own = SPACE if name == "sweep" else []
-    environment = {"PATH": "/usr/bin:/bin", "MIDMASK_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(JOBS / f"{name}.py"), *own, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+def job(name: str, *arguments: str, home: Path) -> Done:
+    return run_job(name, *(SPACE if name == "sweep" else []), *arguments, home=home)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +38,10 @@ def test_a_dry_run_prints_configuration_and_steps_and_leaves_nothing(
     name: str, tmp_path: Path, collection: str
 ) -> None:
     done = job(name, "--dry-run", "--corpus", collection, home=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"corpus.name = {collection}" in done.stdout
-    assert "to do" in done.stdout
-    assert "estimate on this machine" in done.stdout and "in all" in done.stdout.split("estimate on")[1]
+    assert done.code == 0, done.err
+    assert f"corpus.name = {collection}" in done.out
+    assert "to do" in done.out
+    assert "estimate on this machine" in done.out and "in all" in done.out.split("estimate on")[1]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -59,8 +56,8 @@ IMPOSSIBLE = {
 def test_what_could_never_run_on_a_cluster_is_refused(mistake: str, tmp_path: Path, collection: str) -> None:
     arguments, words = IMPOSSIBLE[mistake]
     done = job("pretrain", "--corpus", collection, *arguments, home=tmp_path)
-    assert done.returncode == 2
-    last = done.stderr.strip().splitlines()[-1]
+    assert done.code == 2
+    last = done.err.strip().splitlines()[-1]
     assert last.startswith("error: ") and all(word in last for word in words)
 
 
@@ -79,41 +76,57 @@ def test_a_mistake_is_one_line_and_exit_code_2(name: str, mistake: str, tmp_path
     arguments, words = WRONG[mistake]
     corpus = [] if "--corpus" in arguments else ["--corpus", collection]
     done = job(name, *corpus, *arguments, home=tmp_path)
-    lines = done.stderr.strip().splitlines()
-    assert done.returncode == 2, done.stderr
+    lines = done.err.strip().splitlines()
+    assert done.code == 2, done.err
     assert len(lines) == 1 and lines[0].startswith("error: ")
     for word in words:
         assert word in lines[0]
 
 
+def test_a_process_ends_with_the_same_line_and_code(tmp_path: Path, collection: str) -> None:
+    """The other tests run jobs in this process; this one as a user does."""
+    arguments = ["--corpus", collection, "--set", "pretrain.stepz=1"]
+    command = [sys.executable, str(JOBS / "pretrain.py"), *arguments]
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "MIDMASK_HOME": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == job("pretrain", *arguments, home=tmp_path).err and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("pretrain", "sweep_mask_ratio")])
 def test_every_other_job_names_a_mistyped_field(name: str, tmp_path: Path, collection: str) -> None:
     done = job(name, "--corpus", collection, "--set", "pretrain.stepz=1", home=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert "did you mean 'pretrain.steps'" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert done.code == 2, done.err
+    assert "did you mean 'pretrain.steps'" in done.err and len(done.err.strip().splitlines()) == 1
 
 
 def test_a_corpus_is_prepared_with_what_is_asked_for_besides(tmp_path: Path, collection: str) -> None:
     asked = ["--spans", "--pseudo-queries", "titles", "--set", "spans.span_length=32"]
     done = job("prepare_corpus", "--dry-run", "--corpus", collection, *asked, home=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert steps_in(done.stdout) == ["prepare", "tokenise", "spans", "pseudo_queries"]
-    assert "pseudo_queries.source = titles" in done.stdout and "spans.span_length = 32" in done.stdout
+    assert done.code == 0, done.err
+    assert steps_in(done.out) == ["prepare", "tokenise", "spans", "pseudo_queries"]
+    assert "pseudo_queries.source = titles" in done.out and "spans.span_length = 32" in done.out
     alone = job("prepare_corpus", "--dry-run", "--corpus", collection, home=tmp_path)
-    assert steps_in(alone.stdout) == ["prepare"]
+    assert steps_in(alone.out) == ["prepare"]
 
 
-def test_what_another_collection_is_read_for_is_made_of_it(tmp_path: Path, collection: str) -> None:
+@pytest.mark.xdist_group("ray")
+def test_what_another_collection_is_read_for_is_made_of_it(ray_local: None, tmp_path: Path, collection: str) -> None:
     other = write_collection(tmp_path / "other")
     asked = ["prepare_corpus", "--corpus", collection, "--pretrain-on", other, "--pseudo-queries", "titles"]
     refused = job(*asked, home=tmp_path)
-    assert refused.returncode == 2 and "--recipe cotmote" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.code == 2 and "--recipe cotmote" in refused.err and "Traceback" not in refused.err
     done = job(*asked, "--recipe", "cotmote", home=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     (record,) = (tmp_path / "store" / "pseudo_queries").glob("*/record.json")
     source = Path(json.loads(record.read_text())["inputs"]["corpus"]) / "record.json"
     assert json.loads(source.read_text())["config"]["name"] == other
-    assert "pseudo_queries:" in done.stdout, "examples are shown"
+    assert "pseudo_queries:" in done.out, "examples are shown"
 
 
 def steps_in(dry_run: str) -> list[str]:
@@ -123,11 +136,11 @@ def steps_in(dry_run: str) -> list[str]:
 
 def test_a_mistyped_source_of_queries_names_the_choices(tmp_path: Path, collection: str) -> None:
     done = job("prepare_corpus", "--corpus", collection, "--pseudo-queries", "title", home=tmp_path)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1 and "choose sentences, titles, train, file:PATH" in done.stderr
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1 and "choose sentences, titles, train, file:PATH" in done.err
 
 
 def test_a_stage_without_a_teacher_is_named(tmp_path: Path, collection: str) -> None:
     for recipe, arguments, known in (("dupmae", ["--stage", "0"], "With one: 2."), ("retromae", [], "With one: none")):
         done = job("train_teacher", "--corpus", collection, "--recipe", recipe, *arguments, home=tmp_path)
-        assert done.returncode == 2 and known in done.stderr and "Traceback" not in done.stderr, done.stderr
+        assert done.code == 2 and known in done.err and "Traceback" not in done.err, done.err

@@ -28,8 +28,8 @@ from tests.support.dashboards.browser import ROOT
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("worked")
+def home(worked_store: tuple[Path, dict[str, str]]) -> Path:
+    return worked_store[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,10 @@ def uri(home: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(home: Path, uri: str) -> dict[str, TrackedRow]:
+def runs(worked_store: tuple[Path, dict[str, str]], uri: str) -> dict[str, TrackedRow]:
     """Recipe -> the run of its evaluation."""
-    made = worked.everything(uri, home)
     found = {run.tags["midmask.fingerprint"]: run for run in read_runs(uri) if measured(run)}
-    return {recipe: found[fingerprint] for recipe, fingerprint in made.items()}
+    return {recipe: found[fingerprint] for recipe, fingerprint in worked_store[1].items()}
 
 
 LOGGED = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]

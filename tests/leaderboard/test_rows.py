@@ -1,5 +1,6 @@
 """Rows from a real store, written the way jobs write."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def uri(home: Path) -> str:
+def uri(home: Path, empty_store: Path) -> str:
+    shutil.copy(empty_store, home / "mlflow.db")
     return f"sqlite:///{home}/mlflow.db"
 
 

@@ -24,9 +24,10 @@ OLD = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store without runs, made once: MLflow takes seconds to make its tables."""
+def empty(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
+    """A store without runs."""
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    shutil.copy(empty_store, path)
     MlflowClient(f"sqlite:///{path}").create_experiment("midmask")
     return path
 

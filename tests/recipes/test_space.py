@@ -213,7 +213,7 @@ def test_one_objective_is_measured_at_every_share_and_several_at_the_end():
         ({"objectives": [GAIN], "measure": "RR@10"}, "in place of measure and mode"),
         ({"objectives": [GAIN], "mode": "min"}, "in place of measure and mode"),
         ({"objectives": [GAIN, SIZE, SIZE]}, "each measure only once"),
-        ({"objectives": [SIZE, GAIN]}, "the first must be a retrieval measure"),
+        ({"objectives": [SIZE, GAIN]}, "the first must be a retrieval measure such as nDCG@10, not bytes_per_passage"),
         ({"measure": "train_seconds"}, "the first must be a retrieval measure"),
         ({"parameters": {}}, "at least 1 item"),
         ({"seeds": []}, "at least 1 item"),
@@ -240,7 +240,7 @@ def test_a_condition_looks_up_and_can_hold():
     for below, words in (
         ({"c": "x"}, "stand above it"),
         ({"b": 1}, "stand above it"),
-        ({"a": ["x", "z"]}, "never 'z'"),
+        ({"a": ["x", "z", "w"]}, "never 'z'"),
     ):
         with pytest.raises((ValidationError, UserError), match=words):
             space(parameters={**above, "b": {"values": [1], "when": below}, "c": {"values": ["x"]}})

@@ -49,6 +49,13 @@ def test_a_file_of_a_shard_keeps_every_bit(tmp_path: Path) -> None:
     assert (found[0].dtype, found[1].dtype) == (np.float32, np.int64)
 
 
+def test_a_file_with_a_pickle_in_it_is_not_read(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "shard.npz"))
+    np.savez(str(place), scores=np.array([print], dtype=object), rows=np.array([1]))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        read_found(place)
+
+
 def test_gaps_have_no_row_in_the_table_and_ranks_count_from_one() -> None:
     queries = pa.chunked_array([["q1"], ["q2", "q3"]])
     doc_ids = pa.array(["a", "b", "c"])

@@ -1,18 +1,9 @@
-"""A fresh SQLite store for each test, copied from one made once: MLflow takes seconds to make its tables."""
+"""A fresh SQLite store for each test."""
 
 import shutil
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow's tables and nothing else, made once: making them takes seconds."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """The journal of a run's values, without a store: owned by one process, whole after a kill, and taken over after it."""
 
+import fcntl
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import stat
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,47 +54,50 @@ def test_a_journal_has_one_owner_until_it_is_closed(journal: Journal) -> None:
     assert len(os.listdir("/proc/self/fd")) == before - 1
 
 
+def end_of(child: Callable[[], None]) -> int:
+    """Runs a function in a process of its own, forked from this one; its exit code."""
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
+    return process.exitcode if process.exitcode is not None else 1
+
+
 def test_a_file_that_its_owner_removed_meanwhile_is_not_claimed(tmp_path: Path) -> None:
     """The new owner opened the old file before it went: its lock would be on a file that nobody finds."""
     path = tmp_path / "run.jsonl"
-    script = f"""
-import fcntl, os, sys
-from pathlib import Path
-from midmask.tracking import journal
-path, flock = Path({str(path)!r}), fcntl.flock
-def slowly(descriptor, how):
-    if path.exists() and not seen:
-        seen.append(1)
-        path.unlink()
-    flock(descriptor, how)
-seen = []
-journal.fcntl.flock = slowly
-mine = journal.Journal.claim(path)
-mine.append(journal.Entry("end", ["FINISHED", 1]))
-print(path.read_text(), len(seen), len(os.listdir("/proc/self/fd")))
-mine.close(remove=True)
-print(len(os.listdir("/proc/self/fd")))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    held, left = done.stdout.strip().splitlines()[-2:]
-    assert '["end", ["FINISHED", 1]]' in done.stdout and held.split()[-2] == "1"
-    assert int(held.split()[-1]) == int(left) + 1, "the descriptor of the removed file is closed"
+
+    def claim_while_it_goes() -> None:
+        flock, gone = fcntl.flock, list[Path]()
+
+        def remove_first(descriptor: int, how: int) -> None:
+            if not gone:
+                path.unlink()
+                gone.append(path)
+            flock(descriptor, how)
+
+        fcntl.flock = remove_first
+        before = len(os.listdir("/proc/self/fd"))
+        mine = Journal.claim(path)
+        assert mine is not None and gone
+        mine.append(TAGS)
+        assert json.loads(path.read_text()) == list(TAGS)
+        assert len(os.listdir("/proc/self/fd")) == before + 1, "the descriptor of the removed file is closed"
+
+    assert end_of(claim_while_it_goes) == 0
 
 
 def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "run.jsonl"
-    script = f"""
-import os, signal
-from pathlib import Path
-from midmask.tracking.journal import Entry, Journal
-mine = Journal.claim(Path({str(path)!r}))
-mine.append(Entry("tags", {{"a": "b"}}))
-with open({str(path)!r}, "a") as stream:
-    stream.write('["metrics", [["lo')
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+    def write_and_die() -> None:
+        mine = Journal.claim(path)
+        assert mine is not None
+        mine.append(Entry("tags", {"a": "b"}))
+        with path.open("a") as stream:
+            stream.write('["metrics", [["lo')
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert end_of(write_and_die) == -signal.SIGKILL
     again = Journal.claim(path)
     assert again is not None
     again.append(TAGS)
