@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from midmask.errors import UserError
+from midmask.errors import UserError, reason
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,10 @@ def load_tokenizer(folder: Path) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
+    except Exception as error:  # tokenizers raises Exception itself, and nothing of ours runs in there
+        raise UserError(
+            f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason(error)})"
+        ) from None
 
 
 def unused_copy(tokenizer: Any) -> Any:

@@ -8,15 +8,16 @@ Shapes: Q queries, N passages, `group` to a query, L tokens.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
@@ -210,28 +211,28 @@ def template_of(tokenizer: Any, *, typed: bool) -> Template:
 
 
 def _settings(name: str) -> Any:
-    try:
+    with library_reading(partial(_unreadable, name)):
         return AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"teacher {name}: no model can be read there ({str(error).splitlines()[0]})") from None
+
+
+def _unreadable(name: str, reason: str) -> UserError:
+    return UserError(f"teacher {name}: no model can be read there ({reason})")
 
 
 def _read(name: str, settings: Any) -> tuple[Any, list[str]]:
     """The model of a folder or hub id, and the names of the head's weights that were made afresh; runs no code."""
-    try:
-        with quiet_transformers():
-            model, loading = AutoModelForSequenceClassification.from_pretrained(
-                name,
-                config=settings,
-                dtype=torch.float32,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"teacher {name}: no model can be read there ({str(error).splitlines()[0]})") from None
+    with library_reading(partial(_unreadable, name)), quiet_transformers():
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
+            name,
+            config=settings,
+            dtype=torch.float32,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
     missing = sorted(loading["missing_keys"])
     inside = f"{model.base_model_prefix}."
     if lost := [key for key in missing if key.startswith(inside) and not key.startswith(f"{inside}pooler.")]:
         raise UserError(f"teacher {name}: the file holds no {lost[0]} ({len(lost)} weights are missing)")
+    refuse_not_finite(f"teacher {name}", model.state_dict().items())
     return model, missing

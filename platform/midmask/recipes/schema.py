@@ -16,7 +16,7 @@ from midmask.encoders.experts import saved_split
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import Config, override
+from midmask.identity import Config, flatten, override
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
 from midmask.recipes.stage import StageConfig as StageConfig
@@ -141,6 +141,7 @@ class Recipe(Config):
             lengths = {"spans.span_length": self.spans.span_length, **lengths}
         if reads.rows == "pseudo_queries":
             lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
+        lengths |= {path: length for path, length in flatten(self).items() if length and _is_read_length(path)}
         for field, length in lengths.items():
             if length > shape.max_length:
                 raise UserError(
@@ -175,3 +176,10 @@ class Recipe(Config):
             there = judged_splits(self.corpus)
             if stage.mine.split not in there:
                 raise unknown(f"{place}.split", stage.mine.split, there)
+
+
+def _is_read_length(path: str) -> bool:
+    """Whether a field says how many tokens of a text the backbone reads in a stage, in mining or in the evaluation."""
+    section, _, name = path.rpartition(".")
+    reads = section == "evaluation" or (section.startswith("stages.") and ".teacher" not in section)
+    return reads and name in ("query_length", "passage_length")
