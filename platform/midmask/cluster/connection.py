@@ -14,7 +14,7 @@ from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
-from midmask.cluster.scratch import Scratch
+from midmask.cluster.scratch import RAY, Scratch
 from midmask.cluster.watch import end_with_local_ray
 from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
@@ -122,7 +122,7 @@ def _start() -> None:
         include_dashboard=False,
         object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
         logging_level=logging.ERROR,
-        _temp_dir=str(own.folder / "ray"),
+        _temp_dir=str(own.folder / RAY),
     )
     atexit.register(_stop, own)
     end_with_local_ray(own.remove)
