@@ -6,7 +6,6 @@ own clock.
 """
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -104,12 +103,12 @@ def lease(place: Place, timing: Timing) -> Iterator[None]:
 
 
 def _read_lease(lease: Place) -> dict[str, Any] | None:
-    """What the lease states; None if there is none."""
+    """What the lease states; None if there is none; empty if it cannot be read now, as while it is written again."""
     try:
         state: dict[str, Any] = lease.read_json()
     except FileNotFoundError:
         return None
-    except json.JSONDecodeError:
+    except (OSError, ValueError):
         return {}
     return state
 

@@ -24,8 +24,9 @@ TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|rung_sh
 
 CURVES = ("pretrain/", "finetune/", "teach/")
 
-PLACED = ("inputs", "attempt", "files")
-"""Fields of a record that name places, or sizes and digests of files, which are compared themselves."""
+PLACED = ("inputs", "attempt", "files", "report")
+"""Fields of a record that name places, sizes and digests of files, which are compared themselves, and a sweep's report,
+whose text tells times; its numbers are in `sweep.json`."""
 
 
 def _artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:

@@ -24,6 +24,7 @@ def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp
     ]
     dead, living = (Path(owner.stdout.readline().strip()) for owner in owners if owner.stdout)
     (tmp_path / "mm-of-somebody").mkdir()
+    (tmp_path / "mm-made-again" / "ray" / "session").mkdir(parents=True)
     (dead / "ray" / "session").mkdir(parents=True)
     owners[0].send_signal(signal.SIGKILL)
     owners[0].communicate()

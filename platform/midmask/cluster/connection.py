@@ -14,7 +14,7 @@ from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
-from midmask.cluster.scratch import Scratch
+from midmask.cluster.scratch import RAY, Scratch
 from midmask.cluster.watch import end_with_local_ray
 from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
@@ -112,18 +112,29 @@ def _start() -> None:
 
     Ray guards a local cluster by a token and would leave one in the user's home, after which every `ray start` demands
     it; a token of this process's own leaves no trace.
+
+    Raises:
+        UserError: if it does not start in time.
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
     own = Scratch()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
-        logging_level=logging.ERROR,
-        _temp_dir=str(own.folder / "ray"),
-    )
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
+            logging_level=logging.ERROR,
+            _temp_dir=str(own.folder / RAY),
+        )
+    except Exception as error:  # Ray raises no kind of its own
+        if "timed out during startup" not in str(error):
+            raise
+        raise UserError(
+            "the local Ray did not start within the 30 seconds that Ray waits: this machine is busy. Type the same "
+            "command again when it is less so, or name a cluster in RAY_ADDRESS."
+        ) from None
     atexit.register(_stop, own)
     end_with_local_ray(own.remove)
     log.info("no Ray cluster runs here; started a local one: %s", _size())

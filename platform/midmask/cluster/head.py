@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from midmask.cluster.scratch import scratch
+from midmask.cluster.scratch import RAY, scratch
 from midmask.errors import UserError
 
 STARTS_WITHIN_S = 120.0
@@ -93,7 +93,7 @@ def _head(folder: Path, cpus: int | None) -> Iterator[dict[str, str]]:
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
         *(f"--port={gcs}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
         *(f"--ray-client-server-port={client}", "--min-worker-port=0", "--max-worker-port=0"),
-        *("--dashboard-host=127.0.0.1", f"--temp-dir={folder / 'ray'}"),
+        *("--dashboard-host=127.0.0.1", f"--temp-dir={folder / RAY}"),
         *([f"--num-cpus={cpus}"] if cpus else []),
     ]
     said = folder / "head.log"

@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path("/tmp")
 PREFIX = "mm"
 OWNER = "owner"
+RAY = "ray"
+"""The folder of a Ray, below that of the process that started it."""
 
 
 class Scratch:
@@ -47,10 +49,16 @@ def scratch(root: Path = ROOT) -> Iterator[Path]:
 
 def remove_abandoned(root: Path) -> None:
     """Deletes this user's folders below `root` whose owner has died."""
-    for path in root.glob(f"{PREFIX}*/{OWNER}"):
+    for folder in root.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # deleted by another process meanwhile, or another user's
-            if path.stat().st_uid == os.getuid() and not _is_locked(path):
-                shutil.rmtree(path.parent, ignore_errors=True)
+            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether nobody holds the lock, or the last processes of a dying Ray have made the folder again, without one."""
+    owner = folder / OWNER
+    return not _is_locked(owner) if owner.exists() else (folder / RAY).exists()
 
 
 def _is_locked(path: Path) -> bool:
