@@ -149,6 +149,14 @@ def test_a_lease_that_changes_lives_wherever_its_process_is(tmp_path):
     assert not Watch(QUICK).lives(tmp)
 
 
+def test_a_lease_that_cannot_be_read_just_now_lives(tmp_path):
+    """On an object store, a lease that is written again while it is read gives an error, or half of it."""
+    (tmp_path / "folder.lease").mkdir()
+    (tmp_path / "half.lease").write_text('{"machine": "x", "pro')
+    assert all(Watch(QUICK).lives(Place(str(tmp_path / f"{name}.lease"))) for name in ("folder", "half"))
+    assert not Watch(QUICK).lives(Place(str(tmp_path / "none.lease")))
+
+
 MAKER = """
 import sys
 from midmask.artifact import Place, Timing, produce

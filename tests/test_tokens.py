@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
+from midmask.steps import InitialConfig, initial
 from midmask.tokens import TokensConfig, tokenise
 from midmask.vocabulary import Vocabulary, load_tokenizer
 
@@ -91,6 +93,21 @@ def test_a_named_tokenizer_is_used_as_it_is(corpus, tmp_path):
     named = str(tmp_path / "t" / "tokenizer")
     run(corpus, tmp_path / "u", tokenizer=named)
     assert rows(tmp_path / "u", "passages/00000.parquet") == rows(tmp_path / "t", "passages/00000.parquet")
+
+
+def test_a_saved_tokenizer_does_not_depend_on_what_the_process_did_before(corpus, tmp_path):
+    run(corpus, tmp_path / "t")
+    tokens = Artifact(Place(str(tmp_path / "t")), {"fingerprint": "t"})
+
+    def saved(name):
+        initial(InitialConfig(backbone=BackboneConfig(name="tiny")), {"tokens": tokens}, Place(str(tmp_path / name)))
+        return (tmp_path / name / "model" / "tokenizer.json").read_bytes()
+
+    load_tokenizer.cache_clear()
+    before = saved("before")
+    load_tokenizer(tmp_path / "t" / "tokenizer")(["a b c"], truncation=True, max_length=5, padding=True)
+    assert saved("after") == before
+    assert json.loads(before)["truncation"] is None
 
 
 def test_a_missing_tokenizer_is_one_line(corpus, tmp_path):

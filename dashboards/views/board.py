@@ -111,6 +111,6 @@ def troubles(context: Context) -> None:
     heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "MLflow")]
     st.html(table(heads, lines, "unfinished"))
     st.caption(
-        f"{len(left)} runs, the newest {len(lines)} shown. One that was killed could not say so and stays “running”; "
-        "the same command, run again, goes on where it stopped."
+        f"{len(left)} runs, the newest {len(lines)} shown. A job that was killed shows as “running” until another job "
+        "uses this store; the same command, run again, goes on where it stopped."
     )

@@ -24,7 +24,7 @@ def show(context: Context) -> None:
         st.info("No sweep has been tracked in this store yet. Run one:")
         st.code("python jobs/sweep_mask_ratio.py", language="bash")
         return
-    parents.sort(key=lambda run: run.status != "finished")  # those that were killed stay "running"
+    parents.sort(key=lambda run: run.status != "finished")  # those that were killed or still run come last
     named = {_name(run): run for run in parents}
     parent = named[choice("Sweep", "sweep", list(named))]
     try:

@@ -55,6 +55,7 @@ class Attempt:
         (self.out / RECORD).write_json(whole)
         won = self._rename() if self.place.is_path else self._name(whole)
         if not won:
+            log.info("another process was first to finish %s; this one's files are deleted", self.place)
             self.out.delete()
         _clear(self.place, self.watch, self.name)
 

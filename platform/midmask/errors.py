@@ -1,17 +1,55 @@
 """Mistakes a person can mend. Everything else is a bug and keeps its traceback."""
 
+import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+LONGEST = 4_000
+"""Characters of a message. A longer one keeps its beginning and its end."""
 
 
 class UserError(Exception):
     """A user's mistake: one line that names the field or file, the value, the choices and what to type next.
 
-    Jobs print it without a traceback and end with exit code 2.
+    Jobs print it without a traceback and end with exit code 2. A message that is longer than `LONGEST` is cut in the
+    middle; characters that UTF-8 cannot express (lone surrogates) are written as escapes.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_bounded(message.encode("utf-8", "backslashreplace").decode()))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str]]:
         return (UserError, (str(self),))
+
+
+def _bounded(message: str) -> str:
+    if len(message) <= LONGEST:
+        return message
+    cut = f" … ({len(message) - LONGEST:,} characters left out) … "
+    return message[: LONGEST * 3 // 4] + cut + message[-LONGEST // 4 :]
+
+
+QUOTED = 80
+"""Characters of a value that messages quote."""
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = QUOTED
+_REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = 10
+
+
+def quoted(value: object) -> str:
+    """`repr(value)` for a message: long texts, collections and deep nesting are cut, whatever the value is."""
+    try:
+        text = _REPR.repr(value)
+        return text if len(text) <= 3 * QUOTED else f"{text[: 3 * QUOTED]}…"
+    except ValueError:  # Python refuses to write whole numbers of more than 4,300 digits
+        return f"(a {type(value).__name__} that is too long to be shown)"
+
+
+def reason(error: BaseException) -> str:
+    """An exception of a library as part of a message: its type, and the first line of its text."""
+    text = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
 SHOWN = 40
@@ -22,7 +60,8 @@ def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "")
     """The error for a name that is not in a closed list: the nearest name, then all of them, or, of very many, the
     nearest ten."""
     names = sorted(choices)
-    nearest = get_close_matches(str(value), names, n=10, cutoff=0.5)
+    name = value if isinstance(value, str) else quoted(value)
+    nearest = get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5)
     guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
     known = f"Known: {', '.join(names)}."
     if len(names) > SHOWN:
@@ -32,4 +71,4 @@ def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "")
             else f"None of {len(names)} is like it."
         )
     tail = f" {hint}" if hint else ""
-    return UserError(f"unknown {kind} {str(value)!r}{guess} {known}{tail}")
+    return UserError(f"unknown {kind} {quoted(name)}{guess} {known}{tail}")

@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from midmask.errors import SHOWN, UserError, unknown
+from midmask.errors import SHOWN, UserError, quoted, unknown
 
 C = TypeVar("C", bound="Config")
 
@@ -23,10 +23,41 @@ NUMERIC_LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 """Libraries whose version changes numbers: they are part of every trained artifact's identity."""
 
 
+LARGEST = 2**53
+"""Whole numbers from here on are no exact floats, and most fields would overflow long before."""
+
+
 class Config(BaseModel):
-    """Base of every config: frozen, keyword-only, unknown fields refused, infinities and NaN refused."""
+    """Base of every config: frozen, keyword-only. Refused are unknown fields, infinities and NaN, whole numbers of
+    `LARGEST` or more, and texts that UTF-8 cannot express, since such values could not be stored.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _can_be_stored(cls, value: Any) -> Any:
+        _check_storable(value)
+        return value
+
+
+def _check_storable(value: Any) -> None:
+    """
+    Raises:
+        ValueError: for a number that is too large or a text with lone surrogates or NUL, at any depth of plain data.
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text must be valid UTF-8, without lone surrogates") from None
+        if "\0" in value:
+            raise ValueError("a text must not contain the character NUL")
+    elif isinstance(value, int) and abs(value) >= LARGEST:
+        raise ValueError("a whole number must be below 2^53")
+    elif isinstance(value, list | tuple | dict):
+        for inner in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            _check_storable(inner)
 
 
 def runtime(default: Any, description: str, **limits: Any) -> Any:
@@ -117,7 +148,7 @@ def as_user_error(error: ValidationError, where: str) -> UserError:
         return UserError(f"{field}: no such field{tail}")
     if fault["type"] == "missing":
         return UserError(f"{field}: a value is required{tail}")
-    value = "" if isinstance(fault["input"], dict | Config) else f" = {fault['input']!r}"
+    value = "" if isinstance(fault["input"], dict | Config) else f" = {quoted(fault['input'])}"
     return UserError(f"{field}{value}: {message[0].lower()}{message[1:]}{tail}")
 
 
@@ -155,24 +186,35 @@ def override(config: C, changes: dict[str, Any]) -> C:
     data = config.model_dump()
     known = flatten(config)
     for path, value in changes.items():
-        parsed = _parsed(value) if isinstance(value, str) else value
+        parsed = _parsed(path, value) if isinstance(value, str) else value
         whole = any(name.startswith(f"{path}.") for name in known) and (parsed is None or isinstance(parsed, dict))
         if path not in known and not whole:
             raise unknown("field", path, known, hint="--dry-run shows all fields." if len(known) > SHOWN else "")
         target: Any = data
         *parents, leaf = path.split(".")
-        for name in parents:
-            target = target[int(name) if isinstance(target, list | tuple) else name]
-        target[leaf] = parsed
+        try:
+            for name in parents:
+                target = target[int(name) if isinstance(target, list | tuple) else name]
+            target[leaf] = parsed
+        except (TypeError, LookupError, ValueError):  # --set stages.0.teacher=none --set stages.0.teacher.folder=…
+            raise UserError(f"{path} = {quoted(value)}: another change replaces the whole of {parents[-1]}") from None
     try:
         return type(config).model_validate(data)
     except ValidationError as error:
         raise as_user_error(error, "") from None
 
 
-def _parsed(text: str) -> Any:
-    """A value as typed on the command line: JSON where it is JSON (numbers, lists, null), else the text itself."""
+def _parsed(path: str, text: str) -> Any:
+    """A value as typed on the command line: JSON where it is JSON (numbers, lists, null), else the text itself.
+
+    Raises:
+        UserError: for a number of more digits, or lists inside of each other deeper, than Python reads.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         return {"none": None, "true": True, "false": False}.get(text.lower(), text)
+    except ValueError:
+        raise UserError(f"{path} = {quoted(text)}: a number of {len(text):,} characters; write a shorter one") from None
+    except RecursionError:
+        raise UserError(f"{path} = {quoted(text)}: lists nested too deeply; write a plain value") from None

@@ -6,7 +6,6 @@ own clock.
 """
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -27,11 +26,14 @@ LEASE = ".lease"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds between two renewals of a lease; until an unchanged one is dead; between two looks of who waits."""
+    """Seconds between two renewals of a lease; until an unchanged one is dead; between two looks of a process that
+    waits. by_process: whether an owner on this machine is looked up by its process id.
+    """
 
     renew_s: float = 5.0
     dead_s: float = 60.0
     look_s: float = 0.5
+    by_process: bool = True
 
 
 class Watch:
@@ -51,7 +53,7 @@ class Watch:
         state = _read_lease(lease)
         if state is None:
             return False
-        gone = _is_gone(state)
+        gone = self._is_gone(state)
         if gone is not None:
             return not gone
         now = time.monotonic()
@@ -64,7 +66,13 @@ class Watch:
     def is_surely_dead(self, lease: Place) -> bool:
         """Whether the owner's process is known to be gone, or has let go of the lease."""
         state = _read_lease(lease)
-        return state is None or _is_gone(state) is True
+        return state is None or self._is_gone(state) is True
+
+    def _is_gone(self, state: dict[str, Any]) -> bool | None:
+        """Whether the owner of a lease has ended; None if that cannot be known from here."""
+        if not self._timing.by_process or not state.get("machine") or state["machine"] != _machine():
+            return None
+        return bool(_began(int(state["process"])) != state["began"])
 
 
 @contextlib.contextmanager
@@ -95,12 +103,12 @@ def lease(place: Place, timing: Timing) -> Iterator[None]:
 
 
 def _read_lease(lease: Place) -> dict[str, Any] | None:
-    """What the lease states; None if there is none."""
+    """What the lease states; None if there is none; empty if it cannot be read now, as while it is written again."""
     try:
         state: dict[str, Any] = lease.read_json()
     except FileNotFoundError:
         return None
-    except json.JSONDecodeError:
+    except (OSError, ValueError):
         return {}
     return state
 
@@ -126,10 +134,3 @@ def _began(process: int) -> str:
     except OSError:
         return ""
     return "" if state in "ZX" else rest[18]
-
-
-def _is_gone(state: dict[str, Any]) -> bool | None:
-    """Whether the owner of a lease has ended; None if that cannot be known from this machine."""
-    if not state.get("machine") or state["machine"] != _machine():
-        return None
-    return bool(_began(int(state["process"])) != state["began"])

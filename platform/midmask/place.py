@@ -102,6 +102,10 @@ class Place:
         filesystem, path = self._filesystem()
         return bool(filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound)
 
+    def is_folder(self) -> bool:
+        filesystem, path = self._filesystem()
+        return bool(filesystem.get_file_info(path).type == pyarrow.fs.FileType.Directory)
+
     def names(self) -> list[str]:
         """Sorted names of what lies directly inside; empty if the place does not exist."""
         filesystem, path = self._filesystem()

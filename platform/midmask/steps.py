@@ -31,6 +31,7 @@ from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_c
 from midmask.objectives.ranking import RankingConfig
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
+from midmask.retrieve.index import build_index
 from midmask.retrieve.search import search
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
@@ -211,6 +212,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "teach": teach,
     "adopt": _quiet(adopt),
     "encode": _quiet(encode),
+    "index": _quiet(build_index),
     "search": _quiet(search),
     "draw_queries": _quiet(draw_queries),
     "read_negatives": _quiet(read_negatives),

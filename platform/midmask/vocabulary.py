@@ -1,5 +1,6 @@
 """What masks and models need to know of a tokenizer."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from midmask.errors import UserError
+from midmask.errors import UserError, reason
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,20 @@ def load_tokenizer(folder: Path) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason})") from None
+    except Exception as error:  # tokenizers raises Exception itself, and nothing of ours runs in there
+        raise UserError(
+            f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason(error)})"
+        ) from None
+
+
+def unused_copy(tokenizer: Any) -> Any:
+    """The tokenizer to be saved: without the truncation and padding that whoever used it last has left in it, so that
+    its file does not depend on what the process did before.
+    """
+    fresh = copy.deepcopy(tokenizer)
+    fresh.backend_tokenizer.no_truncation()
+    fresh.backend_tokenizer.no_padding()
+    return fresh
 
 
 def _stops(tokens: list[str], spell: Callable[[list[str]], str]) -> Tensor:

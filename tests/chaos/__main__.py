@@ -3,8 +3,8 @@
     python -m tests.chaos [--kills 40] [--seed N] [--only pipeline|sweep|benchmark] [--out FOLDER]
 
 A pipeline with mining and a teacher, a sweep with pruning, and a benchmark, each on a local Ray of its own. Victims are
-the driver, a Ray worker, the raylet, the channel actor, a trial, or all processes of the job; moments are drawn
-uniformly over the time of an undisturbed run. Everything is written to FOLDER/chaos.jsonl; with the same FOLDER a run
+the driver, a Ray worker, the raylet, the channel actor, a trial, or all processes of the job; moments are drawn over
+the time and the steps of an undisturbed run. Everything is written to FOLDER/chaos.jsonl; with the same FOLDER a run
 that was itself ended goes on where it was. Exit code 1 if anything differs, hangs, or is left behind.
 """
 
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import processes
-from tests.chaos.compare import contents, differences, metrics, tracked
+from tests.chaos.compare import contents, differences, metrics, tracked, unfinished
 from tests.chaos.cycle import Cycle, draw, undisturbed
 from tests.chaos.job import Timeline
 from tests.chaos.scenarios import Scenario, scenarios
 from tests.support.benchmark.tiny import write_collection
 
-PER_CYCLE = 7
+PER_CYCLE = 14
 """Kills between the first start of a job and its end."""
 
 
@@ -88,7 +88,8 @@ class Chaos:
         count = min(PER_CYCLE, left + len(before))
         done = {event["number"] for event in before}
         wanted = [kill for kill in draw(scenario, timeline, count, f"{self.seed}-{name}-{number}")]
-        cycle = Cycle(scenario, self.collection, home, timeline, lambda event: self.write({**which, **event}))
+        known = {path.name for path in (self.out / f"{name}-undisturbed" / "tmp").iterdir()}
+        cycle = Cycle(scenario, self.collection, home, timeline, lambda event: self.write({**which, **event}), known)
         began = time.monotonic()
         cycle.run(
             [kill for kill in wanted if kill.number not in done], max((event["start"] for event in before), default=0)
@@ -103,6 +104,7 @@ class Chaos:
         reference = self.out / f"{name}-undisturbed"
         yield from differences(contents(reference), contents(home))
         yield from differences(metrics(reference), metrics(home))
+        yield from (f"left behind in the store: {name}" for name in unfinished(home) - unfinished(reference))
 
     def summary(self) -> str:
         """Kills by scenario and victim, as a Markdown table, and what went wrong."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,39 @@ from midmask.tracking.store import EXPERIMENT, connect
 TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|rung_share|_hours")
 """Fields, columns and metrics that tell how long something took."""
 
-PLACED = ("inputs", "attempt", "files")
-"""Fields of a record that name places, or sizes and digests of files, which are compared themselves."""
+CURVES = ("pretrain/", "finetune/", "teach/")
+
+PLACED = ("inputs", "attempt", "files", "report")
+"""Fields of a record that name places, sizes and digests of files, which are compared themselves, and a sweep's report,
+whose text tells times; its numbers are in `sweep.json`."""
+
+
+def _artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
+    """Record, folder and files of every finished artifact."""
+    for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
+        artifact = load(Place(str(record.parent)))
+        folder = artifact.place.local()
+        listed = artifact.record.get("files")
+        names = listed if listed is not None else [path for path in folder.rglob("*") if path.is_file()]
+        yield record, folder, sorted({folder / name for name in names} - {record})
 
 
 def contents(home: Path) -> dict[str, str]:
     """`STEP/FINGERPRINT/FILE` -> digest of what of it must be equal in every run."""
     found: dict[str, str] = {}
-    for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
+    for record, folder, files in _artifacts(home):
         name = f"{record.parent.parent.name}/{record.parent.name}"
-        folder = load(Place(str(record.parent))).place.local()
         found[f"{name}/{RECORD}"] = _digest(_equal_part(json.loads(record.read_text()), home))
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name != RECORD:
-                found[f"{name}/{path.relative_to(folder)}"] = _digest(_of_file(path, home))
+        for path in files:
+            found[f"{name}/{path.relative_to(folder)}"] = _digest(_of_file(path, home))
     return found
+
+
+def unfinished(home: Path) -> set[str]:
+    """Files in the store that belong to no finished artifact."""
+    store = home / "store"
+    known = {path for record, _, files in _artifacts(home) for path in (record, *files)}
+    return {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file() and path not in known}
 
 
 def _of_file(path: Path, home: Path) -> bytes:
@@ -73,11 +92,10 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
 def identities(home: Path) -> dict[str, tuple[int, int, int]]:
     """Inode, time and size of every file of every finished artifact."""
     found = {}
-    for record in (home / "store").glob(f"*/*/{RECORD}"):
-        for path in record.parent.rglob("*"):
-            if path.is_file():
-                stat = os.stat(path)
-                found[str(path.relative_to(home))] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    for record, _, files in _artifacts(home):
+        for path in (record, *files):
+            stat = os.stat(path)
+            found[str(path.relative_to(home))] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     return found
 
 
@@ -108,7 +126,11 @@ def tracked(home: Path) -> list[str]:
 
 
 def metrics(home: Path) -> dict[str, str]:
-    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without those that tell times or the machine."""
+    """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs, without times and the machine.
+
+    Curves of trainings are left out too: of those, what a killed driver had not yet written down is missing. Every step
+    is in the training's trace.
+    """
     return {
         f"{run.tags['midmask.step']} {run.tags['midmask.fingerprint']} {name}": repr(value)
         for run in read_runs(tracking_uri(home))
@@ -119,4 +141,4 @@ def metrics(home: Path) -> dict[str, str]:
 
 
 def _is_result(run: TrackedRow, name: str) -> bool:
-    return not TIMES.search(name) and not name.startswith(("system/", "cost/"))
+    return not TIMES.search(name) and not name.startswith(("system/", "cost/", *CURVES))

@@ -18,6 +18,9 @@ PATIENCE = 6.0
 ENDS_WITHIN_S = 60.0
 """After its driver, its raylet or all of it was killed, nothing of a job may be left after so long."""
 
+APART_S = 3.0
+"""Seconds between two kills, so that what follows from the first can be seen."""
+
 Journal = Callable[[dict[str, Any]], None]
 
 
@@ -32,13 +35,23 @@ class Kill:
 
 
 def draw(scenario: Scenario, timeline: Timeline, count: int, seed: str) -> list[Kill]:
-    """Kills at moments drawn uniformly over the undisturbed run, in their order; each kind of victim about as often."""
+    """Kills in the order of their moments; each kind of victim about as often as the scenario names it.
+
+    A quarter of the moments is drawn uniformly over the time of the undisturbed run, of which much is its start; the
+    others uniformly over what is being made then, so that short and late steps are hit too.
+    """
     chance = random.Random(seed)
     rounds = count // len(scenario.victims) + 1
     kinds = [kind for _ in range(rounds) for kind in chance.sample(scenario.victims, len(scenario.victims))][:count]
     chance.shuffle(kinds)
-    moments = sorted(chance.uniform(0, timeline.total) for _ in range(count))
-    return [Kill(n, kind, at, chance.random()) for n, (kind, at) in enumerate(zip(kinds, moments, strict=False))]
+    ends = [0.0, *timeline.finished, timeline.total]
+    moments = []
+    for number in range(count):
+        step = chance.randrange(len(ends) - 1)
+        low, high = (0.0, timeline.total) if number % 4 == 0 else (ends[step], ends[step + 1])
+        moments.append(chance.uniform(low, high))
+    pairs = zip(kinds, sorted(moments), strict=True)
+    return [Kill(number, kind, at, chance.random()) for number, (kind, at) in enumerate(pairs)]
 
 
 @dataclass
@@ -46,7 +59,8 @@ class Cycle:
     """Runs one scenario in `home` with the given kills.
 
     troubles: one line for everything that went wrong. struck: kills that were carried out; others came too late, since
-    the job had ended. folders: temporary folders of the local Rays seen.
+    the job had ended. folders: temporary folders of the local Rays seen. known: what the undisturbed run leaves in its
+    temporary folder: libraries' caches.
     """
 
     scenario: Scenario
@@ -54,12 +68,14 @@ class Cycle:
     home: Path
     timeline: Timeline
     journal: Journal
+    known: set[str] = field(default_factory=set)
     troubles: list[str] = field(default_factory=list)
     struck: int = 0
     starts: int = 0
     folders: set[str] = field(default_factory=set)
     _before: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     _meant_to_end: bool = False
+    _struck_at: float = 0.0
 
     def run(self, kills: list[Kill], started: int = 0) -> None:
         """Carries out the kills, then lets the job end.
@@ -70,9 +86,9 @@ class Cycle:
         self.starts = started
         job, waiting = self._start(), list(kills)
         while True:
-            if waiting and job.is_running() and job.is_due(self.timeline.moment(waiting[0].at)):
-                if self._strike(job, waiting[0]):
-                    waiting.pop(0)
+            may = waiting and job.is_running() and time.monotonic() - self._struck_at > APART_S
+            if may and job.is_due(self.timeline.moment(waiting[0].at)) and self._strike(job, waiting[0]):
+                waiting.pop(0)
             if not job.is_running():
                 self._settle(job)
                 if job.process.returncode == 0:
@@ -104,7 +120,7 @@ class Cycle:
         titles = [processes.title(one)[:60] for one in hit[:1]]
         done = len(job.finished())
         processes.kill(hit)
-        self.struck += 1
+        self.struck, self._struck_at = self.struck + 1, time.monotonic()
         event = {"event": "kill", **asdict(kill), "start": self.starts, "hit": titles[0], "finished": done}
         began = time.monotonic()
         if kill.victim in LETHAL:
@@ -130,14 +146,10 @@ class Cycle:
         return True
 
     def _settle(self, job: Job) -> None:
-        """After a start has ended: nothing of it may be alive, nothing that was finished may have changed."""
+        """After a start has ended: nothing that was finished may have changed."""
         code = job.process.returncode
         if code != 0 and not self._meant_to_end:
             self._trouble(job, f"ended with exit code {code} although no driver, raylet or group was killed")
-        if left := processes.wait_until_gone(ENDS_WITHIN_S):
-            self._trouble(job, "left processes: " + ", ".join(processes.title(one)[:80] for one in left))
-            processes.kill(left)
-            processes.wait_until_gone(10)
         processes.bury()
         now = identities(self.home)
         self.troubles += rewritten(self._before, now)
@@ -155,8 +167,11 @@ class Cycle:
         self.troubles.append(f"{self.home.name}, {job.log.name}: {what}")
 
     def _check_leftovers(self) -> None:
-        left = [folder for folder in sorted(self.folders) if Path(folder).exists()]
-        left += [str(path) for path in (self.home / "tmp").iterdir()]
+        orphans = processes.wait_until_gone(ENDS_WITHIN_S)
+        left = [f"process {processes.title(one)[:60].strip()}" for one in orphans]
+        processes.kill(orphans)
+        left += [folder for folder in sorted(self.folders) if Path(folder).exists()]
+        left += [str(path) for path in (self.home / "tmp").iterdir() if path.name not in self.known]
         self.troubles += [f"{self.home.name}: left behind {path}" for path in left]
 
 

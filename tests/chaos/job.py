@@ -1,5 +1,6 @@
 """One start of a scenario's job: its process, what it has finished so far, when a kill is due."""
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Sequence
@@ -61,7 +62,9 @@ class Job:
 
     def finished(self) -> list[Path]:
         """Records of the artifacts that are finished."""
-        return list((self.home / "store").glob(f"*/*/{RECORD}"))
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # a folder is deleted while it is looked into
+                return list((self.home / "store").glob(f"*/*/{RECORD}"))
 
     def is_due(self, moment: Moment) -> bool:
         """Whether the moment has come: also if more is finished already than it waits for."""

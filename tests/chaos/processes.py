@@ -15,6 +15,9 @@ import time
 import psutil
 
 CHANNEL = re.compile(r"ray::(_Post|Post|Channel|Mailbox)")
+AGENT = re.compile(r"ray::(RuntimeEnvAgent|DashboardAgent|DashboardHead|LogMonitor)")
+"""Daemons of Ray's with a worker's kind of title; a raylet ends with its agents."""
+
 TRIAL = re.compile(r"ray::(ImplicitFunc|trainable|bundle)")
 PR_SET_CHILD_SUBREAPER = 36
 RAY_FOLDER = re.compile(r"/tmp/mm[^/\s'\":,]+")
@@ -26,13 +29,14 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def alive() -> list[psutil.Process]:
-    """Every descendant of this process that has not ended."""
+def alive(pid: int | None = None) -> list[psutil.Process]:
+    """Every descendant of a process, by default of this one, that has not ended."""
     found = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
     return found
 
 
@@ -51,7 +55,7 @@ def kind(process: psutil.Process, driver: int) -> str:
         return "driver"
     if text.split(" ")[0].endswith("/raylet"):
         return "raylet"
-    if not text.startswith("ray::"):
+    if not text.startswith("ray::") or AGENT.match(text):
         return "other"
     if text.startswith("ray::IDLE"):
         return "idle"
@@ -62,9 +66,9 @@ def kind(process: psutil.Process, driver: int) -> str:
 
 def victims(wanted: str, driver: int) -> list[psutil.Process]:
     """Whom a kill of this kind ends; for `group` all processes of the job, the driver first."""
-    everyone = alive()
+    everyone = [psutil.Process(driver), *alive(driver)]
     if wanted == "group":
-        return sorted(everyone, key=lambda process: process.pid != driver)
+        return everyone
     found = [process for process in everyone if kind(process, driver) == wanted]
     return sorted(found, key=lambda process: process.pid)
 
@@ -91,7 +95,7 @@ def bury() -> None:
 
 
 def ray_folders() -> set[str]:
-    """Temporary folders of the local Rays that run now."""
+    """Temporary folders of the local Rays of which anything runs now."""
     return {folder for process in alive() for folder in RAY_FOLDER.findall(title(process))}
 
 

@@ -52,11 +52,12 @@ def test_moments_are_told_by_what_is_finished() -> None:
 
 
 def test_a_seed_draws_the_same_kills_of_every_kind(tmp_path: Path) -> None:
-    sweep, timeline = scenarios(tmp_path)["sweep"], Timeline([], 100.0)
-    kills = draw(sweep, timeline, 12, "7")
-    assert kills == draw(sweep, timeline, 12, "7") != draw(sweep, timeline, 12, "8")
+    sweep, timeline = scenarios(tmp_path)["sweep"], Timeline([60.0, 61.0, 90.0], 100.0)
+    kills = draw(sweep, timeline, 16, "7")
+    assert kills == draw(sweep, timeline, 16, "7") != draw(sweep, timeline, 16, "8")
     assert sorted(kill.victim for kill in kills) == sorted([*sweep.victims, *sweep.victims])
     assert [kill.at for kill in kills] == sorted(kill.at for kill in kills)
+    assert {timeline.moment(kill.at).done for kill in kills} == {0, 1, 2, 3}, "a step of a second is hit too"
 
 
 @pytest.mark.slow

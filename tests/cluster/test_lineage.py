@@ -182,7 +182,8 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
             (dev,) = finals(context.recipe_at(point), SPACE, context.contents)
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             source = fingerprint(point)
-            board(source, row("start", parameters=point))
+            for _ in range(2):  # its process died, and Ray Tune started it again
+                board(source, row("start", parameters=point))
             probe = Step("finetune", trainings[1].config, {})
             for step in (probe, *trainings):
                 for at in (1, 2):

@@ -16,8 +16,9 @@ from midmask.cluster import pool
 from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.index import IndexConfig, build_index
 from midmask.retrieve.search import SearchConfig, search
-from tests.support.retrieve.collection import encoded, write_all
+from tests.support.retrieve.collection import encoded, made, write_all
 
 PASSAGES = EncodeConfig(side="passages")
 CONFIG = SearchConfig(depth=25)
@@ -41,7 +42,7 @@ def digests(out: Place) -> dict[str, str]:
 
 
 def untimed(result: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in result.items() if name != "seconds"}
+    return {name: value for name, value in result.items() if name not in ("seconds", "query_seconds")}
 
 
 @pytest.mark.parametrize("actors", [1, 2])
@@ -54,6 +55,17 @@ def test_actors_write_the_files_of_one_process(ray_local, inputs, tmp_path: Path
     expected = search(CONFIG, vectors, alone / "search")
     assert untimed(pool.search(CONFIG, vectors, pooled / "search", actors=actors)) == untimed(expected)
     assert digests(pooled / "search") == digests(alone / "search")
+
+
+def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(ray_local, inputs, tmp_path: Path):
+    """More actors than one hold the same index and share the blocks of queries."""
+    root = Place(f"file://{tmp_path}")
+    vectors = encoded(inputs, root / "vectors")
+    vectors["index"] = made(build_index, IndexConfig(index="IVF16,Flat"), vectors, root / "index")
+    config = SearchConfig(depth=25, index="IVF16,Flat", nprobe=2)
+    expected = search(config, vectors, root / "alone")
+    assert untimed(pool.search(config, vectors, root / "pooled", actors=2)) == untimed(expected)
+    assert digests(root / "pooled") == digests(root / "alone")
 
 
 def actor_processes(name: str) -> Iterator[psutil.Process]:

@@ -36,6 +36,13 @@ def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
     assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, length=48)})
 
 
+def test_results_that_an_index_did_not_find_are_told() -> None:
+    empty = evaluation(0.0)
+    empty.record["result"]["empty_slots"] = 2347
+    (line,) = [line for line in notes({"mine": empty, "bm25": BM25}).splitlines() if "Warning" in line]
+    assert "mine, few test: the index left 2,347 result slots empty; --set evaluation.nprobe" in line
+
+
 def test_a_split_made_here_is_told_with_its_rule() -> None:
     assert "few test: 225 queries (split made here, 60/20/20 by a hash)." in notes(
         {"mine": evaluation(0.0, made=True, queries=225)}

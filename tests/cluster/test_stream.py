@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.cluster.channel import Channel
 from midmask.cluster.stream import ray_reader
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.spans import SPANS, SpansConfig
@@ -72,13 +71,3 @@ def test_an_error_while_reading_reaches_the_reader(places: tuple[Place, Place], 
     order = Order(PassageExamples(places[1] / "nowhere", "f"), batch_size=9, seed=3, rank=0, size=1, start=0, stop=9)
     with pytest.raises(Exception, match="nowhere"):
         list(ray_reader(order))
-
-
-def test_a_channel_delivers_every_row_in_order(ray_local: None) -> None:
-    channel = Channel.open()
-    seen: list[tuple[str, int]] = []
-    with channel.forwarding(lambda source, row: seen.append((source, row["n"])), every_s=0.01):
-        for n in range(20):
-            channel.push("a", [{"n": 2 * n}, {"n": 2 * n + 1}])
-    assert seen == [("a", n) for n in range(40)]
-    assert channel.drain() == []

@@ -101,7 +101,7 @@ def test_above_the_threshold_it_stops_and_leaves_the_quarantine(
     with pytest.raises(UserError) as error:
         prepared(f"beir:{tmp_path}/in", tmp_path / "out")
     message = str(error.value)
-    assert "3 of 201 rows of the docs are bad (1.49%, bad_rows_threshold = 0.01): 3 malformed line" in message
+    assert "3 of 201 rows of the docs are bad (1.49%, corpus.bad_rows_threshold = 0.01): 3 malformed line" in message
     assert "corpus.jsonl:199 malformed line: '{broken'" in message and "\n" not in message
     assert [row["line"] for row in quarantine(tmp_path / "out")] == [199, 200, 201]
     assert "corpus.jsonl:200" in caplog.text

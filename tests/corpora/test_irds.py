@@ -163,7 +163,13 @@ def test_bad_rows_are_counted_as_in_other_formats(home: Path, tmp_path: Path) ->
     with (tmp_path / "files" / "docs.tsv").open("a") as stream:
         stream.write("d1\t\ta second d1\ntwo words\t\ttext\nd12\t\t \n")
     result = prepared("ir_datasets:ours/bad", tmp_path / "out", splits="official", bad_rows_threshold=1.0)
-    kinds = {"duplicate id": 1, "malformed line": 1, "empty passage": 1, "unknown id": 2, "duplicate judgement": 1}
+    kinds = {
+        "duplicate id": 1,
+        "white space in an id": 1,
+        "empty passage": 1,
+        "unknown id": 2,
+        "duplicate judgement": 1,
+    }
     assert result["rows_quarantined"] == kinds
     assert {row["file"] for row in quarantine(tmp_path / "out") if row["kind"] == "unknown id"} == {
         "ir_datasets:ours/bad/test (qrels)"

@@ -12,6 +12,7 @@ import pytest
 
 from midmask.corpora import CorpusConfig, dpr_json, open_corpus
 from midmask.corpora.nq import parse_answers
+from midmask.corpora.pieces import BrokenFile
 from midmask.errors import UserError
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import prepared, quarantine, rows, write
@@ -188,7 +189,7 @@ def test_dprs_array_is_cut_alike_however_it_is_read(
     assert [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
     assert [json.loads(data.decode().split("\t", 1)[1]) for data in found] == items
     assert list(dpr_json.Items("dev")(io.BytesIO(b" [ ] "), None, 99)) == []
-    with pytest.raises(UserError, match="dev: object 3 of the JSON array is broken or cut off"):
+    with pytest.raises(BrokenFile, match=r"object 3 .from 0. of the JSON array is broken or cut off"):
         list(dpr_json.Items("dev")(io.BytesIO(data[:-8]), None, 1 << 16))
 
 

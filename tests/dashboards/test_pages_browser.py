@@ -129,9 +129,10 @@ def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site) -
 
 def test_a_sweep_tells_its_points_front_and_importance(browser: Chrome, site: Site) -> None:
     browser.get(f"{site.address}/sweep")
-    found = wait_for_lines(browser, "points", len(swept.POINTS))
-    assert found[0][:2] == [swept.label(*swept.BEST), f"{swept.value(*swept.BEST):.4f}"]
-    assert found[0][4] == "the best" and {line[4] for line in found[1:]} == {"worse", "not told apart"}
+    found = wait_for_lines(browser, "points", len(swept.POINTS) + 3)
+    assert found[0][:3] == [swept.label(*swept.BEST), "complete", f"{swept.value(*swept.BEST):.4f}"]
+    others = {line[5] for line in found[1 : len(swept.POINTS)]}
+    assert found[0][5] == "the best" and others == {"worse", "not told apart"}
     told = wait_for_text(browser, "Pareto front")
     assert "64/128 is <best>; it is *not* distinguishable" in told, "a sentence is text, not Markdown"
     assert "13 points ran to the end, 1 pruned" in told

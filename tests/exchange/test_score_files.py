@@ -99,5 +99,5 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="query 'q' has not one score for each"):
         list(read_score_lists(Place(str(tmp_path / "x.parquet"))))
     pq.write_table(pa.table({"query_id": ["q"], "score": [[1.0]]}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match="wanted are query_id, corpus_id, score"):
+    with pytest.raises(UserError, match="wanted is Parquet with the columns query_id, corpus_id"):
         list(read_score_lists(Place(str(tmp_path / "x.parquet"))))

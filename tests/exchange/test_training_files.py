@@ -96,7 +96,7 @@ def test_tuples_load_as_sentence_transformers_writes_them(tmp_path: Path) -> Non
     pq.write_table(pa.table({"anchor": ["q"], "positive": ["p"], "negative": ["n"]}), tmp_path / "x.parquet")
     assert list(read_tuples(Place(str(tmp_path / "x.parquet")))) == [TrainingRow("q", (Passage("p"),), (Passage("n"),))]
     pq.write_table(pa.table({"query": ["q"], "positive": ["p"]}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match=r"columns are \['query', 'positive'\]; wanted are anchor"):
+    with pytest.raises(UserError, match=r"columns are \['query', 'positive'\]; wanted are columns of texts anchor"):
         list(read_tuples(Place(str(tmp_path / "x.parquet"))))
 
 

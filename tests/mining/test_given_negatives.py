@@ -92,7 +92,7 @@ def test_what_cannot_be_a_negative_is_counted_and_kept_to_be_looked_at(corpus: A
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [({"qid": 1, "pos": [], "neg": {"a": [999]}}, "unknown passage '999' .query '1'.*set unknown_ids=count"),
+    [({"qid": 1, "pos": [], "neg": {"a": [999]}}, "unknown passage '999' .query '1'.*take such ids out of the file"),
      ({"qid": 777, "pos": [], "neg": {"a": [3]}}, "unknown query '777'"),
      ({"qid": 2, "pos": [], "neg": {"a": [3]}}, "query '2' stands on two lines")],
 )  # fmt: skip

@@ -1,8 +1,12 @@
 """MLM against the slow reference, and what its masks are made of."""
 
+import inspect
+
 import pytest
 import torch
 from pydantic import ValidationError
+from tokenizers import Tokenizer, models
+from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
 from midmask import masking
 from midmask.encoders.backbone import BackboneConfig, build_backbone
@@ -54,6 +58,23 @@ def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
     labels[drawn.rows_R] = drawn.labels_R
     assert torch.equal(labels.view_as(text.ids_BL), torch.where(selected, text.ids_BL, -100))
     assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
+
+
+def test_unknown_tokens_are_targets_as_in_bert_and_unlike_run_mlm() -> None:
+    """run_mlm's collator sees no mask of specials, since the trainer drops what a model does not take; so it asks the
+    tokenizer, for which [UNK] is a special token. The other tokens have the same chance in both."""
+    core = Tokenizer(models.WordLevel({"[UNK]": 0, "[MASK]": 1, "[PAD]": 2, "a": 3}, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, unk_token="[UNK]", mask_token="[MASK]", pad_token="[PAD]"
+    )
+    assert "special_tokens_mask" not in inspect.signature(BertForMaskedLM.forward).parameters
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5)
+    torch.manual_seed(0)
+    labels = collator([{"input_ids": [0, 3] * 200}])["labels"][0]
+    assert (labels[::2] == -100).all() and 70 < int((labels[1::2] != -100).sum()) < 130
+    mlm = objective(encoder_mask_ratio=0.5)
+    drawn = mlm.draw(Batch(0, {"passage": token_rows([[UNK, 9] * 200])}))
+    assert 70 < int((drawn.labels_R == UNK).sum()) < 130 and 70 < int((drawn.labels_R == 9).sum()) < 130
 
 
 def test_bert_hides_15_percent_of_the_tokens() -> None:

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from midmask.artifact import Place
+from midmask.benchmark.layouts import slots_of
 from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.published import PAPERS, published
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from tests.reproduce.expected import FLOOR, figures
-from tests.support.reproduce.pages import FOLDER, SCALES, Figure, section
+from tests.support.reproduce.pages import FOLDER, SCALES, Figure, Section, section
 
 ROOT = FOLDER.parents[1]
 JOB = "jobs/benchmark_middle_training.py"
@@ -50,12 +51,31 @@ def test_figures_at_full_scale_are_what_the_paper_prints(name):
             one.measure,
             round(one.value, 4),
             None,
+            one.against,
         )
         for one in published(name)
     }
     promised = section(name, "Full").figures
     assert printed.issuperset(promised)
     assert promised or name == "rom"
+
+
+def test_a_difference_is_marked_as_one_and_is_no_value_of_the_system():
+    """RetroMAE's text claims +1.96 points over the best baseline; its table has 0.3553 for the system itself."""
+    key = SystemKey("retromae", "wiki", "dense", "dpr")
+    own = [one for one in section("retromae", "Full").figures if one.key == key and one.measure == "RR@10"]
+    assert {(one.value, one.against) for one in own} == {(0.3553, ""), (0.0196, "the best baseline")}
+    marked = next(one for one in own if one.against)
+    assert marked.cells()[-3:-1] == ["RR@10 over the best baseline", "+0.0196"]
+    for plain in ("| RR@10 | +0.0196 |", "| RR@10 over BERT | 0.0196 |"):
+        with pytest.raises(ValueError, match="a difference has a sign"):
+            Section(f"| retromae | wiki | dense | dpr | msmarco | dev {plain} — |").figures  # noqa: B018
+
+
+def test_no_table_shows_a_difference_as_a_number_of_a_system():
+    """Slots of a paper's table are numbers; of RetroMAE's text, all of which is differences, there are none."""
+    assert list(slots_of("retromae", "text", lambda one: one.label, lambda one: one.measure)) == []
+    assert len(list(slots_of("retromae", "main", lambda one: one.label, lambda one: one.measure))) > 20
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

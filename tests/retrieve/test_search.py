@@ -90,7 +90,7 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(
     assert SearchWorker(work, shard).search(1) == 1 and SearchWorker(work, shard).search(1) == 0
     (target,) = (out.local() / "partial").iterdir()
     arrays = np.load(target)
-    np.savez(target, scores=arrays["scores"] + np.float32(1), rows=arrays["rows"])
+    np.savez(target, **{**arrays, "scores": arrays["scores"] + np.float32(1)})
     search(CONFIG, small, out)
     both = [ranked.read(place / "ranked" / "train.parquet") for place in (whole, out)]
     gained = both[1]["score"].to_numpy() - both[0]["score"].to_numpy()

@@ -70,8 +70,10 @@ class NamedTable:
 def slots_of(
     name: str, table: str, row: Callable[[Published], str], column: Callable[[Published], str]
 ) -> Iterator[Slot]:
-    """One slot per printed number."""
+    """One slot per printed number of a system; differences between systems have none."""
     for number in published(name, table):
+        if number.against:
+            continue
         yield Slot(row(number), column(number), key_of(number), number.corpus, number.split, number.measure, number)
 
 

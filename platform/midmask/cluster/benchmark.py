@@ -31,6 +31,7 @@ from midmask.cluster.tasks import run_tasks
 from midmask.errors import UserError
 from midmask.identity import as_user_error, fingerprint, flatten
 from midmask.recipes import RECIPES
+from midmask.recipes.needed_splits import refuse_missing_splits
 from midmask.recipes.published import has_sizes
 from midmask.recipes.run import Runner
 from midmask.recipes.step import Step
@@ -79,6 +80,7 @@ def benchmark(options: Options, flags: Namespace) -> None:
     for line in grouped(layout.left_out):
         print(f"left out {line.removeprefix('- ')}")
     job = Job(layout, options, _folder(options, flags, wanted))
+    refuse_missing_splits(job.left())
     if options.dry_run:
         print(describe(job))
         tell_cost(job.left(), options, side_by_side=True)

@@ -4,9 +4,8 @@ import atexit
 import logging
 import os
 import secrets
-import shutil
-import tempfile
-from functools import partial
+import signal
+import threading
 
 import grpc
 import ray
@@ -15,12 +14,17 @@ from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
+from midmask.cluster.scratch import RAY, Scratch
 from midmask.cluster.watch import end_with_local_ray
+from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 10.0
+OUTLIVED_BY_S = 10
+"""How long Ray's agents look for the rest of a local Ray that was killed, before they end (Ray's default: a minute)."""
+
 LARGEST_LOCAL_STORE = 2 * 2**30  # bytes; midmask passes large arrays by path, so more would lie idle
 
 
@@ -39,6 +43,7 @@ def connect() -> None:
             f"RAY_ADDRESS = {address!r} is a job server. Submit the job to it (`ray job submit -- jobs/NAME.py`), or "
             "set RAY_ADDRESS=HOST:6379 to run the driver here, or unset it."
         )
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     if address not in ("", "auto", "local"):
         _check(address)
         _join(address)
@@ -47,14 +52,22 @@ def connect() -> None:
         _join(running)
     else:
         _start()
+    if threading.current_thread() is threading.main_thread() and callable(on_sigterm):
+        signal.signal(signal.SIGTERM, on_sigterm)  # ray.init replaces it
 
 
 def _join(address: str) -> None:
     try:
-        ray.init(logging_level=logging.WARNING)  # finds the same address again
+        # finds the same address again; the cluster's workers have none of this process's environment
+        ray.init(logging_level=logging.WARNING, runtime_env={"env_vars": _trust()} if _trust() else None)
     except (ConnectionError, RuntimeError) as error:  # RuntimeError: other versions of Ray or Python
         raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
     log.info("joined the Ray cluster at %s: %s", address, _size())
+
+
+def _trust() -> dict[str, str]:
+    """--no-verify, for the workers' environment; empty without it."""
+    return {name: value for name, value in os.environ.items() if name == NO_VERIFY and value}
 
 
 def _running_here() -> str | None:
@@ -95,29 +108,41 @@ def _status(address: str) -> grpc.StatusCode:
 
 
 def _start() -> None:
-    """A Ray of this process's own: all CPUs, no dashboard, its files in a short folder under /tmp that goes with it.
+    """A Ray of this process's own: all CPUs, no dashboard, its files in a private folder that goes with the process.
 
     Ray guards a local cluster by a token and would leave one in the user's home, after which every `ray start` demands
     it; a token of this process's own leaves no trace.
+
+    Raises:
+        UserError: if it does not start in time.
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    folder = tempfile.mkdtemp(prefix="mm", dir="/tmp")  # sockets lie below it, and their paths may have 107 bytes
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
+    own = Scratch()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
-        logging_level=logging.ERROR,
-        _temp_dir=folder,
-    )
-    atexit.register(_stop, folder)
-    end_with_local_ray(partial(shutil.rmtree, folder, ignore_errors=True))
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
+            logging_level=logging.ERROR,
+            _temp_dir=str(own.folder / RAY),
+        )
+    except Exception as error:  # Ray raises no kind of its own
+        if "timed out during startup" not in str(error):
+            raise
+        raise UserError(
+            "the local Ray did not start within the 30 seconds that Ray waits: this machine is busy. Type the same "
+            "command again when it is less so, or name a cluster in RAY_ADDRESS."
+        ) from None
+    atexit.register(_stop, own)
+    end_with_local_ray(own.remove)
     log.info("no Ray cluster runs here; started a local one: %s", _size())
 
 
-def _stop(folder: str) -> None:
+def _stop(own: Scratch) -> None:
     ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    own.remove()
 
 
 def _size() -> str:

@@ -17,6 +17,7 @@ from midmask.errors import UserError
 from midmask.identity import fingerprint, flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.model_folder import as_folder_reads
+from midmask.recipes.needed_splits import refuse_missing_splits
 from midmask.recipes.plan import Step, adopted
 from midmask.recipes.published import scaled, unpublished, with_changes
 from midmask.recipes.run import Runner, Silent
@@ -112,7 +113,11 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
 
     Empty after --dry-run, which prints the plan instead.
+
+    Raises:
+        UserError: before anything is computed, for queries that a collection lacks.
     """
+    refuse_missing_splits(targets.values())
     storage = Place(options.storage)
     notes = scale_notes(recipe, options)
     if options.dry_run:

@@ -12,6 +12,7 @@ ENVIRONMENT = """environment variables:
   MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
   MIDMASK_STORAGE       as --storage
   MLFLOW_TRACKING_URI   as --tracking-uri
+  MIDMASK_NO_VERIFY     1: as --no-verify
   RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
 
 Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/NAME.py --corpus beir:/data/squad"""
@@ -85,6 +86,11 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
     shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
+    shared.add_argument(
+        "--no-verify",
+        action="store_true",
+        help="trust the disk: do not compare the contents of stored files with their digests (sizes always are)",
+    )
     shared.add_argument(
         "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"
     )

@@ -3,37 +3,43 @@
 It has its own ports, its own short temporary folder and its own token, so it runs beside any other Ray on the machine,
 and is ended by process id: `ray stop` would end the others too. The command finds it through RAY_API_SERVER_ADDRESS
 (for `ray job submit`) and RAY_ADDRESS (for a driver). The exit code is the command's.
+
+Ctrl-C reaches the command by itself; SIGTERM is passed on to it. The head ends after it in both cases, and also when
+this process is killed.
 """
 
 import contextlib
+import ctypes
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+from midmask.cluster.scratch import RAY, scratch
 from midmask.errors import UserError
 
 STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
+COMMAND_ENDS_WITHIN_S = 90.0
+PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 def main(arguments: list[str]) -> int:
     if arguments[:1] != ["--"] or len(arguments) < 2:
         print("error: no command. Type `python -m midmask.cluster.head -- COMMAND ARGS…`.", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         with head() as environment:
-            return subprocess.run(arguments[1:], env=environment, check=False).returncode
+            return _run(arguments[1:], environment)
     except KeyboardInterrupt:
         return 130
     except UserError as error:
@@ -41,8 +47,29 @@ def main(arguments: list[str]) -> int:
         return 2
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, which unlike Ctrl-C has not reached the command."""
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise Terminated
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """The command's exit code. An interrupted command has time to end its tracked runs; then it is killed."""
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait()
+    except KeyboardInterrupt as interrupted:
+        if isinstance(interrupted, Terminated):
+            process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):  # a second interrupt does not wait
+            process.wait(COMMAND_ENDS_WITHIN_S)
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager
@@ -55,14 +82,18 @@ def head(cpus: int | None = None) -> Iterator[dict[str, str]]:
     Raises:
         UserError: if Ray does not come up, with the end of what it said.
     """
-    folder = Path(tempfile.mkdtemp(prefix="mm", dir="/tmp"))  # sockets lie below it, and their paths may have 107 bytes
+    with scratch() as folder:
+        yield from _head(folder, cpus)
+
+
+def _head(folder: Path, cpus: int | None) -> Iterator[dict[str, str]]:
     gcs, dashboard, agent, client = _free_ports(4)
     environment = _environment(gcs, dashboard)
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
         *(f"--port={gcs}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
         *(f"--ray-client-server-port={client}", "--min-worker-port=0", "--max-worker-port=0"),
-        *("--dashboard-host=127.0.0.1", f"--temp-dir={folder}"),
+        *("--dashboard-host=127.0.0.1", f"--temp-dir={folder / RAY}"),
         *([f"--num-cpus={cpus}"] if cpus else []),
     ]
     said = folder / "head.log"
@@ -73,13 +104,19 @@ def head(cpus: int | None = None) -> Iterator[dict[str, str]]:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # an interrupt from the keyboard reaches the command only; the head outlives it
+            preexec_fn=_end_with_parent,
         )
     try:
         _wait_for_job_server(process, said, environment, agent)
         yield environment
     finally:
         _end(process)
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_with_parent() -> None:
+    """Asks Linux to send SIGTERM to this process when its parent dies; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free_ports(count: int) -> list[int]:

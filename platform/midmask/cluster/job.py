@@ -5,9 +5,11 @@ user's mistake (one line, no traceback), 130 interrupted, 1 anything else, with 
 """
 
 import argparse
+import json
 import logging
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +19,13 @@ from urllib.parse import unquote, urlsplit
 
 from midmask.cluster.flags import AddFlags, parse
 from midmask.errors import UserError
+from midmask.redaction import has_credentials, redact_output, redacted
+
+RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray in the drivers that `ray job submit` starts."""
+
+NO_VERIFY = "MIDMASK_NO_VERIFY"
+"""As `midmask.digests` has it, which would import more than --help waits for."""
 
 CORPORA_BY_ID = ("hf", "ir_datasets")
 """Names whose place is no folder: they are passed on as they are."""
@@ -49,7 +58,7 @@ class Options:
 
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
-        from midmask.tracking import redacted, ui_command  # here, so that --help does not wait for MLflow
+        from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow
 
         store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
         page = shlex.quote(str(project() / "dashboards" / "leaderboard.py"))
@@ -68,19 +77,70 @@ def run(work: Work, description: str | None, add_flags: AddFlags | None = None) 
         add_flags: adds the job's own flags to the parser.
     """
     set_up_logging()
+    redact_output(sys.argv)
+    signal.signal(signal.SIGTERM, interrupt)  # `ray job stop` ends a job as Ctrl-C does
     try:
         flags = parse(sys.argv[1:], description, add_flags)
+        refuse_credentials(flags)
+        hide_tracking_uri(flags.tracking_uri)
+        if flags.no_verify:
+            os.environ[NO_VERIFY] = "1"
         work(resolve(flags), flags)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         mistake = mistake_in(error)
         if mistake is None:
             raise
-        print(f"error: {mistake}", file=sys.stderr)
+        print(f"error: {redacted(mistake)}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """A signal handler that ends the process as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def same_command() -> str:
+    """What was typed to start this process; for a submitted job, with `ray job submit`."""
+    typed = redacted(shlex.join(sys.orig_argv))
+    if RAY_JOB not in os.environ:
+        return typed
+    uploads = json.loads(os.environ[RAY_JOB]).get("runtime_env", {}).get("working_dir")
+    return f"ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
+
+
+def refuse_credentials(flags: argparse.Namespace) -> None:
+    """Raises UserError for a storage, collection or field whose URI contains a password or a signature: results,
+    records and tracked runs name it. The tracking URI is named nowhere, so it may contain them.
+    """
+    given = {**vars(flags), "storage": flags.storage or os.environ.get("MIDMASK_STORAGE")}
+    for name, value in given.items():
+        if name != "tracking_uri" and has_credentials(str(value)):
+            flag = "--set" if name == "changes" else f"--{name.replace('_', '-')}"
+            raise UserError(
+                f"{flag} {redacted(str(value))} contains credentials, which records and tracked runs would show. Leave "
+                "them out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your store reads instead) "
+                "where the driver and the cluster's nodes are started."
+            )
+
+
+def hide_tracking_uri(uri: str | None) -> None:
+    """Starts this process anew, with a tracking URI that contains credentials in its environment instead of on its
+    command line, which `ps` shows to everyone and Ray writes to its logs.
+    """
+    if uri is None or redacted(uri) == uri:
+        return
+    os.environ["MLFLOW_TRACKING_URI"] = uri
+    typed, kept = iter(sys.orig_argv[1:]), []
+    for argument in typed:
+        if argument == "--tracking-uri":
+            next(typed)
+        elif not argument.startswith("--tracking-uri="):
+            kept.append(argument)
+    os.execv(sys.executable, [sys.executable, *kept])
 
 
 def set_up_logging() -> None:

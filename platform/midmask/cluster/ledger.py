@@ -8,11 +8,11 @@ import time
 
 from midmask.artifact import RECORD, Place, load
 from midmask.benchmark.design import Cell, Layout
-from midmask.cluster.channel import Row
 from midmask.cluster.graph import Graph
 from midmask.cluster.job import mistake_in
 from midmask.cluster.observe import BM25, TrackingObserver, artifact_tag, base_tags, log_evaluation
 from midmask.cluster.pace import Pace
+from midmask.cluster.post import Row
 from midmask.cluster.progress import EVERY, clock
 from midmask.identity import fingerprint, flatten
 from midmask.recipes.costs import TRAINING

@@ -38,6 +38,7 @@ def cluster_makers(workers: int | None) -> dict[str, Maker]:
         "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=count)),
         "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
+        "index": _as_task("index"),
         "bm25": _as_task("bm25"),
         "join": _as_task("join"),
         "read_tokens": _silent(read_tokens),

@@ -56,7 +56,8 @@ def encode(
 def search(
     config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int | None = None
 ) -> dict[str, Any]:
-    """The distributed twin of `retrieve.search.search`, with one actor for each shard of the corpus.
+    """The distributed twin of `retrieve.search.search`, with one actor for each shard of the corpus; with an index,
+    every actor holds all of it, and takes the next block of queries.
 
     Args:
         actors: instead of `config.actors`. A corpus of fewer blocks gets fewer actors.
@@ -66,10 +67,16 @@ def search(
     """
     work = Search(config, inputs, out)
     blocks = work.begin()
-    shards = work.shards(actors or config.actors)
-    refuse_unschedulable(len(shards), config.threads)
-    with actor_pool(SearchWorker, [(work, shard) for shard in shards], config.threads) as pool:
-        dealt = deal([actor.search for actor in pool], [deque(range(blocks)) for _ in shards])
+    count = actors or config.actors
+    shards = work.shards(count)
+    if config.is_exact:
+        holders, queues = shards, [deque(range(blocks)) for _ in shards]
+    else:
+        holders = shards * min(count, blocks)
+        queues = [deque(range(blocks))] * len(holders)
+    refuse_unschedulable(len(holders), config.threads)
+    with actor_pool(SearchWorker, [(work, shard) for shard in holders], config.threads) as pool:
+        dealt = deal([actor.search for actor in pool], queues)
         return work.finish(shards, met_by_all(dealt, len(shards)))
 
 

@@ -11,13 +11,14 @@ MUCH = 0.2
 
 def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
-    and a line of warning per way that cuts many passages.
+    and lines of warning for many cut passages and for results that an index did not find.
     """
     splits = dict.fromkeys(_split(done.result) for done in evaluations.values())
     ways: dict[str, list[str]] = {}
     for label, done in evaluations.items():
         ways.setdefault(_reading(done.result["read"]), []).append(label)
     warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
+    warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
     return "\n".join([*splits, *(f"{'; '.join(labels)}: {way}." for way, labels in ways.items()), *warnings])
 
 
@@ -43,6 +44,18 @@ def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
 
 def _joined(parts: Iterable[str | None]) -> list[str]:
     return [part for part in parts if part is not None]
+
+
+def _slots(result: Mapping[str, Any]) -> int:
+    return int(result.get("empty_slots", 0))
+
+
+def _empty(label: str, result: Mapping[str, Any]) -> str:
+    """A search with an index that found fewer passages than were asked for."""
+    return (
+        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots "
+        "empty; --set evaluation.nprobe or evaluation.ef_search searches further."
+    )
 
 
 def _warning(done: Artifact) -> str | None:

@@ -13,6 +13,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from ray.tune.search.optuna import OptunaSearch
 
 from midmask.artifact import Place
+from midmask.cluster.interrupt import run_interruptibly
 from midmask.cluster.study import Outcome, Remaining, outcomes, sampler, suggest
 from midmask.cluster.trial import Context, run_trial
 from midmask.errors import UserError
@@ -70,7 +71,7 @@ def search(context: Context, study: optuna.Study, left: Remaining, use: Resource
             storage=study._storage,
         )
         before = outcomes(study, space)
-        _tuner(context, searcher, left.count, use, study.study_name, before).fit()
+        run_interruptibly(_tuner(context, searcher, left.count, use, study.study_name, before).fit)
         Place(_tune_folder(context.storage)).delete()
     return outcomes(study, space)
 

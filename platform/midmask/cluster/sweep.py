@@ -33,6 +33,7 @@ from midmask.cluster.trials import Trial, Trials
 from midmask.identity import fingerprint, flatten, override
 from midmask.leaderboard.sweep_file import sweep_of
 from midmask.recipes.backbone_defaults import apply_changes
+from midmask.recipes.needed_splits import refuse_missing_splits
 from midmask.recipes.plan import contents_of, plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
@@ -49,6 +50,7 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
         options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
     given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
     one = sweep_for(options, override(space, given))
+    refuse_missing_splits(targets(one))
     if options.dry_run:
         print(describe(one))
         tell_cost(targets(one), options, side_by_side=True)
@@ -96,18 +98,19 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
         runner.run(planned.pretrained)  # by all workers, once, instead of by one trial that the others wait for
     ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
-    channel = Channel.open()
-    context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.trials, lambda line: log.info("%s", line))
-    board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
-    with channel.forwarding(board):
-        found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-        trials = Trials(sweep.space, recipe, contents, storage, found)
-        log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-        scored = compare(entrants(sweep, trials), sweep.space.seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
-    board.close({fingerprint(outcome.parameters) for outcome in found})
+    with Channel.open() as channel:
+        context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
+        board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
+        with channel.forwarding(board):
+            found = search(context, study, left, use, sweep.recipe.pretrain.seed)
+            trials = Trials(sweep.space, recipe, contents, storage, found)
+            log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
+            seeds = sweep.space.seeds
+            scored = compare(entrants(sweep, trials), seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
+        board.close({fingerprint(outcome.parameters) for outcome in found})
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
     (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))

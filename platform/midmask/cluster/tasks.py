@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import ray
 
 from midmask.artifact import Place
-from midmask.cluster.channel import Channel, Row
+from midmask.cluster.channel import Channel, Drain
 from midmask.cluster.graph import Graph
+from midmask.cluster.post import Row
 from midmask.cluster.search import Resources
 from midmask.recipes.costs import ON_DEVICE
 from midmask.recipes.run import Runner, Silent
@@ -68,8 +69,11 @@ def run_tasks(graph: Graph, storage: Place, use: Resources, watch: Watch) -> Non
     Args:
         use: what a task that trains or encodes holds, and how many of these run at once.
     """
-    channel = Channel.open()
-    lanes = _lanes(use)
+    with Channel.open() as channel:
+        _run_lanes(_lanes(use), graph, storage, channel, watch)
+
+
+def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, watch: Watch) -> None:
     while graph.left:
         ready = graph.ready()
         for on_device, lane in lanes.items():

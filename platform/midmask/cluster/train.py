@@ -17,6 +17,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from midmask import world
 from midmask.artifact import Place
 from midmask.cluster.channel import Channel
+from midmask.cluster.interrupt import run_interruptibly
 from midmask.cluster.stream import READ_CPUS, ray_reader
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
@@ -58,21 +59,23 @@ def train_on_ray(
     threads = setup.train.threads or max(1, int(sum(_node_cpus())) // workers)
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
     out, notes = _absolute(out), _absolute(storage or out / "ray")
-    channel = Channel.open()
-    trainer = partial(
-        ray.train.torch.TorchTrainer,
-        _work,
-        train_loop_config={"setup": setup, "out": out, "channel": channel},
-        scaling_config=ScalingConfig(
-            num_workers=workers,
-            use_gpu=use_gpu,
-            resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
-        ),
-        run_config=RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS)),
+    scaling = ScalingConfig(
+        num_workers=workers,
+        use_gpu=use_gpu,
+        resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
     )
+    running = RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS))
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
-    with channel.forwarding(_Once(log)):
-        outcome = _train(trainer)
+    with Channel.open() as channel, channel.forwarding(_Once(log)):
+        config = {"setup": setup, "out": out, "channel": channel}
+        trainer = partial(
+            ray.train.torch.TorchTrainer,
+            _work,
+            train_loop_config=config,
+            scaling_config=scaling,
+            run_config=running,
+        )
+        outcome = run_interruptibly(partial(_train, trainer))
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
@@ -162,4 +165,4 @@ def absolute(setup: TrainingSetup) -> TrainingSetup:
 
 
 def _absolute(place: Place) -> Place:
-    return Place(str(Path(place.uri).absolute())) if place.is_path else place
+    return replace(place, uri=str(Path(place.uri).absolute())) if place.is_path else place

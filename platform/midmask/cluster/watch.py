@@ -4,17 +4,22 @@ The kernel may end a raylet for want of memory. Then a driver that waits for a t
 """
 
 import os
-import shlex
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 
+from midmask.cluster.job import same_command
+
 NEEDED = (ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER)
+
+WORKERS_END_S = 1.0
+"""Workers notice within this time that their raylet is gone; one that starts would make the folder again."""
 
 
 def end_with_local_ray(clean_up: Callable[[], None]) -> None:
@@ -24,24 +29,28 @@ def end_with_local_ray(clean_up: Callable[[], None]) -> None:
     Args:
         clean_up: called before, to remove the folder of the local Ray.
     """
-    node = ray._private.worker._global_node
+    node, alone = ray._private.worker._global_node, threading.Lock()
     for name in NEEDED:
         for info in node.all_processes[name]:
             watch = threading.Thread(
-                target=_wait, args=(name, info.process, node, clean_up), name=f"midmask-{name}", daemon=True
+                target=_wait, args=(name, info.process, node, clean_up, alone), name=f"midmask-{name}", daemon=True
             )
             watch.start()
 
 
-def _wait(name: str, process: "subprocess.Popen[bytes]", node: Any, clean_up: Callable[[], None]) -> None:
+def _wait(
+    name: str, process: "subprocess.Popen[bytes]", node: Any, clean_up: Callable[[], None], alone: threading.Lock
+) -> None:
     code = process.wait()
     if not ray.is_initialized():  # ended by ray.shutdown
         return
+    alone.acquire()  # for good: the others end because of this one
     cause = f"signal {-code}" if code < 0 else f"exit code {code}"
     try:
         node.kill_all_processes(check_alive=False)
+        time.sleep(WORKERS_END_S)
         clean_up()
     finally:
         line = f"error: the local Ray of this job has ended ({name}: {cause}). What was finished is kept; go on with: "
-        print(line + shlex.join(sys.orig_argv), file=sys.stderr, flush=True)
+        print(line + same_command(), file=sys.stderr, flush=True)
         os._exit(1)

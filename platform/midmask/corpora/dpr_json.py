@@ -8,8 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from midmask.corpora.pieces import Record
-from midmask.errors import UserError
+from midmask.corpora.pieces import BrokenFile, Record
 
 CHUNK = 4 << 20
 """Characters read at a time; an object is some 100,000 characters long."""
@@ -26,7 +25,11 @@ class Items:
         self.count = 0
 
     def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
-        """Raises UserError where no array can be read any further: nobody could tell where the next object begins."""
+        """
+        Raises:
+            BrokenFile: where the array cannot be read any further: nobody could tell where the next object begins.
+            UnicodeDecodeError: for a file that is not UTF-8.
+        """
         decode = json.JSONDecoder().raw_decode
         reader = codecs.getreader("utf-8-sig")(stream)
         text, place, last = "", 0, False
@@ -38,9 +41,7 @@ class Items:
                 _, stop = decode(text, place)
             except (ValueError, RecursionError):
                 if last or len(text) - place > limit + CHUNK:
-                    raise UserError(
-                        f"{self._split}: object {self.count} of the JSON array is broken or cut off"
-                    ) from None
+                    raise BrokenFile(f"object {self.count} (from 0) of the JSON array is broken or cut off") from None
                 more = reader.read(CHUNK)
                 text, place, last = text[place:] + more, 0, not more
                 continue

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.corpora.pieces import END, Piece
+from midmask.corpora.pieces import END, SPACED_ID, Piece
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -31,16 +31,16 @@ class Ledger:
         self.kept: Counter[str] = Counter()
         self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
         self.left_out: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
-        self._quotes: list[str] = []
+        self._quotes: dict[str, list[str]] = {"docs": [], "queries": [], "qrels": []}
 
     def reject(self, rows: str, kind: str, file: str, line: int, text: str) -> None:
-        """Quarantines one row; the first few are quoted in the log."""
+        """Quarantines one row; the first few of each kind of rows are quoted in the log."""
         self.bad[rows][kind] += 1
         entry = {"kind": kind, "file": file, "line": line, "text": text}
         self._quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-        if len(self._quotes) < QUOTED:
-            self._quotes.append(f"{file}:{line} {kind}: {text[:80]!r}")
-            log.warning("bad row: %s", self._quotes[-1])
+        if len(self._quotes[rows]) < QUOTED:
+            self._quotes[rows].append(f"{file}:{line} {kind}: {text[:80]!r}")
+            log.warning("bad row of the %s: %s", rows, self._quotes[rows][-1])
         if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
             self.check(rows)
 
@@ -56,8 +56,8 @@ class Ledger:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
             raise UserError(
                 f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
-                f"bad_rows_threshold = {self._threshold:g}): {kinds}; first: {'; '.join(self._quotes[:3])}. "
-                "Mend the files, or raise bad_rows_threshold"
+                f"corpus.bad_rows_threshold = {self._threshold:g}): {kinds}; first: "
+                f"{'; '.join(self._quotes[rows][:3])}. {_remedy(self.bad[rows])}"
             )
 
     def result(self) -> dict[str, Any]:
@@ -89,6 +89,13 @@ class Ledger:
         total = self.kept.total() + bad.total() + left_out.total()
         kept = f"{self.kept.total():,} kept"
         return f"{self._source}: {total:,} rows read = {kept} + {bad.total():,} quarantined{kinds}{rest}"
+
+
+def _remedy(bad: Counter[str]) -> str:
+    advice = "Mend the files, or go on without these rows: --set corpus.bad_rows_threshold=SHARE"
+    if bad[SPACED_ID]:
+        return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
+    return advice
 
 
 def sorted_out(tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Ledger) -> Iterator[pa.Table]:

@@ -17,12 +17,14 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import pyarrow as pa
 
 from midmask.artifact import Place
+from midmask.corpora.gzipped import whole_stream
 from midmask.corpora.statistics import is_question
-from midmask.errors import UserError
+from midmask.errors import UserError, reason
 
 END = "end of piece"
 MALFORMED, NOT_UTF8, OVERSIZED = "malformed line", "invalid UTF-8", "oversized passage"
 EMPTY_PASSAGE, EMPTY_QUERY = "empty passage", "empty query"
+SPACED_ID = "white space in an id"
 
 BLOCK_ROWS = 2_048
 BLOCK_BYTES = 4 << 20
@@ -61,6 +63,10 @@ class SplitPiece(Piece, Protocol):
 
 class Fault(ValueError):
     """What is wrong with one row, by kind."""
+
+
+class BrokenFile(Exception):
+    """What is wrong with a file from here on, where no further row can be found."""
 
 
 class Record(NamedTuple):
@@ -174,13 +180,21 @@ def checked(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[An
                 value.encode()  # a lone surrogate, written as an escape in JSON, is no text either
     except UnicodeError:
         raise Fault(NOT_UTF8) from None
-    if any(not name or len(name.split()) != 1 for name in values[: 2 if rows == "qrels" else 1]):
-        raise Fault(MALFORMED)  # run files are divided by white space, so an id must have none
+    _check_ids(values[: 2 if rows == "qrels" else 1])
     if rows == "docs":
         return _checked_passage(values, max_characters)
     if rows == "queries":
         return _checked_query(values)
     return values
+
+
+def _check_ids(ids: tuple[str, ...]) -> None:
+    """TREC's run files are divided by white space, so an id that has some could be ranked but never written."""
+    for name in ids:
+        if not name.strip():
+            raise Fault(MALFORMED)
+        if len(name.split()) != 1:
+            raise Fault(SPACED_ID)
 
 
 def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
@@ -236,23 +250,36 @@ def opened(folder: Place, file: str) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked if its name ends in .gz.
 
     Raises:
-        UserError: if the file is not there, or its gzip stream is broken.
+        UserError: if the file is not there, cannot be read, is not a text, or its gzip stream is broken.
     """
+    with _named_errors(folder, file), whole_stream(folder / file), (folder / file).reading() as raw:
+        stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
+        yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def _named_errors(folder: Place, file: str) -> Iterator[None]:
     try:
-        with (folder / file).reading() as raw:
-            stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
-            yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
+        yield
     except FileNotFoundError:
         raise UserError(
             f"{folder / file} is not there; every machine that reads needs it: use a shared folder or a URI"
         ) from None
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise UserError(f"{folder / file}: broken gzip stream ({error}); copy the file again") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{folder / file}: not a text in UTF-8 ({error}); convert the file") from None
+    except BrokenFile as error:
+        raise UserError(f"{folder / file}: {error}") from None
+    except OSError as error:  # after zlib's, which `whole_stream` has made a UserError: a folder, no permission, a disk
+        raise UserError(f"{folder / file} cannot be read ({reason(error)})") from None
 
 
 def file_size(folder: Place, file: str) -> int:
-    """Bytes on disk."""
-    with (folder / file).reading() as stream:
+    """Bytes on disk.
+
+    Raises:
+        UserError: if the file is not there, or is a folder.
+    """
+    with _named_errors(folder, file), (folder / file).reading() as stream:
         return int(stream.size())  # type: ignore[attr-defined]
 
 

@@ -7,7 +7,7 @@ decided downstream.
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import packages_distributions, version
@@ -135,9 +135,15 @@ def package_folder(package: str) -> Path:
 
 
 @cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Import name -> distributions. It reads the metadata of everything that is installed, so it is asked once."""
+    return packages_distributions()
+
+
+@cache
 def package_version(package: str) -> str:
     """The version of the distribution that holds an importable package; a build suffix such as `+cpu` is cut."""
-    names = packages_distributions().get(package)
+    names = _distributions().get(package)
     return version(names[0]).split("+")[0] if names else "unknown"
 
 

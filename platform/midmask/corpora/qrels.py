@@ -8,7 +8,6 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from midmask.artifact import Place
@@ -21,7 +20,7 @@ QUERY_NAMES = {"query-id", "query_id", "queryid", "query", "qid", "topic"}
 DOC_NAMES = {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "pid", "did", "passage-id", "passage_id"}
 GRADE_NAMES = {"score", "grade", "rel", "relevance", "label"}
 BY_WIDTH = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
-SNIFFED_LINES = 20
+SNIFFED_LINES, SNIFFED_BYTES = 20, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def parse_judgement(layout: Layout, text: str) -> tuple[str, str, int]:
 
 def _whole(text: str) -> int:
     value = float(text)
-    if value != int(value) or abs(value) >= 2**31:
+    if not value.is_integer() or abs(value) >= 2**31:  # infinities and NaN are no integers
         raise ValueError(f"grade {text}")
     return int(value)
 
@@ -62,7 +61,8 @@ def sniff(folder: Place, file: str) -> Layout:
         UserError: if neither tells; the error names the accepted layouts.
     """
     with opened(folder, file) as stream:
-        lines = [line.decode(errors="replace").lstrip("\ufeff") for line in islice(stream, SNIFFED_LINES)]
+        data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
+    lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(line) for line in lines if line.strip()]
     names = [name.lower() for name in rows[0]] if rows else []
     if set(names) & QUERY_NAMES and set(names) & DOC_NAMES:

@@ -19,6 +19,10 @@ NO_TITLE = "-"
 """What RocketQA's files hold where a page has no title."""
 
 
+LONGEST_NUMBER, LONGEST_TITLE = 18, 1 << 20
+"""Digits of a passage's number, and bytes of a line of titles."""
+
+
 def plain_title(title: str) -> str:
     return "" if title.strip() == NO_TITLE else title.strip()
 
@@ -61,7 +65,7 @@ class Titles:
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._name = name
-        self._lines = enumerate(stream, start=1)
+        self._lines = enumerate(iter(lambda: stream.readline(LONGEST_TITLE), b""), start=1)
         self._passage = self._title = -1
         self._text = ""
         self._unused = 0
@@ -103,7 +107,7 @@ class Titles:
             if not data.strip():
                 continue
             number, tab, title = data.decode(errors="replace").removeprefix("\ufeff").partition("\t")
-            if not tab or not number.strip().isdecimal():
+            if not tab or not number.strip().isdecimal() or len(number) > LONGEST_NUMBER:
                 raise UserError(f"{self._name}, line {line}: wanted is number<TAB>title, found {data[:80]!r}")
             if int(number) <= self._title:
                 raise UserError(

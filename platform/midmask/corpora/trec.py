@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
 from midmask.corpora.corpus import Corpus, split_names, text_pieces
+from midmask.corpora.markup import elements, plain_text
 from midmask.corpora.pieces import Lines, Record, TextPiece, opened
 from midmask.corpora.qrels import qrel_pieces
 from midmask.errors import UserError
@@ -71,7 +72,7 @@ def parse_passage(text: str) -> tuple[str, str, str]:
     if len(ids) != 1:
         raise ValueError("not one DOCNO")
     title = " ".join(_fields(inner, TITLES))
-    body = "\n".join(_fields(inner, TEXTS)) or _plain(_without(inner, ("DOCNO", "DOCHDR", *TITLES)))
+    body = "\n".join(_fields(inner, TEXTS)) or plain_text(_without(inner, ("DOCNO", "DOCHDR", *TITLES)))
     return ids[0], title, body
 
 
@@ -94,16 +95,15 @@ def _inner(text: str, tag: str) -> str:
 
 
 def _fields(inner: str, tags: tuple[str, ...]) -> list[str]:
-    pattern = rf"<({'|'.join(tags)})\b[^>]*>(.*?)</\1>"
-    return [_plain(match[1]) for match in re.findall(pattern, inner, flags=re.IGNORECASE | re.DOTALL)]
+    return [plain_text(inner[start:stop]) for _, start, stop, _ in elements(inner, tags)]
 
 
 def _without(inner: str, tags: tuple[str, ...]) -> str:
-    return re.sub(rf"<({'|'.join(tags)})\b[^>]*>.*?</\1>", " ", inner, flags=re.IGNORECASE | re.DOTALL)
-
-
-def _plain(text: str) -> str:
-    return html.unescape(re.sub(r"</?[A-Za-z][^>]*>|<!--.*?-->", " ", text, flags=re.DOTALL)).strip()
+    kept, place = [], 0
+    for begin, _, _, end in elements(inner, tags):
+        kept.append(inner[place:begin])
+        place = end
+    return " ".join([*kept, inner[place:]])
 
 
 def open_trec(folder: Place, name: str, max_characters: int) -> Corpus:

@@ -6,9 +6,8 @@ file; sorted into the corpus's shards.
     quarantine.jsonl   every line that was not kept, with the reason
 """
 
-import gzip
-import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.corpora.ids import IdTable
-from midmask.errors import UserError
+from midmask.retrieve.lines import text_lines
 
 BLOCK = 1 << 18
 """Lines that are sorted by shard at a time."""
@@ -39,26 +38,14 @@ class Line(NamedTuple):
     fault: str | None = None
 
 
-def text_lines(place: Place, field: str) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of the lines of a file that are not blank, plain or gzip'd.
+def read_file(place: Place) -> Iterator[Line]:
+    """The lines of a JSON-lines or tab-separated file of queries; which of both is read off each line.
 
     Raises:
-        UserError: if there is no such file, naming the config's `field`.
+        UserError: as `retrieve.lines.text_lines`.
     """
-    if not place.exists():
-        raise UserError(f"{field} = file:{place}: there is no such file")
-    with place.reading() as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-        stream.seek(0)
-        source = gzip.GzipFile(fileobj=stream) if zipped else stream
-        for number, text in enumerate(io.TextIOWrapper(source, encoding="utf-8", errors="replace"), start=1):
-            if text.strip():
-                yield number, text.rstrip("\r\n")
-
-
-def read_file(place: Place) -> Iterator[Line]:
-    """The lines of a JSON-lines or tab-separated file of queries; which of both is read off each line."""
-    return (_parsed(number, text) for number, text in text_lines(place, "pseudo_queries.source"))
+    lines = text_lines(place, name=f"pseudo_queries.source = file:{place}", errors="replace")
+    return (_parsed(number, text) for number, text in lines)
 
 
 def _parsed(number: int, text: str) -> Line:
@@ -70,16 +57,23 @@ def _parsed(number: int, text: str) -> Line:
         else:
             doc_id, query = text.split("\t", 1)
             queries = [query]
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         return Line(number, "", [text], "malformed line")
     if not isinstance(doc_id, str | int) or not isinstance(queries, list) or not all(map(_is_text, queries)):
         return Line(number, "", [text], "malformed line")
+    if not all(map(is_utf8, [str(doc_id), *queries])):
+        return Line(number, "", [text], "invalid UTF-8")
     kept = [query.strip() for query in queries if query.strip()]
     return Line(number, str(doc_id), kept) if kept else Line(number, str(doc_id), [text], "no query")
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text has no lone surrogates, which JSON can write as escapes."""
+    return text.isascii() or not re.search("[\ud800-\udfff]", text)
 
 
 def judged_queries(corpus: Place, split: str) -> Iterator[Line]:

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.derived.given import Line, given_to, sort_by_shard, text_lines
+from midmask.derived.given import Line, given_to, is_utf8, sort_by_shard
 from midmask.derived.words import ShardWords, token_ids
 from midmask.errors import UserError
+from midmask.retrieve.lines import text_lines
 from midmask.vocabulary import load_tokenizer, speller
 
 Vector = dict[str, float]
@@ -43,12 +44,15 @@ def sort_vectors(path: str, corpus: Place, out: Place, *, unit: bool) -> None:
 
 
 def _vectors(place: Place, *, unit: bool) -> Iterator[Line]:
-    for number, text in text_lines(place, "weights.source"):
+    for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace"):
         try:
             row = json.loads(text)
             doc_id, vector = str(row["id"]), {str(term): float(weight) for term, weight in row["vector"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             yield Line(number, "", [text], "malformed line")
+            continue
+        if not is_utf8(doc_id):
+            yield Line(number, "", [text], "invalid UTF-8")
             continue
         if not all(map(math.isfinite, vector.values())):
             yield Line(number, doc_id, [text], "weight not finite")

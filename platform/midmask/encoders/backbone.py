@@ -24,7 +24,7 @@ from midmask.encoders.reading import fresh_model, quiet_transformers, read_model
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -204,7 +204,7 @@ class Backbone(nn.Module):
             self.model.save_pretrained(folder)
         if self.experts is not None:
             self.experts.save(folder)
-        load_tokenizer(tokenizer_folder).save_pretrained(folder)
+        unused_copy(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
 
 
 def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:

@@ -7,22 +7,22 @@ folder are the same thing. With two labels the score is the log-odds of label 1,
 Shapes: Q queries, N passages, `group` to a query, L tokens.
 """
 
-import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.nouns import TokenRows
-from midmask.vocabulary import load_tokenizer
+from midmask.vocabulary import load_tokenizer, unused_copy
 
 TYPES = "token_type_ids"
 
@@ -114,7 +114,7 @@ class CrossEncoder(nn.Module):
         """Writes a folder that AutoModelForSequenceClassification and sentence_transformers.CrossEncoder load, the
         latter giving raw logits. Its tokenizer cuts pairs as they are cut here.
         """
-        tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder))
+        tokenizer = unused_copy(load_tokenizer(tokenizer_folder))
         tokenizer.model_max_length = self.max_length
         tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
@@ -211,28 +211,28 @@ def template_of(tokenizer: Any, *, typed: bool) -> Template:
 
 
 def _settings(name: str) -> Any:
-    try:
+    with library_reading(partial(_unreadable, name)):
         return AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"teacher {name}: no model can be read there ({str(error).splitlines()[0]})") from None
+
+
+def _unreadable(name: str, reason: str) -> UserError:
+    return UserError(f"teacher {name}: no model can be read there ({reason})")
 
 
 def _read(name: str, settings: Any) -> tuple[Any, list[str]]:
     """The model of a folder or hub id, and the names of the head's weights that were made afresh; runs no code."""
-    try:
-        with quiet_transformers():
-            model, loading = AutoModelForSequenceClassification.from_pretrained(
-                name,
-                config=settings,
-                dtype=torch.float32,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"teacher {name}: no model can be read there ({str(error).splitlines()[0]})") from None
+    with library_reading(partial(_unreadable, name)), quiet_transformers():
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
+            name,
+            config=settings,
+            dtype=torch.float32,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
     missing = sorted(loading["missing_keys"])
     inside = f"{model.base_model_prefix}."
     if lost := [key for key in missing if key.startswith(inside) and not key.startswith(f"{inside}pooler.")]:
         raise UserError(f"teacher {name}: the file holds no {lost[0]} ({len(lost)} weights are missing)")
+    refuse_not_finite(f"teacher {name}", model.state_dict().items())
     return model, missing

@@ -11,14 +11,16 @@ which is a matter of its side, not of a gate (CoT-MoTE, Ma et al. 2023, "hard ro
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 
+from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import Family
 from midmask.errors import UserError
 
@@ -89,9 +91,12 @@ class QueryExpert(nn.Module):
         """Takes over what `save` wrote.
 
         Raises:
-            UserError: if the file's weights are not those of this encoder.
+            UserError: if the file is damaged, or its weights are not those of this encoder, or not finite.
         """
-        saved, own = safetensors.torch.load_file(folder / FILE), dict(self.named())
+        with library_reading(partial(_unreadable, folder)):
+            saved = safetensors.torch.load_file(folder / FILE)
+        refuse_not_finite(folder / FILE, saved.items())
+        own = dict(self.named())
         wrong = saved.keys() ^ own.keys() or {name for name, weight in own.items() if weight.shape != saved[name].shape}
         if wrong:
             raise UserError(f"{folder / FILE}: {min(wrong)} does not fit the encoder beside it ({len(wrong)} weights)")
@@ -113,13 +118,15 @@ def saved_split(folder: Path) -> Split | None:
     """
     if not (folder / FILE).is_file():
         return None
-    try:
+    with library_reading(partial(_unreadable, folder)):
         with safe_open(folder / FILE, "pt") as file:
             about = file.metadata() or {}
         kind: Kind = "all" if about["kind"] == "all" else "ffn"
         return Split(kind, about["norms"] == "true")
-    except (SafetensorError, KeyError) as error:
-        raise UserError(f"{folder / FILE}: no experts can be read there ({error})") from None
+
+
+def _unreadable(folder: Path, reason: str) -> UserError:
+    return UserError(f"{folder / FILE}: no experts can be read there ({reason}); save the model again")
 
 
 def put_query_expert(encoder: nn.Module, folder: Path) -> None:

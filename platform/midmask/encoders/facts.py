@@ -7,17 +7,18 @@ neither             a plain Hugging Face folder: the vector of [CLS], as RetroMA
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import safetensors.torch
 import torch
 from pydantic import Field, ValidationError
-from safetensors import SafetensorError
 from torch import Tensor
 
 from midmask.encoders import foreign
+from midmask.encoders.damage import library_reading, refuse_not_finite, what_is_wrong
 from midmask.encoders.reading import read_settings
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
@@ -53,10 +54,26 @@ def read_facts(folder: Path) -> Facts:
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
     if (folder / foreign.FILE).is_file():
-        representation, length, form = foreign.read_modules(folder)
-        return Facts(representation=representation, query_length=length, passage_length=length, form=form)
-    length = foreign.longest_text(folder)
-    return Facts(representation=Representation(), query_length=length, passage_length=length)
+        with _settings_followed(folder):
+            representation, length, form = foreign.read_modules(folder)
+            return Facts(representation=representation, query_length=length, passage_length=length, form=form)
+    with _settings_followed(folder):
+        length = foreign.longest_text(folder)
+        return Facts(representation=Representation(), query_length=length, passage_length=length)
+
+
+@contextmanager
+def _settings_followed(folder: Path) -> Iterator[None]:
+    """What `foreign` meets in JSON files of other types than sentence-transformers writes becomes one line."""
+    try:
+        yield
+    except ValidationError as error:
+        raise as_user_error(error, str(folder)) from None
+    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
+        raise UserError(
+            f"{folder}: {foreign.FILE}, or a settings file that it names, has a value of another type than "
+            f"sentence-transformers writes ({what_is_wrong(error)}); save the model again"
+        ) from None
 
 
 def read_representation(folder: Path) -> Representation:
@@ -89,7 +106,8 @@ def read_projection(folder: Path) -> Tensor | None:
     if width is None:
         return None
     own = (folder / FILE).is_file()
-    place = folder / PROJECTION if own else folder / foreign.dense_folder(folder)
+    with _settings_followed(folder):
+        place = folder / PROJECTION if own else folder / foreign.dense_folder(folder)
     weight = _read_weight(place)
     if weight.ndim != 2 or len(weight) != width:
         raise UserError(f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {width}")
@@ -98,23 +116,26 @@ def read_projection(folder: Path) -> Tensor | None:
 
 def _read_weight(place: Path) -> Tensor:
     """The weight of a linear layer as sentence-transformers saves it. A pickle may hold tensors, and runs no code."""
-    try:
+
+    def unreadable(reason: str) -> UserError:
+        return UserError(f"{place}: no projection can be read there ({reason}); save the model again")
+
+    with library_reading(unreadable):
         if (place / "model.safetensors").is_file():
             weights = safetensors.torch.load_file(place / "model.safetensors")
         else:
             weights = torch.load(place / "pytorch_model.bin", map_location="cpu", weights_only=True)
         weight: Tensor = weights["linear.weight"]
-    except (OSError, KeyError, SafetensorError, ValueError, RuntimeError, UnpicklingError) as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-        raise UserError(f"{place}: no projection can be read there ({reason}); save the model again") from None
-    return weight.float()
+        weight = weight.float()
+    refuse_not_finite(place, [("linear.weight", weight)])
+    return weight
 
 
 def _read_own(path: Path) -> Facts:
     try:
         data: Any = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}); save the model again") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({what_is_wrong(error)}); save the model again") from None
     if not isinstance(data, dict):
         raise UserError(f"{path}: a {type(data).__name__} instead of an object; save the model again")
     version = data.get("format")

@@ -205,7 +205,7 @@ def _read_if_there(path: Path) -> dict[str, Any]:
 def _read(path: Path, wanted: type) -> Any:
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]}); save the model again") from None
     if not isinstance(content, wanted):
         raise UserError(f"{path}: a {type(content).__name__} instead of a {wanted.__name__}; save the model again")

@@ -3,15 +3,15 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
 
+from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError, unknown
 
@@ -62,10 +62,8 @@ def read_settings(name: str, dropout: float) -> Any:
     Raises:
         UserError: if there is none, or its family is not supported.
     """
-    try:
+    with library_reading(partial(_unreadable, name)):
         settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise _unreadable(name, error) from None
     for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
     return settings
@@ -75,7 +73,7 @@ def read_model(name: str, dropout: float) -> Any:
     """The masked LM of a folder or hub id; its head has random weights if it is not there.
 
     Raises:
-        UserError: if there is no model of a supported family, or weights of its encoder are missing.
+        UserError: if there is no model of a supported family, or weights of its encoder are missing or not finite.
     """
     settings = read_settings(name, dropout)
     model, loading = _read(name, settings)
@@ -85,6 +83,7 @@ def read_model(name: str, dropout: float) -> Any:
     missing = sorted(loading["missing_keys"])
     if lost := [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]:
         raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
+    refuse_not_finite(f"backbone.name = {name!r}", model.state_dict().items())
     if missing:
         log.info("%s holds no MLM head; a fresh one is made", name)
     return model
@@ -93,20 +92,15 @@ def read_model(name: str, dropout: float) -> Any:
 def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
     """The masked LM of a folder or hub id, and which weights it lacked or had too many."""
     attention = FAMILIES[settings.model_type].attention
-    try:
-        with quiet_transformers():
-            model, loading = AutoModelForMaskedLM.from_pretrained(
-                name, config=settings, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
-            )
-    except UnpicklingError:
-        raise _unreadable(name, ValueError("its pickle holds more than tensors, which could run code")) from None
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _unreadable(name, error) from None
+    with library_reading(partial(_unreadable, name)), quiet_transformers():
+        model, loading = AutoModelForMaskedLM.from_pretrained(
+            name, config=settings, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
+        )
     return model, loading
 
 
-def _unreadable(name: str, error: Exception) -> UserError:
+def _unreadable(name: str, reason: str) -> UserError:
     if Path(name).is_dir():
-        return UserError(f"backbone.name = {name!r}: no model can be read there ({str(error).splitlines()[0]})")
+        return UserError(f"backbone.name = {name!r}: no model can be read there ({reason})")
     hint = "No such folder either, and no such model in the Hugging Face cache or hub."
     return unknown("backbone.name", name, SIZES, hint=hint)

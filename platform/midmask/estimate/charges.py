@@ -67,6 +67,7 @@ class Charges:
             "finetune": self._training,
             "teach": self._training,
             "encode": self._encode,
+            "index": self._index,
             "search": self._search,
             "score": self._score,
             "initial": self._initial,
@@ -171,6 +172,13 @@ class Charges:
             fp32=True,
             bytes=count * vector_bytes(representation, sizes, terms),
         )
+
+    def _index(self, step: Step) -> Charge:
+        """As large as the vectors: true of IVF with whole vectors and HNSW, too much for PQ. Its time is not known."""
+        model = step.inputs["passages"].inputs["model"]
+        _, count, _, _ = self._encoded(step.inputs["passages"])
+        width = self._representation(model).width or self.sizes(model).width
+        return Charge(step, one_core=True, bytes=4 * count * width)
 
     def _search(self, step: Step) -> Charge:
         config: Any = step.config

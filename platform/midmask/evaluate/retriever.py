@@ -15,15 +15,16 @@ from midmask.errors import UserError
 from midmask.evaluate import answers, measures
 from midmask.evaluate.presets import expand
 from midmask.evaluate.slices import evaluate_slices
-from midmask.identity import Config, runtime
+from midmask.identity import runtime
 from midmask.retrieve import ranked
+from midmask.retrieve.index import IndexFields
 from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
 from midmask.retrieve.self_matches import read_self_matches, without_self
 
 log = logging.getLogger(__name__)
 
 
-class EvaluateConfig(Config):
+class EvaluateConfig(IndexFields):
     """Search of a whole corpus for a split's queries, and its measures. What is about the search (index, lengths,
     threads) makes the encoding and search steps that come before (`recipes.plan`)."""
 
@@ -33,7 +34,6 @@ class EvaluateConfig(Config):
         (), description="ir-measures names such as nDCG@10, or presets such as sigir23, beir, nq; none: the usual ones"
     )
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
-    index: str = Field("Flat", description="faiss factory string; Flat is exact")
     views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of a hybrid encoder's vectors")
     query_terms: int | None = Field(None, ge=1, description="words of a query that count; none: as it was encoded")
     passage_terms: int | None = Field(None, ge=1, description="words of a passage that count; none: as it was encoded")
@@ -55,8 +55,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
 
     Returns:
         corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
-        measures), what `measures.coverage` counts, self_matches (rows left out), read (how far texts were read, as far
-        as the list's step says), seconds.
+        measures), what `measures.coverage` counts, self_matches (rows left out), empty_slots (results that an index did
+        not find), read (how far texts were read, as far as the list's step says), seconds.
 
     Raises:
         UserError: for an unknown split, or measures that its judgements cannot tell.
@@ -85,6 +85,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         "slices": {split: {"queries": sizes[split], "measures": means[split]} for split in means},
         **covered,
         "self_matches": itself,
+        "empty_slots": inputs["ranked"].result.get("splits", {}).get(config.split, {}).get("empty_slots", 0),
         "read": inputs["ranked"].result.get("read", {}),
         "seconds": round(time.perf_counter() - started, 3),
     }

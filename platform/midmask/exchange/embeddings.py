@@ -10,13 +10,14 @@ Tevatron's pickles `(array, ids)` are read; what is written here never needs unp
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError  # numpy raises it, of the header of a damaged .npy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.errors import UserError
+from midmask.errors import UserError, reason
 from midmask.exchange.pickles import PickledArray, read_pickle
 
 Floats = NDArray[np.float32]
@@ -92,8 +93,8 @@ def read_embeddings(folder: Path) -> Embeddings:
             np.load(folder / _plain_name(shard["file"]), mmap_mode="r", allow_pickle=False) for shard in said["shards"]
         ]
         wanted = [("float32", (shard["rows"], said["width"])) for shard in said["shards"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: no embeddings can be read there ({type(error).__name__}: {error})") from None
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError, TokenError, RecursionError) as error:
+        raise UserError(f"{folder}: no embeddings can be read there ({reason(error)})") from None
     found = [(str(shard.dtype), shard.shape) for shard in shards]
     if not found or found != wanted or len(ids) != said["rows"] or sum(map(len, shards)) != len(ids):
         raise UserError(f"{folder}: {len(ids)} ids and shards {found}, but {MANIFEST} says {said['rows']} and {wanted}")

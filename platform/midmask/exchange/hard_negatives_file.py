@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from midmask.artifact import Place
+from midmask.errors import quoted
 from midmask.retrieve.lines import parsed_lines
 
 LAYOUT = '{"qid": …, "pos": [ids], "neg": {system: [ids]}}'
@@ -39,7 +40,7 @@ def read_hard_negatives(place: Place) -> Iterator[HardNegatives]:
 
 
 def _entry(row: Any) -> HardNegatives:
-    negatives = {str(system): ids_in(ids) for system, ids in row["neg"].items()}
+    negatives = {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
     return HardNegatives(id_in(row["qid"]), ids_in(row["pos"]), negatives)
 
 
@@ -50,11 +51,13 @@ def ids_in(value: object) -> list[str]:
         ValueError: if it is no list (a string is not), or holds anything but whole numbers and strings.
     """
     if not isinstance(value, list):
-        raise ValueError(f"{value!r} is not a list")
+        raise ValueError(f"{quoted(value)} is not a list")
     return [id_in(item) for item in value]
 
 
 def id_in(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is not an id")
-    return str(value)
+        raise ValueError(f"{quoted(value)} is not an id")
+    text = str(value)
+    text.encode()  # a lone surrogate, written as an escape, is no text
+    return text

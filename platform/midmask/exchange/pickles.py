@@ -1,12 +1,17 @@
-"""Pickles of numbers and texts, read without running anything in them.
+"""Pickles of numbers and texts, read without running anything in them, in memory that grows with the file.
 
 A pickle names functions and calls them; here every name is looked up in a table of four stand-ins that only rearrange
 bytes, and any other name ends the reading. Not even numpy's own functions for pickles are called. What comes out is
 made of numbers, texts, lists, tuples, dictionaries and arrays of numbers or texts.
+
+The reader is Python's own one in Python: that in C makes a table as long as the largest number of a memo that a file
+states (4 GB for a file of 7 bytes). It takes some 0.7 µs for each pair of a published file.
 """
 
+import io
 import pickle
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,6 +22,9 @@ from numpy.typing import NDArray
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve.lines import unpacked
+
+EXPANSION = 1_032
+"""Bytes that a byte of a gzip stream can become at most."""
 
 _TYPES = re.compile(r"[fiu][1248]|U\d{1,4}")
 
@@ -29,9 +37,11 @@ def read_pickle(place: Place) -> Any:
     """
     if not place.exists():
         raise UserError(f"{place}: there is no such file")
+    if place.is_folder():
+        raise UserError(f"{place}: a folder; name a file in it")
     with place.reading() as stream:
         try:
-            return _Reader(unpacked(stream)).load()
+            return _Reader(_Bounded(unpacked(stream), EXPANSION * place.size())).load()
         except Exception as error:  # a broken pickle can raise anything at all, and runs nothing of ours or others'
             raise UserError(
                 f"{place}: not a pickle of plain numbers and texts ({type(error).__name__}: "
@@ -120,8 +130,60 @@ for _package in ("numpy.core", "numpy._core"):  # before and since numpy 2
     _KNOWN[f"{_package}.numeric", "_frombuffer"] = _from_buffer
 
 
-class _Reader(pickle.Unpickler):
+class _Bounded:
+    """A stream that does not even try to read more bytes at once than the file can hold."""
+
+    def __init__(self, stream: io.BufferedReader, most: int) -> None:
+        self._stream, self._most = stream, most
+        self.readline = stream.readline
+
+    def read(self, size: int) -> bytes:
+        if size > self._most:
+            raise EOFError(f"{size} bytes are announced, and the file has at most {self._most}")
+        return self._stream.read(size)
+
+    def readinto(self, buffer: memoryview) -> int:
+        return self._stream.readinto(buffer)
+
+
+class _Reader(pickle._Unpickler):
+    """Names are looked up in `_KNOWN`."""
+
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in _KNOWN:
             _refuse(f"it asks for {module}.{name}")
         return _Call(_KNOWN[module, name])
+
+
+def _read_bytearray(reader: Any) -> None:
+    """As the standard library does, but for the room, which it takes before it reads."""
+    (size,) = struct.unpack("<Q", reader.read(8))
+    reader.append(bytearray(reader.read(size)))
+
+
+def _with_plain_keys(read: Callable[[Any], None], keys: Callable[[list[Any]], list[Any]]) -> Callable[[Any], None]:
+    """An instruction that fills a dictionary, for keys that are no collections: to hash tuples inside of tuples deep
+    enough would end the process.
+
+    Args:
+        keys: of the reader's stack.
+    """
+
+    def checked(reader: Any) -> None:
+        for key in keys(reader.stack):
+            if not isinstance(key, str | int | float | bytes):
+                _refuse(f"a {type(key).__name__} as a key")
+        read(reader)
+
+    return checked
+
+
+_Reader.dispatch = {
+    **pickle._Unpickler.dispatch,
+    pickle.BYTEARRAY8[0]: _read_bytearray,
+    pickle.SETITEM[0]: _with_plain_keys(pickle._Unpickler.dispatch[pickle.SETITEM[0]], lambda stack: stack[-2:-1]),
+    pickle.SETITEMS[0]: _with_plain_keys(pickle._Unpickler.dispatch[pickle.SETITEMS[0]], lambda stack: stack[::2]),
+    pickle.DICT[0]: _with_plain_keys(pickle._Unpickler.dispatch[pickle.DICT[0]], lambda stack: stack[::2]),
+}
+for _opcode in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET):
+    del _Reader.dispatch[_opcode[0]]

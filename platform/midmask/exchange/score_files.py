@@ -4,7 +4,6 @@ list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [number
 pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz; read only)
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -14,11 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
-from midmask.errors import UserError
+from midmask.errors import UserError, quoted
 from midmask.exchange.hard_negatives_file import id_in
 from midmask.exchange.pickles import read_pickle
+from midmask.exchange.tables import columns_told, is_id, is_list_of_ids, is_list_of_numbers, readable
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
+
+LAYOUT = "wanted is Parquet with the columns query_id, corpus_id (a list of ids) and score (a list of numbers)"
+
+HIGHEST = 3.4028234e38
+"""The largest number in single precision, in which scores are stored."""
+
+ROWS = 1_024
+"""Queries that are in memory at a time."""
 
 Scored = tuple[str, str, float]
 """A query, a passage, a score."""
@@ -38,18 +46,30 @@ def write_score_lists(place: Place, scores: Iterable[Scored]) -> None:
 def read_score_lists(place: Place) -> Iterator[Scored]:
     """
     Raises:
-        UserError: for other columns, and rows whose lists differ in length.
+        UserError: for a damaged file, other columns, and rows whose lists differ in length.
     """
-    with place.reading() as stream:
-        table = pq.read_table(stream)
-    if set(LIST.names) - set(table.column_names):
-        raise UserError(f"{place}: the columns are {table.column_names}; wanted are {', '.join(LIST.names)}")
-    for row in table.select(LIST.names).to_pylist():
-        ids, scores = row["corpus_id"], row["score"]
-        if ids is None or scores is None or len(ids) != len(scores):
-            raise UserError(f"{place}: query {row['query_id']!r} has not one score for each of its passages")
-        for doc_id, score in zip(ids, scores, strict=True):
-            yield id_in(row["query_id"]), id_in(doc_id), _score(place, row["query_id"], doc_id, score)
+    with readable(place, LAYOUT), place.reading() as stream:
+        file = pq.ParquetFile(stream)
+        _check_columns(place, file.schema_arrow)
+        number = 0
+        for batch in file.iter_batches(batch_size=ROWS, columns=LIST.names):
+            for row in batch.to_pylist():
+                yield from _scored(place, number, row["query_id"], row["corpus_id"], row["score"])
+                number += 1
+
+
+def _check_columns(place: Place, schema: pa.Schema) -> None:
+    wanted = zip(LIST.names, (is_id, is_list_of_ids, is_list_of_numbers), strict=True)
+    if not all(schema.names.count(name) == 1 and fits(schema.field(name).type) for name, fits in wanted):
+        raise UserError(f"{place}: its columns are {columns_told(schema)}; {LAYOUT}")
+
+
+def _scored(place: Place, number: int, query: Any, ids: list[Any] | None, scores: list[Any] | None) -> Iterator[Scored]:
+    """The pairs of a row of the list layout."""
+    if query is None or ids is None or scores is None or len(ids) != len(scores):
+        raise UserError(f"{place}, row {number} (from 0): query {query!r} has not one score for each of its passages")
+    for doc_id, score in zip(ids, scores, strict=True):
+        yield _pair(place, query, doc_id, score)
 
 
 def read_pickled_scores(place: Place) -> Iterator[Scored]:
@@ -63,12 +83,23 @@ def read_pickled_scores(place: Place) -> Iterator[Scored]:
         raise UserError(f"{place}: a pickled {type(scores).__name__}; wanted is scores[query][passage]")
     for query_id, own in scores.items():
         if not isinstance(own, dict):
-            raise UserError(f"{place}: query {query_id!r} has a {type(own).__name__}; wanted is scores[query][passage]")
+            raise UserError(
+                f"{place}: query {quoted(query_id)} has a {type(own).__name__}; wanted is scores[query][passage]"
+            )
         for doc_id, score in own.items():
-            yield id_in(query_id), id_in(doc_id), _score(place, query_id, doc_id, score)
+            yield _pair(place, query_id, doc_id, score)
 
 
-def _score(place: Place, query_id: object, doc_id: object, score: Any) -> float:
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise UserError(f"{place}: query {query_id!r}, passage {doc_id!r}: {score!r} is not a finite score")
-    return float(score)
+def _pair(place: Place, query_id: object, doc_id: object, score: object) -> Scored:
+    """
+    Raises:
+        UserError: for ids that are no texts or whole numbers, and a score that single precision cannot hold.
+    """
+    where = f"{place}: query {quoted(query_id)}, passage {quoted(doc_id)}"
+    try:
+        names = id_in(query_id), id_in(doc_id)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+    if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= HIGHEST:
+        raise UserError(f"{where}: {quoted(score)} is not a finite score")
+    return *names, float(score)

@@ -7,7 +7,6 @@ The files of a folder are read in the order of their names, without `cache-*`, w
 that has no id is known by its file and number, `data.parquet:17`, counted from 0.
 """
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.exchange.tables import columns_told, is_id, is_list, readable
 
 TOKENS = ("input_ids", "token_ids")
 IDS = ("docid", "doc_id", "_id", "id")
@@ -74,7 +74,7 @@ def token_files(folder: Place) -> list[str]:
     Raises:
         UserError: if it has none.
     """
-    with _readable(folder):
+    with readable(folder, LAYOUT):
         names = folder.names()
     found = [name for name in names if name.endswith((".parquet", ".arrow")) and not name.startswith("cache-")]
     if not found:
@@ -92,21 +92,12 @@ def read_token_files(folder: Place) -> Iterator[TokenBlock]:
     """
     for file in token_files(folder):
         first = 0
-        with _readable(folder / file):
+        with readable(folder / file, LAYOUT):
             for batch in _batches(folder / file):
                 for start in range(0, len(batch), BLOCK_ROWS):
                     block = _block(folder / file, file, first, batch.slice(start, BLOCK_ROWS))
                     yield block
                     first += len(block.lengths)
-
-
-@contextlib.contextmanager
-def _readable(place: Place) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{place}: no token ids can be read there ({reason}); {LAYOUT}") from None
 
 
 def _batches(place: Place) -> Iterator[pa.RecordBatch]:
@@ -133,6 +124,8 @@ def _batches(place: Place) -> Iterator[pa.RecordBatch]:
 
 
 def _renamed(batch: pa.RecordBatch, columns: dict[str, str]) -> pa.RecordBatch:
+    """The columns by our names; checked first, since Arrow trusts the lengths and places that a file states."""
+    batch.validate(full=True)
     return pa.RecordBatch.from_arrays([batch[name] for name in columns.values()], names=list(columns))
 
 
@@ -142,25 +135,18 @@ def _columns(place: Place, schema: pa.Schema) -> dict[str, str]:
     Raises:
         UserError: if no column, or more than one, is a list of token ids.
     """
-    lists = [name for name in TOKENS if name in schema.names and _is_list_of_ids(schema.field(name).type)]
+    lists = [name for name in TOKENS if schema.names.count(name) == 1 and _is_list_of_tokens(schema.field(name).type)]
     if len(lists) != 1:
-        told = f"both {' and '.join(lists)}" if lists else f"no list of token ids; its columns are {_told(schema)}"
+        told = (
+            f"both {' and '.join(lists)}" if lists else f"no list of token ids; its columns are {columns_told(schema)}"
+        )
         raise UserError(f"{place} has {told}; {LAYOUT}")
-    names = [name for name in IDS if name in schema.names and _is_id(schema.field(name).type)]
+    names = [name for name in IDS if schema.names.count(name) == 1 and is_id(schema.field(name).type)]
     return {"ids": lists[0], **({"doc_id": names[0]} if names else {})}
 
 
-def _told(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"
-
-
-def _is_list_of_ids(kind: pa.DataType) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return is_list and bool(pa.types.is_integer(kind.value_type))
-
-
-def _is_id(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+def _is_list_of_tokens(kind: pa.DataType) -> bool:
+    return is_list(kind) and bool(pa.types.is_integer(kind.value_type))
 
 
 def _block(place: Place, file: str, first: int, batch: pa.RecordBatch) -> TokenBlock:

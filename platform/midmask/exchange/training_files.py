@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
-from midmask.errors import UserError
+from midmask.errors import UserError, quoted
 from midmask.exchange.hard_negatives_file import id_in, ids_in
+from midmask.exchange.tables import readable
 from midmask.retrieve.lines import parsed_lines, text_lines, written_lines
 
 
@@ -191,14 +192,18 @@ def read_tuples(place: Place) -> Iterator[TrainingRow]:
     Raises:
         UserError: naming the columns, if they are not anchor, positive, negative_1 … in this order.
     """
-    with place.reading() as stream:
+    wanted_columns = "wanted are columns of texts anchor, positive, negative_1, negative_2, …"
+    with readable(place, wanted_columns), place.reading() as stream:
         table = pq.read_table(stream)
+        columns = [column.to_pylist() for column in table.columns]
     names = table.column_names
     wanted = ["anchor", "positive", *(f"negative_{number}" for number in range(1, len(names) - 1))]
     # With one negative, sentence-transformers calls the column `negative`.
     if names != wanted and names != ["anchor", "positive", "negative"]:
-        raise UserError(f"{place}: the columns are {names}; wanted are anchor, positive, negative_1, negative_2, …")
-    for anchor, positive, *negatives in zip(*(table[name].to_pylist() for name in names), strict=True):
+        raise UserError(f"{place}: the columns are {names}; {wanted_columns}")
+    for number, (anchor, positive, *negatives) in enumerate(zip(*columns, strict=True)):
+        if not all(isinstance(text, str) for text in (anchor, positive, *negatives)):
+            raise UserError(f"{place}, row {number} (from 0): a value is missing, or no text; {wanted_columns}")
         yield TrainingRow(anchor, (Passage(positive),), tuple(Passage(text) for text in negatives))
 
 
@@ -210,20 +215,20 @@ def _write(place: Place, rows: Iterable[TrainingRow], line: Callable[[TrainingRo
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{quoted(value)} is not a text")
     return value
 
 
 def _strings(value: Any) -> list[str]:
     if not isinstance(value, list):
-        raise ValueError(f"{value!r} is not a list of texts")
+        raise ValueError(f"{quoted(value)} is not a list of texts")
     return [_string(item) for item in value]
 
 
 def _numbers(value: Any) -> list[float]:
     if not isinstance(value, list):
-        raise ValueError(f"{value!r} is not a list of numbers")
+        raise ValueError(f"{quoted(value)} is not a list of numbers")
     for item in value:
         if isinstance(item, bool) or not isinstance(item, int | float) or not math.isfinite(item):
-            raise ValueError(f"{item!r} is not a finite number")
+            raise ValueError(f"{quoted(item)} is not a finite number")
     return [float(item) for item in value]

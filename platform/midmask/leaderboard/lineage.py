@@ -24,7 +24,8 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "teach": ("backbone.name", "train.steps", "train.batch_size", "train.seed"),
     "mine": ("split", "depth", "min_rank", "max_rank", "per_query", "seed"),
     "encode": ("side", "split", "length", "terms"),
-    "search": ("index", "depth", "views"),
+    "index": ("index", "ef_construction"),
+    "search": ("index", "nprobe", "ef_search", "depth", "views"),
     "bm25": ("k1", "b", "depth"),
     "evaluate": ("split", "depth"),
 }

@@ -45,7 +45,10 @@ def select_words(
 
 
 def select_tokens(text: TokenRows, vocabulary: Vocabulary, *, ratio: float, purpose: Purpose) -> Tensor:
-    """Each token but the specials with probability `ratio`, independently (BERT, run_mlm); bool, [B, L]."""
+    """Each token but the specials with probability `ratio`, independently; bool, [B, L].
+
+    As in BERT's code, and in run_mlm but for [UNK], which the latter never selects.
+    """
     chance = uniform(text.keys_B, purpose, text.ids_BL.shape[1])
     return find_words(text, vocabulary).candidate_BL & (chance < ratio)
 

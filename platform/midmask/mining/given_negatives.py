@@ -141,7 +141,7 @@ class _Reading:
         if strange and self._config.unknown_ids == "refuse":
             raise UserError(
                 f"{self._config.file}: {kind} {doc_id or query_id!r} (query {query_id!r}): the corpus has no such id; "
-                "name the collection that the file belongs to, or set unknown_ids=count"
+                "name the collection that the file belongs to, or take such ids out of the file"
             )
         self.refused[kind] += 1
         line = {"kind": kind, "query_id": query_id, "doc_id": doc_id}

@@ -22,13 +22,14 @@ from pydantic import Field, model_validator
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
-from midmask.identity import Config, runtime
+from midmask.identity import runtime
 from midmask.mining.audit import Audit, as_markdown
 from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
 from midmask.mining.known import Known
 from midmask.mining.listed import listed_in, stretches
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
+from midmask.retrieve.index import IndexFields
 from midmask.retrieve.lines import written_lines
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.self_matches import is_self, read_self_matches
@@ -39,7 +40,7 @@ EXAMPLES = 20
 """Refused candidates of each rule that are kept to be looked at."""
 
 
-class MineConfig(Config):
+class MineConfig(IndexFields):
     """How hard negatives are mined. What is about the search (depth, index, lengths, threads) makes the encoding and
     search steps that come before (`recipes.plan`)."""
 
@@ -60,7 +61,6 @@ class MineConfig(Config):
     filters: FilterConfig = Field(default_factory=FilterConfig, description="what is refused for being relevant")
     seed: int = Field(0, ge=0, description="of the draw")
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
-    index: str = Field("Flat", description="faiss factory string; Flat is exact")
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
     passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
     actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)

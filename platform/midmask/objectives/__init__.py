@@ -93,12 +93,13 @@ def _config(value: Any, table: Registry[Any], elsewhere: Mapping[str, str], fiel
     name = value.name if isinstance(value, ObjectiveConfig) else value.get("name")
     if name is None:
         raise UserError(f"{field}: the name of a {table.kind} is required. Known: {', '.join(sorted(table))}.")
+    name = str(name)
     if name in elsewhere:
         raise UserError(
             f"{field}.name = {name}: not a {table.kind}; it belongs to {elsewhere[name]}. "
             f"Known here: {', '.join(sorted(table))}."
         )
-    entry = table[str(name)]
+    entry = table[name]
     return value if isinstance(value, ObjectiveConfig) else entry.Config.model_validate(value)
 
 

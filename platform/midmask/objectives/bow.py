@@ -11,7 +11,8 @@ trained   encoder, embeddings and MLM head
 thrown    nothing: the MLM head is part of the saved model
 targets   the distinct tokens but the specials. Published: ids above 998 alone, which in BERT's vocabulary leaves out
           [unused] tokens, which no text has, and [UNK]; hence `bow_unknown`
-differs   sums are divided by global counts. A text without a target is not counted
+differs   sums are divided by global counts. A text without a target is not counted. Of a text that is too long, the
+          beginning is read; the published code draws a window of it at every visit
 """
 
 import math

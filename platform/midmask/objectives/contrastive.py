@@ -10,7 +10,9 @@ candidates  `all`: all passages of all workers (DPR, Tevatron, RetroMAE). `posit
 differs   from DPR's and Tevatron's code: gradients reach the rows of all workers, so the loss and its gradient do not
           depend on their number; and a passage that is a known positive of the query is not also its negative: one with
           the same tokens as its positive, or the positive of another row with the same query. `drop_duplicates` off: as
-          published. From SPLADE's code: its `positives` are those of one GPU, here those of all workers
+          published. From SPLADE's code: its `positives` are those of one GPU, here those of all workers.
+          From RetroMAE's: its gradient is divided by the number of processes (two give half of what one gives), which
+          Adam hides and clipping does not; here it does not depend on them
 """
 
 from typing import ClassVar, Literal

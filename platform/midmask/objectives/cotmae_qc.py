@@ -10,7 +10,8 @@ thrown    the decoder: a GPT-2 block (dropout, block, LN) in which a token sees 
 targets   encoder: the selected tokens; decoder: the query's tokens after the first, [SEP] included, h predicting the
           first of them
 differs   sums are divided by the global count of targets. The published code puts its window into a buffer of the
-          block; newer libraries have none, and there its attention is silently causal in full
+          block; newer libraries have none, and there its attention is silently causal in full. Of a passage that is
+          too long, the beginning is read; the published code draws a window of it at every visit
 """
 
 from typing import ClassVar, Literal

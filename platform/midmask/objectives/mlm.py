@@ -1,11 +1,13 @@
 """Masked language modelling (BERT, Devlin et al. 2019), the baseline "BERT-MS" when continued on the target corpus.
 
 loss      sum over selected tokens of -log p(token)
-masked    encoder: each token but the specials with probability 0.15 (run_mlm); or whole words, to an exact quota
+masked    encoder: each token but the specials with probability 0.15 (BERT, run_mlm); or whole words, to an exact quota
 corrupted 80% [MASK], 10% a random token of the vocabulary, 10% left as they are
 thrown    nothing: the MLM head is part of the saved model
 differs   from run_mlm: the sum is divided by the global count of targets; and one passage is one row, unless `packing`
-          puts passages end to end and cuts rows of full length, as run_mlm does (unpublished which one BERT-MS used)
+          puts passages end to end and cuts rows of full length, as run_mlm does (unpublished which one BERT-MS used).
+          [UNK] is a token like any other, as in BERT's code; run_mlm's collator counts it among the specials, so that
+          it is never selected
 """
 
 from typing import ClassVar, Literal

@@ -10,6 +10,10 @@ anti-zero  1 / S_q² + 1 / S_p², S the sum of all weights of all queries, and o
 Means are over the texts of all workers and micro-batches: FLOPS is no mean of what each has alone (Tevatron's issue 36
 saw a sparsity 2 to 4 times another on several GPUs). Both act on what is scored, thus after pruning.
 
+differs    with two kinds of regularisers SPLADE's first trainer adds the first one twice. In its "efficient" configs
+           (L1 on queries, FLOPS on passages) that is FLOPS, so that a printed lambda of passages is in effect doubled.
+           Here each term counts once: for those configs, double lambda_passage
+
 Shapes: B texts of this worker, Q queries, N passages, V vocabulary, C groups of texts.
 """
 

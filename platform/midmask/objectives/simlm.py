@@ -11,7 +11,8 @@ thrown    the decoder: two layers, at first copies of the encoder's top two; and
 targets   the true tokens of all places but specials and [UNK], replaced or not, on both sides
 differs   sums are divided by the global count of targets. Published is a frozen ELECTRA generator, here the folder of
           one; as there is none on a bare machine, the default is a small one of its own, trained along (a variant of
-          the published code). It guesses without dropout, so that a guess is a function of the row's key alone
+          the published code). It guesses without dropout, so that a guess is a function of the row's key alone. Title
+          and passage are one text of token type 0; published is a pair, "title [SEP] passage", of types 0 and 1
 """
 
 from collections.abc import Iterator

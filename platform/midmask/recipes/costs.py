@@ -23,7 +23,8 @@ class Costs:
     train_seconds: of middle training, fine-tuning and teachers, by the clock. cpu_hours, gpu_hours: of all steps, by
     the clock times the threads or GPUs that worked. pretrain_tokens, finetune_tokens: true tokens that were read, pads
     not counted. bytes_per_passage: of what is searched of the encoded collection; none for BM25.
-    search_ms_per_query: milliseconds by the clock, opening the index included; none where the search did not say.
+    search_ms_per_query: milliseconds by the clock, neither building nor opening an index; none where the search did not
+    say.
     """
 
     train_seconds: float
@@ -83,5 +84,5 @@ def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[s
     encoded = results.get(ranked.inputs["passages"].fingerprint, {})
     return {
         "bytes_per_passage": found.get("bytes_per_passage", encoded.get("bytes_per_passage")),
-        "search_ms_per_query": 1000 * float(found["seconds"]) / queries if queries else None,
+        "search_ms_per_query": 1000 * float(found["query_seconds"]) / queries if queries else None,
     }

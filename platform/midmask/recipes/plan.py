@@ -21,6 +21,7 @@ from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
 from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
 from midmask.recipes.step import Step as Step
+from midmask.retrieve.index import FLAT
 from midmask.steps import InitialConfig, PretrainConfig
 
 
@@ -51,14 +52,16 @@ class Plan:
         return evaluated(ranked, tokens.inputs["corpus"], config)
 
     def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
-        """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems.
+        """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems, whatever
+        index those are searched with.
 
         Args:
             on: tokens of another collection (`elsewhere`).
         """
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
         corpus = (on or self.tokens).inputs["corpus"]
-        return evaluated(bm25_ranking(corpus, config, titles=titles, judged="any"), corpus, config)
+        words = config.model_copy(update=dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT})
+        return evaluated(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
 
     def elsewhere(self, corpus: CorpusConfig, look: Look = corpus_identity) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.

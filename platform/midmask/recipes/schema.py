@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from midmask.corpora import CorpusConfig, JoinConfig
+from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.experts import saved_split
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError
+from midmask.errors import UserError, unknown
 from midmask.evaluate.retriever import EvaluateConfig
-from midmask.identity import Config, override
+from midmask.identity import Config, flatten, override
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
 from midmask.recipes.stage import StageConfig as StageConfig
@@ -141,6 +141,7 @@ class Recipe(Config):
             lengths = {"spans.span_length": self.spans.span_length, **lengths}
         if reads.rows == "pseudo_queries":
             lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
+        lengths |= {path: length for path, length in flatten(self).items() if length and _is_read_length(path)}
         for field, length in lengths.items():
             if length > shape.max_length:
                 raise UserError(
@@ -158,5 +159,27 @@ class Recipe(Config):
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
-        for stage in self.stages:
+        for number, stage in enumerate(self.stages):
             stage.loss.check_representation(self.representation)
+            self._check_mining(f"stages.{number}.mine", stage)
+
+    def _check_mining(self, place: str, stage: StageConfig) -> None:
+        """Raises UserError for an index that no encoder searches, or a split that the corpus does not have."""
+        kinds = {source.kind for source in stage.sources}
+        if kinds and "mined" not in kinds and not stage.mine.is_exact:
+            raise UserError(
+                f"{place}.index = {stage.mine.index}: negatives = {list(stage.negatives)} are not searched for with an "
+                "encoder; leave it at Flat"
+            )
+        usual = stage.mine.split == "train" and self.corpus.splits == "complete"
+        if (kinds or stage.queries is not None) and not usual:
+            there = judged_splits(self.corpus)
+            if stage.mine.split not in there:
+                raise unknown(f"{place}.split", stage.mine.split, there)
+
+
+def _is_read_length(path: str) -> bool:
+    """Whether a field says how many tokens of a text the backbone reads in a stage, in mining or in the evaluation."""
+    section, _, name = path.rpartition(".")
+    reads = section == "evaluation" or (section.startswith("stages.") and ".teacher" not in section)
+    return reads and name in ("query_length", "passage_length")

@@ -1,9 +1,14 @@
 """The steps behind a ranked list: who encodes what, and who ranks. Evaluation and mining both start from one."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.facts import read_facts
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import file_fingerprint
 from midmask.mining.mine import MineConfig
@@ -11,6 +16,7 @@ from midmask.mining.near_duplicates import NearDuplicatesConfig
 from midmask.recipes.step import Step
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig
 from midmask.steps import AdoptConfig
 from midmask.tokens import TokensConfig
@@ -22,6 +28,7 @@ def ranking(
     """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
     encoded once.
     """
+    _check_index(wanted, model)
     tokens = tokens_as_long_as(wanted, tokens)
     passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
     queries = EncodeConfig(
@@ -37,11 +44,54 @@ def ranking(
         "passages": Step("encode", passages, encoder),
         "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
     }
-    config = SearchConfig(depth=_depth(wanted), index=wanted.index, threads=wanted.threads)
+    config = SearchConfig(
+        depth=_depth(wanted),
+        index=wanted.index,
+        nprobe=wanted.nprobe,
+        ef_search=wanted.ef_search,
+        threads=wanted.threads,
+    )
+    if not wanted.is_exact:
+        built = IndexConfig(index=wanted.index, ef_construction=wanted.ef_construction, threads=wanted.threads)
+        encoded["index"] = Step("index", built, {"passages": encoded["passages"], "tokens": tokens})
     if isinstance(wanted, EvaluateConfig):
         counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms")}
         config = config.model_copy(update=counted)
     return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
+    """Finds an index that cannot be built of a model's vectors before anything is computed.
+
+    Raises:
+        UserError: if no dense view is searched, or as `IndexFields.check_index`.
+    """
+    if wanted.is_exact:
+        return
+    place = "evaluation" if isinstance(wanted, EvaluateConfig) else "mine"
+    width = _dense_width(model)
+    if width is None or getattr(wanted, "views", "all") == "lexical":
+        raise UserError(
+            f"{place}.index = {wanted.index}: the vectors that are searched are lexical, whose search is always exact; "
+            "leave it at Flat"
+        )
+    wanted.check_index(place, width)
+
+
+def _dense_width(model: Step) -> int | None:
+    """Width of the dense vectors that a model gives; None if it gives none."""
+    if isinstance(model.config, AdoptConfig):
+        folder = Path(model.config.folder)
+        facts = read_facts(folder)
+        hidden = json.loads((folder / "config.json").read_text("utf-8")).get("hidden_size", 0)
+        return (facts.representation.width or int(hidden)) if facts.representation.dense else None
+    representation = getattr(model.config, "representation", Representation())
+    if representation.dense is None:
+        return None
+    while "start" in model.inputs:
+        model = model.inputs["start"]
+    backbone: BackboneConfig = model.config.backbone  # type: ignore[attr-defined]
+    return representation.width or shape_of(backbone).width
 
 
 def _depth(wanted: EvaluateConfig | MineConfig) -> int:

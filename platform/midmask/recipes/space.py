@@ -1,16 +1,19 @@
 """Search spaces as data: what is optimised, a budget, and a distribution for each dotted path of a recipe."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError, quoted, reason, unknown
 from midmask.identity import Config, as_user_error
 
 Value = bool | int | float | str | None
 Mode = Literal["max", "min"]
+
+LARGEST_FILE = 64 << 10
+"""Bytes of a YAML file that are read; those in `search_spaces/` have some 2,000."""
 
 COSTS = ("bytes_per_passage", "search_ms_per_query", "train_seconds")
 """Fields of `recipes.costs.Costs` that may be optimised beside a measure."""
@@ -49,7 +52,7 @@ class Distribution(Config):
         if not self.values and self.low is None:
             raise ValueError("give values (a list), or low and high")
         if len(set(map(repr, self.values))) < len(self.values):
-            raise ValueError(f"values = {list(self.values)}: each only once")
+            raise ValueError(f"values = {quoted(list(self.values))}: each only once")
         if self.low is None and (self.log or self.step is not None):
             raise ValueError("log and step are of a range; give low and high")
         if self.log and self.low is not None and self.low <= 0:
@@ -201,19 +204,41 @@ class Space(Config):
         return self
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: ten short lines of them stand for billions of values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias: yaml.AliasEvent = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.YAMLError(f"the alias *{alias.anchor} is not read; write the values out")
+        return super().compose_node(parent, index)
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise UserError(f"search space {path}: larger than {LARGEST_FILE >> 10} KiB, so it is none")
+        return yaml.load(data.decode(), _Loader)
+    except FileNotFoundError:
+        names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
+        raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
+    except OSError as error:
+        raise UserError(f"search space {path}: it cannot be read ({reason(error)})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"search space {path}: not YAML ({' '.join(str(error).split())})") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8; `!!int abc`, the date 2024-13-99; deep nesting
+        raise UserError(f"search space {path}: not YAML ({reason(error)})") from None
+
+
 def load_space(path: Path) -> Space:
     """Reads a YAML file.
 
     Raises:
-        UserError: if the file is missing, is no YAML mapping, or has a wrong field; the line names the field.
+        UserError: if the file is missing, is no YAML mapping, has an alias or a wrong field; the line names the field.
     """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
-        raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"search space {path}: not YAML ({' '.join(str(error).split())})") from None
+    data = _read_yaml(path)
     if not isinstance(data, dict):
         raise UserError(f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters")
     try:

@@ -30,9 +30,6 @@ PAIRS = 1 << 22
 SCORED = 1 << 16
 """Pairs scored exactly in one go, by one thread."""
 
-TRAINING_ROWS = 262_144
-"""Passages of a shard that a trained index (IVF, PQ) learns from, from the first."""
-
 GPU_PROPOSALS = 2048
 """Candidates that faiss can choose among on a GPU; what needs more is searched on the CPU."""
 
@@ -58,6 +55,18 @@ def check_faiss() -> None:
         )
 
 
+def load_faiss() -> Any:
+    """The module.
+
+    Raises:
+        UserError: as `check_faiss`.
+    """
+    check_faiss()
+    import faiss
+
+    return faiss
+
+
 def _installed(name: str) -> bool:
     try:
         importlib.metadata.version(name)
@@ -73,11 +82,12 @@ class DenseShard:
         vectors: their embeddings, float32 [n, D] blocks in row order.
         doc_ids: their ids, N strings; equal scores rank by them.
         first: the corpus row of the first passage.
-        factory: a faiss factory string; "Flat" is exact, others (IVF, PQ, HNSW) find approximately and score exactly.
+        index: a faiss index of these vectors (IVF, PQ, HNSW), which finds approximately what is then scored exactly;
+            none: an exact one is made.
         threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS.
 
     Raises:
-        UserError: if faiss is missing or does not know the factory string, or a vector holds NaN.
+        UserError: if faiss is missing, the index is of other vectors, or a vector holds NaN.
     """
 
     def __init__(
@@ -86,12 +96,10 @@ class DenseShard:
         doc_ids: pa.ChunkedArray,
         *,
         first: int = 0,
-        factory: str = "Flat",
+        index: Any = None,
         threads: int = 1,
     ) -> None:
-        check_faiss()
-        import faiss
-
+        faiss = load_faiss()
         self._faiss = faiss
         faiss.omp_set_num_threads(threads)
         self._threads = threads
@@ -99,15 +107,19 @@ class DenseShard:
         self.doc_ids = doc_ids
         self._embeddings = Embeddings(vectors)
         self.rows, width = self._embeddings.rows, self._embeddings.width
-        self._index = _empty(faiss, width, factory)
-        self._exact = isinstance(self._index, faiss.IndexFlat)
+        self._exact = index is None
+        self._index = faiss.IndexFlatIP(width) if index is None else index
         self._mean_D = self._embeddings.mean() if self._exact else np.zeros(width, dtype=np.float32)
-        if not self._index.is_trained:
-            self._index.train(_first_rows(vectors, TRAINING_ROWS))
         longest = 0.0
         for centred_ND in self._embeddings.less(self._mean_D):
             longest = max(longest, longest_of(centred_ND))
-            self._index.add(centred_ND)
+            if self._exact:
+                self._index.add(centred_ND)
+        if (self._index.ntotal, self._index.d) != (self.rows, width):
+            raise UserError(
+                f"an index of {self._index.ntotal} vectors of width {self._index.d} for {self.rows} of width {width}; "
+                "delete it and build it again"
+            )
         self._on_gpu = _copied_to_gpu(faiss, self._index)
         self._places_N = places_of(doc_ids)
         self._error = error_of_guess(longest, self._mean_D)
@@ -165,26 +177,8 @@ class DenseShard:
         return scores_QN
 
 
-def _empty(faiss: Any, width: int, factory: str) -> Any:
-    try:
-        return faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise UserError(
-            f"index = {factory!r}: faiss knows no such index for {width} dimensions ({reason}); "
-            "use Flat, IVF256,Flat or HNSW32"
-        ) from None
-
-
 def _copied_to_gpu(faiss: Any, index: Any) -> Any:
     """The index on the first GPU that the process sees (Ray shows an actor its own); none without a GPU, or with a
     build of faiss for CPUs. faiss leaves on the CPU what it cannot do there, such as HNSW.
     """
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index) if faiss.get_num_gpus() else None
-
-
-def _first_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
-    chosen: list[Floats] = []
-    for block in vectors:
-        chosen.append(block[: wanted - sum(map(len, chosen))])
-    return np.ascontiguousarray(np.concatenate(chosen))

@@ -12,6 +12,7 @@ to float32.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +37,11 @@ class HybridShard:
         rows: their lexical views, N rows.
         doc_ids: their ids, N strings; equal scores rank by them.
         first: the corpus row of the first passage.
-        factory: a faiss factory string; "Flat" is exact.
-        threads: threads of a search; with "Flat" they change no number.
+        index: a faiss index of the vectors, which finds approximately; none: the search is exact.
+        threads: threads of a search; without an index they change no number.
 
     Raises:
-        UserError: if faiss is missing or does not know the factory string, or a vector holds NaN.
+        UserError: as `DenseShard`, if there is an index.
         ValueError: if the two views are not of the same number of passages.
     """
 
@@ -51,7 +52,7 @@ class HybridShard:
         doc_ids: pa.ChunkedArray,
         *,
         first: int = 0,
-        factory: str = "Flat",
+        index: Any = None,
         threads: int = 1,
     ) -> None:
         self._embeddings = Embeddings(vectors)
@@ -65,8 +66,8 @@ class HybridShard:
         self._places_N = places_of(doc_ids)
         self._dense: FlatGuesses | DenseShard = (
             FlatGuesses(self._embeddings, float(np.abs(rows.weights).max(initial=0)))
-            if factory == "Flat"
-            else DenseShard(vectors, doc_ids, factory=factory, threads=threads)
+            if index is None
+            else DenseShard(vectors, doc_ids, index=index, threads=threads)
         )
 
     def search(self, dense_QD: Floats, lexical: SparseRows, k: int) -> tuple[Floats, Ints]:

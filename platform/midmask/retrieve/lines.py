@@ -5,12 +5,16 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, Literal, TypeVar, cast
 
 from midmask.artifact import Place
-from midmask.errors import UserError
+from midmask.corpora.gzipped import whole_stream
+from midmask.errors import UserError, reason
 
 T = TypeVar("T")
+
+LONGEST_LINE = 64 << 20
+"""Bytes of a line, its end included, that are read; memory is held for one line."""
 
 
 def parsed_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterator[tuple[int, T]]:
@@ -22,27 +26,42 @@ def parsed_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterat
     for number, line in text_lines(place):
         try:
             yield number, parse(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UserError(
-                f"{place}, line {number}: {type(error).__name__} {error}; wanted is {layout}, found {line[:80]!r}"
+                f"{place}, line {number}: {reason(error)}; wanted is {layout}, found {line[:80]!r}"
             ) from None
 
 
-def text_lines(place: Place) -> Iterator[tuple[int, str]]:
+def text_lines(
+    place: Place, *, name: str = "", errors: Literal["strict", "replace"] = "strict"
+) -> Iterator[tuple[int, str]]:
     """(number from 1, text) of the lines of a file that are not blank, plain or gzip'd.
 
+    Args:
+        name: what messages call the file; its place unless given.
+        errors: what becomes of bytes that are not UTF-8: an error, or U+FFFD.
+
     Raises:
-        UserError: if there is no such file, or it is no text or a broken gzip stream.
+        UserError: if there is no such file, it is a folder, is no text, has a line beyond `LONGEST_LINE`, or is a
+            broken gzip stream.
     """
+    name = name or str(place)
     if not place.exists():
-        raise UserError(f"{place}: there is no such file")
-    with place.reading() as stream:
-        try:
-            for number, line in enumerate(io.TextIOWrapper(unpacked(stream), encoding="utf-8"), start=1):
-                if line.strip():
-                    yield number, line.rstrip("\r\n")
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{place}: not a text file in UTF-8, plain or gzip'd ({error})") from None
+        raise UserError(f"{name}: there is no such file")
+    if place.is_folder():
+        raise UserError(f"{name}: a folder; name a file in it")
+    with place.reading() as stream, whole_stream(name):
+        source = unpacked(stream)
+        for number, data in enumerate(iter(lambda: source.readline(LONGEST_LINE), b""), start=1):
+            if len(data) == LONGEST_LINE:
+                raise UserError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB")
+            try:
+                line = data.decode(errors=errors)
+            except UnicodeDecodeError as error:
+                raise UserError(f"{name}, line {number}: not a text in UTF-8, plain or gzip'd ({error})") from None
+            line = line.removeprefix("\ufeff") if number == 1 else line
+            if line.strip():
+                yield number, line.rstrip("\r\n")
 
 
 def unpacked(stream: BinaryIO) -> io.BufferedReader:

@@ -16,14 +16,21 @@ Found = tuple[Floats, Ints]
 """Scores and corpus rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
 
 
-def write_found(place: Place, found: Found) -> None:
+def write_found(place: Place, found: Found, seconds: float = 0.0) -> None:
+    """Writes what a shard found for a block of queries, and how long the search took."""
     with place.writing() as stream:
-        np.savez(stream, scores=found[0], rows=found[1])
+        np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
 
 
 def read_found(place: Place) -> Found:
     with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
         return arrays["scores"], arrays["rows"]
+
+
+def read_seconds(place: Place) -> float:
+    """How long the search of a written block took."""
+    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
+        return float(arrays["seconds"])
 
 
 def merge(parts: Sequence[Found], places_N: Ints, depth: int) -> Found:

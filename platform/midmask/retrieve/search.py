@@ -8,6 +8,7 @@ so a killed search goes on. One process runs all units in a loop (`search`), or 
 The result has the layout of BM25's: both are ranked lists to mine from and to evaluate.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,23 +21,25 @@ from pydantic import Field
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import Config, runtime
+from midmask.identity import runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.hybrid import HybridShard
+from midmask.retrieve.index import IndexFields, opened, set_search_parameters
 from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.merging import Found, as_table, merge, read_found, write_found
+from midmask.retrieve.merging import Found, as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views, stored_size
 
+log = logging.getLogger(__name__)
 
-class SearchConfig(Config):
-    """How a corpus is searched."""
+
+class SearchConfig(IndexFields):
+    """How a corpus is searched. With another index than Flat, the step `index` builds it."""
 
     depth: int = Field(100, ge=1, le=100_001, description="passages ranked for each query")
-    index: str = Field("Flat", description="faiss factory string; Flat is exact")
     views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of what was encoded")
     query_terms: int | None = Field(
         None, ge=1, description="words of a query's lexical view that count, the heaviest; none: all that were encoded"
@@ -50,7 +53,9 @@ class SearchConfig(Config):
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, as plain data that travels to any node. Inputs: passages and queries (both encoded), tokens."""
+    """What is searched, as plain data that travels to any node. Inputs: passages and queries (both encoded), tokens;
+    `index`, of the passages, unless the search is exact.
+    """
 
     config: SearchConfig
     inputs: Mapping[str, Artifact]
@@ -66,6 +71,10 @@ class Search:
         passages, queries, terms = self.inputs["passages"], self.inputs["queries"], self._terms
         if terms and "lexical" not in self.views:
             raise UserError(f"{terms}: no lexical view is searched; leave it at none")
+        if ("index" in self.inputs) == self.config.is_exact:
+            raise UserError(f"index = {self.config.index}: it is built by the step `index`, an input of this one")
+        if not self.config.is_exact and "dense" not in self.views:
+            raise UserError(f"index = {self.config.index}: no dense view is searched; leave it at Flat")
         if passages.result["model"] != queries.result["model"]:
             raise UserError(
                 f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
@@ -111,8 +120,8 @@ class Search:
         return blocks_in([self.inputs["queries"].place / SELECTION])
 
     def shards(self, count: int) -> list[range]:
-        """Passage blocks cut into at most `count` contiguous ranges of nearly equal size."""
-        return ranges(len(self.blocks), count)
+        """Passage blocks cut into at most `count` contiguous ranges of nearly equal size; an index is of all blocks."""
+        return ranges(len(self.blocks), count if self.config.is_exact else 1)
 
     def partial(self, shard: range, block: int) -> Place:
         """The result of (shard, query block); named by passage blocks, since a resumed run may cut other shards."""
@@ -127,21 +136,38 @@ class Search:
         """
         place = self.out / "ranked" / f"{self.split}.parquet"
         rows = ranked.write(place, self._merged(shards, searched))
+        seconds = self._query_seconds(shards)
         (self.out / "partial").delete()
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
+        slots = queries * min(self.config.depth, passages)
+        if empty := slots - rows:
+            log.warning(
+                "%d of %d result slots of %s are empty: index %s found fewer passages than were asked for; raise "
+                "nprobe or ef_search",
+                *(empty, slots, self.split, self.config.index),
+            )
         return {
             "passages": passages,
             "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
-            "splits": {self.split: {"queries": queries, "ranked": rows}},
+            "splits": {self.split: {"queries": queries, "ranked": rows, "empty_slots": empty}},
+            "query_seconds": round(seconds, 6),
             "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._searched_bytes() / passages, 2),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
+    def _query_seconds(self, shards: Sequence[range]) -> float:
+        """Seconds in which queries were searched: of each block, those of its slowest shard. Neither building nor
+        opening an index counts.
+        """
+        blocks = range(len(self.query_blocks))
+        return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
+
     def _searched_bytes(self) -> int:
-        """Of the passages' files, as far as they are searched: these views, so many words of each passage."""
+        """Of the passages' files as far as they are searched (these views, so many words of each), and of an index."""
         place, terms = self.inputs["passages"].place, self.config.passage_terms
-        return sum(stored_size(place, block.name, self.views, terms) for block in self.blocks)
+        stored = sum(stored_size(place, block.name, self.views, terms) for block in self.blocks)
+        return stored + (0 if self.config.is_exact else int(self.inputs["index"].result["bytes"]))
 
     def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
@@ -180,12 +206,16 @@ class SearchWorker:
         lexical = [part.lexical for part in parts if part.lexical is not None]
         doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
         where = {"first": blocks[0].start, "threads": work.config.threads}
+        index = None
+        if not work.config.is_exact:
+            index = opened(work.inputs["index"].place)
+            set_search_parameters(index, work.config, work.config.depth)
         if not lexical:
-            return DenseShard(dense, doc_ids, factory=work.config.index, **where)
+            return DenseShard(dense, doc_ids, index=index, **where)
         rows = SparseRows.concat(lexical)
         if not dense:
             return LexicalShard(rows, doc_ids, **where)
-        return HybridShard(dense, rows, doc_ids, factory=work.config.index, **where)
+        return HybridShard(dense, rows, doc_ids, index=index, **where)
 
     def _found(self, queries: Views) -> Found:
         depth = self._work.config.depth
@@ -206,8 +236,10 @@ class SearchWorker:
             return 0
         name = work.query_blocks[number].name
         queries = read_views(work.inputs["queries"].place, name, work.views)
+        _ = self._index  # opened before the clock runs
+        started = time.perf_counter()
         found = self._found(queries.pruned(work.config.query_terms))
-        write_found(target, found)
+        write_found(target, found, time.perf_counter() - started)
         return 1
 
 

@@ -1,10 +1,12 @@
 """Tracked runs: the only home of MLflow.
 
-    names     measure <-> metric key; credentials never leave
-    store     which store, created once; what an error of it means
+    names     measure <-> metric key
+    store     which store, created once
+    failures  what an error of it means
     journal   a run's values on disk until they have arrived
     sender    the thread that carries them
     lineage   datasets and models: what runs read and made
+    lease     which runs a living process writes
     machine   how busy the driver's machine is meanwhile
     run       TrackedRun: one run, open to be written to
     runs      Tracker: what a job's driver holds
@@ -13,9 +15,11 @@
     models    finished models in the registry; imported where it is used, since MLflow's own models take long to import
 
 Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
-pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
+killed, pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
 """
 
+from midmask.redaction import redacted
+from midmask.tracking.failures import Patience
 from midmask.tracking.files import artifact_file
 from midmask.tracking.lineage import Dataset, TrackedModel
 from midmask.tracking.names import (
@@ -26,12 +30,11 @@ from midmask.tracking.names import (
     measure_of,
     metric_key,
     queries_key,
-    redacted,
 )
 from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
 from midmask.tracking.run import TrackedRun
 from midmask.tracking.runs import Found, Tracker
-from midmask.tracking.store import Patience, resolve_tracking_uri, sqlite_file, ui_address, ui_command
+from midmask.tracking.store import resolve_tracking_uri, sqlite_file, ui_address, ui_command
 
 __all__ = [
     "ARTIFACT",

@@ -8,7 +8,8 @@ from urllib.parse import unquote, urlsplit
 from mlflow.artifacts import download_artifacts
 
 from midmask.errors import UserError
-from midmask.tracking.store import FAILURES, connect, unreachable
+from midmask.tracking.failures import FAILURES, unreachable
+from midmask.tracking.store import connect
 
 
 def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:

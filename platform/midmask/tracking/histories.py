@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from midmask.errors import UserError
-from midmask.tracking.store import FAILURES, connect, unreachable
+from midmask.tracking.failures import FAILURES, unreachable
+from midmask.tracking.store import connect
 
 History = list[tuple[int, float]]
 """(step, value), by step."""

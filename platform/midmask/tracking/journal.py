@@ -4,9 +4,13 @@ Each value is appended here before it is sent, with its own time stamp, so that 
 metric to MLflow and lands once. A killed job loses nothing: the next one on the same store sends what it finds. The
 owner of a journal holds a lock on it, which the kernel drops when the process dies; nobody else sends, or resumes, a
 run that is alive.
+
+A full disk ends nothing: values then wait in memory alone, with one warning, and are lost if the job is killed before
+they were sent.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -16,9 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from midmask.tracking.names import redacted
+from midmask.redaction import redacted
 
 log = logging.getLogger(__name__)
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Entry(NamedTuple):
@@ -43,10 +49,23 @@ class Journal:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._is_torn = False
+        self._is_lossy = False
 
     @classmethod
     def claim(cls, path: Path) -> "Journal | None":
         """The journal at `path`, made if it is not there; None if a living process owns it."""
+        try:
+            return cls._claim(path)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            journal = cls(path, os.memfd_create(path.name))
+            journal._warn(error)
+            return journal
+
+    @classmethod
+    def _claim(cls, path: Path) -> "Journal | None":
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -60,21 +79,36 @@ class Journal:
                     break
             os.close(descriptor)  # the owner before us removed the file between our open and our lock
         journal = cls(path, descriptor)
-        journal._end_torn_line()
+        journal._look_for_torn_line()
         return journal
 
-    def _end_torn_line(self) -> None:
+    def _look_for_torn_line(self) -> None:
         """A process killed while writing leaves half a line; what follows must begin on its own."""
         size = os.fstat(self._descriptor).st_size
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            os.write(self._descriptor, b"\n")
+        self._is_torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def append(self, entry: Entry) -> None:
-        os.write(self._descriptor, json.dumps(entry).encode() + b"\n")
+        """Writes an entry to disk; a disk that does not take it is one warning."""
+        line = (b"\n" if self._is_torn else b"") + json.dumps(entry).encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, line)
+            self._is_torn = written < len(line)
+            if self._is_torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._is_lossy:
+            log.warning(
+                "%s cannot be written (%s); the run goes on, and its values are lost only if the job is killed before "
+                "they have been sent", self.path, error.strerror,
+            )  # fmt: skip
+        self._is_lossy = True
 
     def entries(self) -> Iterator[Entry]:
         """What was appended, in order, without a torn line."""
-        for line in self.path.read_bytes().splitlines():
+        for line in os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0).splitlines():
             try:
                 kind, value = json.loads(line)
             except ValueError:
@@ -86,12 +120,16 @@ class Journal:
     def clear(self) -> None:
         """Everything appended so far has arrived."""
         os.ftruncate(self._descriptor, 0)
+        self._is_torn = False
 
     def refuse(self, entries: list[Entry]) -> Path:
-        """Keeps beside the journal what the store will never take; the path it lies at."""
+        """Keeps beside the journal what the store will never take, if the disk has room; the path it lies at."""
         path = self.path.with_suffix(".refused")
-        with open(path, "a") as stream:
-            stream.writelines(json.dumps(entry) + "\n" for entry in entries)
+        try:
+            with open(path, "a") as stream:
+                stream.writelines(json.dumps(entry) + "\n" for entry in entries)
+        except OSError as error:
+            self._warn(error)
         return path
 
     def close(self, *, remove: bool) -> None:

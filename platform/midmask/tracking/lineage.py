@@ -25,7 +25,8 @@ from mlflow.entities import (
 )
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-from midmask.tracking.names import ARTIFACT, redacted
+from midmask.redaction import redacted
+from midmask.tracking.names import ARTIFACT
 
 KINDS = ("datasets", "made", "used", "measured")
 """Kinds of journal entries that `send_lineage` sends."""

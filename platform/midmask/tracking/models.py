@@ -22,9 +22,11 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema, TensorSpec
 
 from midmask.errors import UserError
+from midmask.redaction import redacted
+from midmask.tracking.failures import FAILURES, Patience, is_refusal, patiently, reason
 from midmask.tracking.lineage import model_name
-from midmask.tracking.names import ARTIFACT, LONGEST_TAG, checked_key, redacted, shortened
-from midmask.tracking.store import FAILURES, Patience, connect, create_store, is_refusal, patiently, reason, sqlite_file
+from midmask.tracking.names import ARTIFACT, LONGEST_TAG, checked_key, shortened
+from midmask.tracking.store import connect, create_store, sqlite_file
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""How a measure is called in MLflow, and what must never be written there.
+"""How a measure is called in MLflow.
 
 MLflow refuses `@`, `(`, `)`, `=` and `,` in metric names. A measure is translated in the grammar of ir-measures,
 NAME(key=value,…)@CUTOFF, so that the common ones stay readable:
@@ -32,8 +32,6 @@ QUERIES = "midmask.queries"
 _MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
 _PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
 _KEY = re.compile(r"[\w/.\- :]+")
-_USERINFO = re.compile(r"(?<=://)[^/\s'\"]*@")
-_SECRET = re.compile(r"(?<=[?&])([\w-]*(?:password|passwd|token|secret|api_?key|signature)=)[^&\s'\"]+", re.IGNORECASE)
 
 
 def metric_key(corpus: str, split: str, measure: str) -> str:
@@ -151,11 +149,6 @@ def checked_key(key: str) -> str:
     if not _KEY.fullmatch(key) or len(key) > LONGEST_KEY or posixpath.normpath(key) != key or key[0] in "/.":
         raise ValueError(f"MLflow takes no metric, param or tag named {key!r}; write measures with metric_key()")
     return key
-
-
-def redacted(text: str) -> str:
-    """The text without the credentials of any URI in it (`scheme://user:password@host`, `?token=…`)."""
-    return _SECRET.sub(r"\1***", _USERINFO.sub("***@", text))
 
 
 def shortened(text: str, longest: int) -> str:

@@ -10,9 +10,10 @@ from mlflow.entities import Experiment, Run, ViewType
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.errors import UserError
+from midmask.tracking.failures import FAILURES, unreachable, unusable
+from midmask.tracking.lease import PARENT
 from midmask.tracking.names import collection_key
-from midmask.tracking.runs import PARENT
-from midmask.tracking.store import EXPERIMENT, FAILURES, alone_with, connect, sqlite_file, unreachable
+from midmask.tracking.store import EXPERIMENT, alone_with, connect, sqlite_file
 
 PAGE = 1000
 NAMED_AT_ONCE = 200
@@ -104,6 +105,10 @@ class StoreReader:
             yield
         except FAILURES as error:
             raise UserError(unreachable(self._uri, error)) from None
+        except UserError:
+            raise
+        except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
+            raise UserError(unusable(self._uri, error)) from error
 
 
 def read_runs(uri: str) -> list[TrackedRow]:

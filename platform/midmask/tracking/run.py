@@ -9,12 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from midmask.redaction import redacted
 from midmask.tracking.journal import Entry
 from midmask.tracking.lineage import Dataset, Row, TrackedModel, datasets_entry, measured_entry, model_entry
-from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, redacted, shortened
+from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, shortened
 from midmask.tracking.sender import LIMITS, Outbox, Sender
 
-STATUSES = {"finished": "FINISHED", "failed": "FAILED", "pruned": "KILLED", "cached": "FINISHED"}
+STATUSES = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED", "cached": "FINISHED"}
 """`midmask.status` of a run that has ended -> MLflow's own word."""
 
 
@@ -100,7 +101,7 @@ class TrackedRun:
             self._sender.put(self._outbox, Entry(kind, dict(items[start : start + LIMITS[kind]])))
 
     def finish(self, status: str = "finished") -> None:
-        """Ends the run; `status` is finished, failed or pruned. A second call changes nothing."""
+        """Ends the run; `status` is finished, failed, killed or pruned. A second call changes nothing."""
         if self._outbox.closing:
             return
         self.tag({"midmask.status": status})
@@ -115,7 +116,14 @@ class TrackedRun:
     ) -> None:
         if error is not None and self.is_open:
             self.tag({"midmask.reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"})
-        self.finish("finished" if kind is None else "failed")
+        self.finish(status_after(kind))
+
+
+def status_after(kind: type[BaseException] | None) -> str:
+    """The status of a run whose block was left by an exception of this kind, or by none."""
+    if kind is None:
+        return "finished"
+    return "killed" if issubclass(kind, KeyboardInterrupt | SystemExit) else "failed"
 
 
 def _model(model: TrackedModel) -> dict[str, Any]:

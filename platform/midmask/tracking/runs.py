@@ -2,10 +2,12 @@
 
 import json
 import logging
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,28 +15,29 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.tracking.context.registry import resolve_tags
 
-from midmask.tracking.journal import Journal, journal_path, left_behind
+from midmask.redaction import redacted
+from midmask.tracking.failures import Patience, patiently
+from midmask.tracking.journal import Entry, Journal, journal_path, left_behind
+from midmask.tracking.lease import PARENT, Leases, close_dead_runs, is_written, lease_tags
 from midmask.tracking.machine import Machine
-from midmask.tracking.names import redacted
-from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, tags_as_texts
+from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, status_after, tags_as_texts
 from midmask.tracking.sender import Outbox, Sender
-from midmask.tracking.store import Patience, create_store, patiently
+from midmask.tracking.store import create_store
 
 log = logging.getLogger(__name__)
-
-PARENT = "mlflow.parentRunId"
 
 
 @dataclass(frozen=True)
 class Found:
-    """Runs of one fingerprint and step: the finished one, and the ended-too-early ones, newest first."""
+    """Runs of one fingerprint and step: the finished one, and those that ended too early, newest first."""
 
     finished: str | None
     unfinished: tuple[str, ...]
 
 
 class Tracker:
-    """The one writer of a job. Making it creates the store, and sends what an earlier job could not.
+    """The one writer of a job. Making it creates the store, sends what an earlier job could not, and marks the runs of
+    jobs that were killed.
 
     Args:
         uri: as `resolve_tracking_uri` gives it.
@@ -51,11 +54,14 @@ class Tracker:
         self._client, self.experiment_id = patiently(lambda: create_store(uri, self._home), uri, patience)
         self._sender = Sender(self._client, uri, patience)
         self._machine = Machine()
+        self._leases = Leases()
+        self._runs: list[TrackedRun] = []
         self._source = source_tags()
+        if closed := self._ask(lambda: close_dead_runs(self._client, self.experiment_id)):
+            log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
         for run_id, path in left_behind(self._home, uri):
-            if journal := Journal.claim(path):
-                log.info("sending what an earlier job left for run %s", run_id)
-                self._sender.finish(self._sender.open(run_id, journal))
+            if journal := self._ask(partial(Journal.claim, path)):
+                self._send_left(run_id, journal)
 
     def find(self, fingerprint: str, *, step: str) -> Found:
         """What the store knows of a step with this fingerprint; cached and pruned runs do not count."""
@@ -66,9 +72,8 @@ class Tracker:
         for run in runs:
             by_status.setdefault(run.data.tags.get("midmask.status", "running"), []).append(run.info.run_id)
         finished = by_status.get("finished", [])
-        return Found(
-            finished[-1] if finished else None, tuple(by_status.get("running", []) + by_status.get("failed", []))
-        )
+        unfinished = [by_status.get(status, []) for status in ("running", "killed", "failed")]
+        return Found(finished[-1] if finished else None, tuple(chain.from_iterable(unfinished)))
 
     def run(
         self, name: str, *, tags: Mapping[str, str], params: Mapping[str, Any], parent: str | None = None
@@ -81,17 +86,30 @@ class Tracker:
                 runtime fields can) goes to the tag `midmask.changed_on_resume`: MLflow's params are immutable.
             parent: the id of the run that this one is nested in.
         """
-        tags = {**tags, "midmask.status": "running", **({PARENT: parent} if parent else {})}
-        if "midmask.fingerprint" in tags and "midmask.step" in tags:
-            for run_id in self.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).unfinished:
-                if outbox := self._claim(run_id):
-                    return self._resume(run_id, outbox, tags, params_as_texts(params))
+        tags = {**tags, "midmask.status": "running", **lease_tags(), **({PARENT: parent} if parent else {})}
+        run = self._resumed(tags, params_as_texts(params)) or self._new(name, tags, params_as_texts(params))
+        self._runs = [*(one for one in self._runs if one.is_open), run]
+        if parent is None:
+            self._leases.hold(run)
+        return run
+
+    def _new(self, name: str, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun:
         run_id = self._create(redacted(name), tags_as_texts(tags))
         outbox = self._claim(run_id)
         assert outbox is not None, "a new run has no other owner"
         run = TrackedRun(run_id, self._sender, outbox, {}, resumed=False)
-        run.put_texts("params", params_as_texts(params))
+        run.put_texts("params", params)
         return run
+
+    def _resumed(self, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun | None:
+        """The newest unfinished run of the same step and fingerprint that no living process writes."""
+        if not {"midmask.fingerprint", "midmask.step"} <= tags.keys():
+            return None
+        for run_id in self.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).unfinished:
+            written = self._ask(partial(is_written, self._client, self.experiment_id, run_id))
+            if not written and (outbox := self._claim(run_id)):
+                return self._resume(run_id, outbox, tags, params)
+        return None
 
     def link_cached(self, finished: str, name: str, *, tags: Mapping[str, str], parent: str | None = None) -> str:
         """A small run that says: nothing was computed, see the finished one. Its id; it makes no leaderboard row."""
@@ -107,6 +125,7 @@ class Tracker:
     def close(self) -> None:
         """Sends what is left, for `patience.close` seconds at most; the rest waits on disk for the next job here."""
         self._machine.close()
+        self._leases.close()
         if kept := self._sender.close():
             log.warning(
                 "values of %d run(s) have not reached the tracking store %s; they are kept in %s, "
@@ -120,7 +139,20 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Ends every open run as failed, or as killed after an interrupt, and closes."""
+        for run in self._runs if kind is not None else []:
+            run.finish(status_after(kind))
         self.close()
+
+    def _send_left(self, run_id: str, journal: Journal) -> None:
+        """Sends what a job that is gone has left for a run, and ends the run as killed unless the job ended it."""
+        log.info("sending what an earlier job left for run %s", run_id)
+        has_ended = any(entry.kind == "end" for entry in journal.entries())
+        outbox = self._sender.open(run_id, journal)
+        if not has_ended:
+            self._sender.put(outbox, Entry("tags", {"midmask.status": "killed"}))
+            self._sender.put(outbox, Entry("end", [STATUSES["killed"], int(time.time() * 1000)]))
+        self._sender.finish(outbox)
 
     def _ask(self, call: Any) -> Any:
         return patiently(call, self.uri, self._patience)
@@ -144,7 +176,7 @@ class Tracker:
 
     def _claim(self, run_id: str) -> Outbox | None:
         """The run's outbox, None if a living process writes this run."""
-        journal = Journal.claim(journal_path(self._home, self.uri, run_id))
+        journal = self._ask(lambda: Journal.claim(journal_path(self._home, self.uri, run_id)))
         return self._sender.open(run_id, journal) if journal else None
 
     def _resume(self, run_id: str, outbox: Outbox, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun:

@@ -19,11 +19,12 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
+from midmask.redaction import redacted
+from midmask.tracking.failures import FAILURES, Patience, is_refusal, reason
 from midmask.tracking.journal import Entry, Journal
 from midmask.tracking.lineage import KINDS as LINEAGE
 from midmask.tracking.lineage import send_lineage
-from midmask.tracking.names import redacted
-from midmask.tracking.store import EXPERIMENT, FAILURES, Patience, is_refusal, reason
+from midmask.tracking.store import EXPERIMENT
 
 log = logging.getLogger(__name__)
 

@@ -1,59 +1,24 @@
-"""Where tracked runs go: which store, how it is created once, and what an error of it means."""
+"""Where tracked runs go: which store, and how it is created once."""
 
 import contextlib
 import fcntl
-import logging
 import os
 import shlex
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 import mlflow.store.db.utils
-import requests
-import sqlalchemy.exc
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from midmask.errors import UserError
-from midmask.tracking.names import redacted
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
+from midmask.redaction import redacted
+from midmask.tracking.failures import DATABASES, is_database, scheme_of
 
 EXPERIMENT = "midmask"
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 SERVERS = ("http", "https", "databricks")
 _ADVICE = "Use sqlite:///mlflow.db, a database (postgresql://…, mysql://…, mssql://…) or an MLflow server (http://…)."
-_REFUSALS = {
-    "BAD_REQUEST",
-    "INVALID_PARAMETER_VALUE",
-    "RESOURCE_DOES_NOT_EXIST",
-    "RESOURCE_ALREADY_EXISTS",
-    "NOT_FOUND",
-    "NOT_IMPLEMENTED",
-}
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait, in seconds, for a store that does not answer.
-
-    answer: for what a job cannot go on without (opening the store, creating a run).
-    close: for the last values, before they are left in the journal.
-    flush: how long values are gathered before they are sent together.
-    retry, longest_retry: the first and the longest pause between attempts.
-    """
-
-    answer: float = 300.0
-    close: float = 60.0
-    flush: float = 1.0
-    retry: float = 1.0
-    longest_retry: float = 30.0
 
 
 def resolve_tracking_uri(flag: str | None, home: Path) -> str:
@@ -65,7 +30,7 @@ def resolve_tracking_uri(flag: str | None, home: Path) -> str:
         UserError: for a `file:` store or a folder, which MLflow no longer keeps, and for anything unknown.
     """
     uri = (flag or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db").strip()
-    scheme = _scheme(uri)
+    scheme = scheme_of(uri)
     shown = redacted(uri)
     if scheme == "sqlite":
         return _absolute_sqlite(uri, home)
@@ -76,18 +41,15 @@ def resolve_tracking_uri(flag: str | None, home: Path) -> str:
     return uri
 
 
-def _scheme(uri: str) -> str:
-    return uri.partition(":")[0].partition("+")[0].lower()
-
-
 def _absolute_sqlite(uri: str, home: Path) -> str:
+    shown = redacted(uri)
     prefix, _, rest = uri.partition(":///")
     path, mark, query = rest.partition("?")
     if not path or path == ":memory:":
-        raise UserError(f"tracking URI {uri!r} names no file, so nothing would be kept. {_ADVICE}")
+        raise UserError(f"tracking URI {shown!r} names no file, so nothing would be kept. {_ADVICE}")
     if unfit := set(str(home.absolute() / path)) & set("#%?"):
         raise UserError(
-            f"tracking URI {uri!r} below {home}: MLflow opens no file with {min(unfit)!r} in its path. {_ADVICE}"
+            f"tracking URI {shown!r} below {home}: MLflow opens no file with {min(unfit)!r} in its path. {_ADVICE}"
         )
     return f"{prefix}:///{(home.absolute() / path)}{mark}{query}"
 
@@ -97,10 +59,6 @@ def sqlite_file(uri: str) -> Path | None:
     if not uri.startswith("sqlite"):
         return None
     return Path(uri.partition(":///")[2].partition("?")[0])
-
-
-def is_database(uri: str) -> bool:
-    return _scheme(uri) in DATABASES
 
 
 def connect(uri: str) -> MlflowClient:
@@ -154,58 +112,6 @@ def alone_with(uri: str) -> Iterator[None]:
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether the store has answered and will answer the same again; all else may pass (away, busy, locked, full)."""
-    return isinstance(error, MlflowException) and error.error_code in _REFUSALS
-
-
-FAILURES = (MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchemyError, OSError)
-
-
-def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
-    """`call()`, tried again for `patience.answer` seconds while the store is away, with one warning.
-
-    Raises:
-        UserError: if it stays away.
-        MlflowException: if it refuses.
-    """
-    end, pause, warned = time.monotonic() + patience.answer, patience.retry, False
-    while True:
-        try:
-            return call()
-        except FAILURES as error:
-            if is_refusal(error):
-                raise
-            if time.monotonic() + pause > end:
-                raise UserError(unreachable(uri, error)) from None
-            if not warned:
-                log.warning(
-                    "the tracking store %s does not answer (%s); waiting up to %.0f s",
-                    redacted(uri),
-                    reason(error),
-                    patience.answer,
-                )
-                warned = True
-        time.sleep(pause)
-        pause = min(2 * pause, patience.longest_retry)
-
-
-def reason(error: Exception) -> str:
-    """One line without credentials: a refusal's own, else that of the error at the bottom (connection refused)."""
-    while not is_refusal(error) and isinstance(below := error.__cause__ or error.__context__, Exception):
-        error = below
-    return redacted(str(error).partition("\n")[0])[:200]
-
-
-def unreachable(uri: str, error: Exception) -> str:
-    """One line for a person: which store, why, what to do."""
-    what = "check that the database can be read" if is_database(uri) else "start the server"
-    return (
-        f"the tracking store {redacted(uri)} does not answer: {reason(error)}; {what}, "
-        "or name another with --tracking-uri or MLFLOW_TRACKING_URI"
-    )
 
 
 def ui_command(uri: str) -> str:

@@ -2,12 +2,15 @@
 
     checkpoints/step-00000100/objective.safetensors   model and decoder heads
                               optimiser.safetensors   AdamW's moments and step counts, by parameter name
-                              position.json           steps done, epoch, seed, plan, threads, versions
+                              position.json           steps done, epoch, seed, plan, threads, versions, and the
+                                                      SHA-256 of the two files
 
 The learning rate and every random draw are functions of (seed, step), so the position is all the state they have.
 """
 
+import hashlib
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,18 +19,24 @@ import torch
 from torch import Tensor, nn
 
 from midmask.artifact import Place
+from midmask.digests import NO_VERIFY
+from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
 
 POSITION = "position.json"
+OBJECTIVE = "objective.safetensors"
+OPTIMISER = "optimiser.safetensors"
 KEPT = 2
 
 
 def save(place: Place, module: nn.Module, optimiser: torch.optim.AdamW, position: dict[str, Any]) -> None:
     """Writes one checkpoint; it exists once its position is there."""
-    (place / "objective.safetensors").write(safetensors.torch.save(_on_cpu(dict(_tensors(module)))))
-    (place / "optimiser.safetensors").write(safetensors.torch.save(_on_cpu(dict(_moments(module, optimiser)))))
-    (place / POSITION).write_json(position)
+    digests = {
+        OBJECTIVE: _write(place / OBJECTIVE, dict(_tensors(module))),
+        OPTIMISER: _write(place / OPTIMISER, dict(_moments(module, optimiser))),
+    }
+    (place / POSITION).write_json({**position, "sha256": digests})
 
 
 def load(place: Place, module: nn.Module, optimiser: torch.optim.AdamW) -> dict[str, Any]:
@@ -35,8 +44,10 @@ def load(place: Place, module: nn.Module, optimiser: torch.optim.AdamW) -> dict[
 
     Raises:
         ValueError: if the tensors are not those of this module.
+        UserError: if a file is damaged.
     """
-    saved = safetensors.torch.load((place / "objective.safetensors").read())
+    position = read_position(place)
+    saved = _read(place, OBJECTIVE, position)
     own = dict(_tensors(module))
     if saved.keys() != own.keys():
         raise ValueError(
@@ -45,9 +56,44 @@ def load(place: Place, module: nn.Module, optimiser: torch.optim.AdamW) -> dict[
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(saved[name])
-    _load_moments(safetensors.torch.load((place / "optimiser.safetensors").read()), module, optimiser)
-    position: dict[str, Any] = (place / POSITION).read_json()
+    _load_moments(_read(place, OPTIMISER, position), module, optimiser)
     return position
+
+
+def read_position(place: Place) -> dict[str, Any]:
+    """Raises UserError if it is cut short."""
+    try:
+        position: dict[str, Any] = (place / POSITION).read_json()
+        position["step"]
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(place, POSITION) from None
+    return position
+
+
+def _write(file: Place, tensors: dict[str, Tensor]) -> str:
+    """Writes the tensors; returns the SHA-256 of the file."""
+    data = safetensors.torch.save(_on_cpu(tensors))
+    file.write(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(place: Place, name: str, position: dict[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a file; raises UserError unless its bytes are those that the position states."""
+    try:
+        data = (place / name).read()
+        stated = None if os.environ.get(NO_VERIFY) else position.get("sha256", {}).get(name)
+        if stated not in (None, hashlib.sha256(data).hexdigest()):
+            raise _damaged(place, name)
+        return dict(safetensors.torch.load(data))
+    except (FileNotFoundError, safetensors.SafetensorError):
+        raise _damaged(place, name) from None
+
+
+def _damaged(place: Place, name: str) -> UserError:
+    return UserError(
+        f"{place / name} is damaged: its contents have changed since it was written. Delete {place} and run the same "
+        "command again; the training goes on from the checkpoint before it."
+    )
 
 
 def newest(folder: Place) -> Place | None:

@@ -14,8 +14,10 @@ from midmask.objectives.objective import KEPT
 class TrainConfig(Config):
     """One training run: identity first, then what only decides how it is carried out."""
 
-    steps: int = Field(ge=1, description="optimiser steps of the whole run")
-    batch_size: int = Field(ge=1, description="rows a step, over all workers: passages, or queries in fine-tuning")
+    steps: int = Field(ge=1, lt=2**31, description="optimiser steps of the whole run")
+    batch_size: int = Field(
+        ge=1, le=2**24, description="rows a step, of all workers: passages, or queries in fine-tuning"
+    )
     learning_rate: float = Field(gt=0, le=1, description="of AdamW, at its peak")
     warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the rate rises from 0")
     decay: float = Field(

@@ -18,10 +18,15 @@ HEADER = ("system", "collection", "representation", "setting", "corpus", "split"
 
 UNKNOWN = "—"
 
+OVER = " over "
+
 
 @dataclass(frozen=True)
 class Figure:
-    """The mean over the command's seeds, and by how much another machine's may differ from it; none: not known."""
+    """The mean over the command's seeds, and by how much another machine's may differ from it; none: not known.
+
+    against: empty, or to what the value is a difference: a page has `RR@10 over the best baseline` and `+0.0196` then.
+    """
 
     key: SystemKey
     corpus: str
@@ -29,11 +34,15 @@ class Figure:
     measure: str
     value: float
     tolerance: float | None
+    against: str = ""
 
     def cells(self) -> list[str]:
         """In the order of HEADER."""
         tolerance = UNKNOWN if self.tolerance is None else f"{self.tolerance:.4f}"
-        return [*vars(self.key).values(), self.corpus, self.split, self.measure, f"{self.value:.4f}", tolerance]
+        measure, value = self.measure, f"{self.value:.4f}"
+        if self.against:
+            measure, value = f"{measure}{OVER}{self.against}", f"{self.value:+.4f}"
+        return [*vars(self.key).values(), self.corpus, self.split, measure, value, tolerance]
 
 
 @dataclass(frozen=True)
@@ -80,4 +89,7 @@ def _cells(line: str) -> tuple[str, ...]:
 def _figure(row: tuple[str, ...]) -> Figure:
     *key, corpus, split, measure, value, tolerance = row
     known = None if tolerance == UNKNOWN else float(tolerance)
-    return Figure(SystemKey(*key), corpus, split, measure, float(value), known)
+    name, _, against = measure.partition(OVER)
+    if bool(against) != value.startswith(("+", "-")):
+        raise ValueError(f"{' | '.join(row)}: a difference has a sign and says over what; a value has neither")
+    return Figure(SystemKey(*key), corpus, split, name, float(value), known, against)

@@ -39,7 +39,10 @@ def _tevatron(name: str, *, per_query: int, rate: float) -> Protocol:
 
 
 def retromae() -> Protocol:
-    """16 queries with 16 passages on each of 8 GPUs; BM25's negatives, then its own; no warm-up."""
+    """16 queries with 16 passages on each of 8 GPUs; BM25's negatives, then its own; no warm-up.
+
+    The published code divides the contrastive gradient by its 8 processes; here it is that of one process.
+    """
     first = StageConfig(
         loss=Contrastive.Config(), negatives=("bm25",), per_query=15, mine=TOP, train=epochs(4, batch=128, rate=2e-5)
     )

@@ -1,0 +1,43 @@
+"""Tables of other people, in Parquet or Arrow: whatever is wrong with such a file becomes one line."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from midmask.errors import UserError, reason
+
+
+@contextlib.contextmanager
+def readable(name: object, layout: str) -> Iterator[None]:
+    """Reading in here raises UserError for a file that is damaged, of another kind, or holds what is no text.
+
+    Args:
+        name: the file, for the message. layout: what is wanted instead.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: it cannot be read ({reason(error)}); {layout}") from None
+
+
+def is_id(kind: pa.DataType) -> bool:
+    """Whether a column of this type can hold ids: texts or whole numbers."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+
+
+def is_list_of_ids(kind: pa.DataType) -> bool:
+    return is_list(kind) and is_id(kind.value_type)
+
+
+def is_list_of_numbers(kind: pa.DataType) -> bool:
+    return is_list(kind) and bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def columns_told(schema: pa.Schema) -> str:
+    """Names and types of a table's columns, for a message."""
+    return ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"

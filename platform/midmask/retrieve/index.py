@@ -1,0 +1,202 @@
+"""Approximate indexes of dense vectors: their settings, what is refused of them, and the step that builds one.
+
+    encoded passages ─► index (faiss, of all passages) ─► index/passages.faiss ─► every search of every split
+
+An index is built once, by one process, so that a search finds the same passages on any number of machines: each of them
+opens the whole index and searches some of the queries. "Flat" is exact and needs no index of its own: the vectors are
+searched as they are, a shard on each machine.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.identity import Config, runtime
+from midmask.retrieve.blocks import passage_blocks
+from midmask.retrieve.dense import load_faiss
+from midmask.retrieve.views import read_views
+
+FLAT = "Flat"
+
+TRAINING_ROWS = 262_144
+"""Passages that a trained index (IVF, PQ) learns from, from the first."""
+
+LISTS_SEARCHED = 8
+"""Without `nprobe`, one of so many lists is searched, and at least so many lists: on SQuAD's size nearly all that an
+exact search finds, where faiss's own default of a single list loses one in eight."""
+
+EF_SEARCH = 64
+"""Without `ef_search`, candidates that HNSW keeps while it searches, if fewer passages are asked for."""
+
+FILE = "passages.faiss"
+
+Floats = NDArray[np.float32]
+
+
+class IndexFields(Config):
+    """The index of dense vectors that a search uses, and its build and search parameters."""
+
+    index: str = Field(FLAT, description="faiss factory string, such as IVF256,Flat or HNSW32; Flat is exact")
+    nprobe: int | None = Field(None, ge=1, description="IVF: lists searched for each query; none: one in 8, at least 8")
+    ef_search: int | None = Field(
+        None, ge=1, description="HNSW: candidates kept while searching; none: as many as passages are asked for"
+    )
+    ef_construction: int | None = Field(
+        None, ge=1, description="HNSW: candidates kept while building; none: faiss's own, 40"
+    )
+
+    @model_validator(mode="after")
+    def _parameters_belong_to_the_index(self) -> Self:
+        kinds = {
+            "nprobe": ("IVF", "IVF256,Flat"),
+            "ef_search": ("HNSW", "HNSW32"),
+            "ef_construction": ("HNSW", "HNSW32"),
+        }
+        for name, (kind, example) in kinds.items():
+            value = getattr(self, name)
+            if value is not None and kind not in self.index:
+                raise ValueError(f"{name} = {value} with index = {self.index}: {name} is of {kind}, as index={example}")
+        return self
+
+    @property
+    def is_exact(self) -> bool:
+        return self.index == FLAT
+
+    def check_index(self, place: str, width: int | None) -> None:
+        """Finds a wrong index before anything is computed.
+
+        Args:
+            place: path of these fields, as typed (`evaluation`). width: of the vectors; none: not known.
+
+        Raises:
+            UserError: if faiss does not know the factory string, for this width, or for more lists than there are.
+        """
+        if self.is_exact:
+            return
+        found = empty_index(self.index, width or 1536, place)  # divided by all usual numbers of PQ's parts
+        lists = list_count(found)
+        if self.nprobe is not None and lists is not None and self.nprobe > lists:
+            raise UserError(
+                f"{place}.nprobe = {self.nprobe}: index = {self.index} has {lists} lists; set {lists} or less"
+            )
+
+
+class IndexConfig(Config):
+    """What index is built of the passages' dense vectors."""
+
+    index: str = Field(description="faiss factory string")
+    ef_construction: int | None = Field(None, ge=1, description="HNSW: candidates kept while building; none: faiss's")
+    threads: int = runtime(1, "threads of the build", ge=1)
+
+
+def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`.
+
+    Raises:
+        UserError: for fewer passages than the index has lists or codes to learn.
+    """
+    started = time.perf_counter()
+    passages = inputs["passages"]
+    names = [block.name for block in passage_blocks(inputs["tokens"].place)]
+    vectors = [read_views(passages.place, name, ("dense",)).dense_ND for name in names]
+    index = built([block for block in vectors if block is not None], config)
+    with tempfile.TemporaryDirectory() as folder:
+        load_faiss().write_index(index, str(Path(folder) / FILE))
+        (out / "index").upload(Path(folder))
+    size = (out / "index" / FILE).size()
+    return {
+        "passages": int(index.ntotal),
+        "bytes": size,
+        "bytes_per_passage": round(size / int(index.ntotal), 2),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def built(vectors: Sequence[Floats], config: IndexConfig) -> Any:
+    """A faiss index of all vectors, in order.
+
+    Args:
+        vectors: float32 [n, D] blocks in row order.
+
+    Raises:
+        UserError: as `build_index`, or for an unknown factory string.
+    """
+    faiss, width = load_faiss(), vectors[0].shape[1]
+    faiss.omp_set_num_threads(config.threads)
+    index = empty_index(config.index, width, "")
+    if config.ef_construction is not None:
+        faiss.ParameterSpace().set_index_parameter(index, "efConstruction", config.ef_construction)
+    if not index.is_trained:
+        rows = sum(map(len, vectors))
+        try:
+            index.train(_first_rows(vectors, TRAINING_ROWS))
+        except RuntimeError as error:
+            raise UserError(
+                f"index = {config.index!r}: {rows} passages are too few to learn it ({_reason(error)}); use fewer "
+                "lists, or Flat"
+            ) from None
+    for block in vectors:
+        index.add(np.ascontiguousarray(block, dtype=np.float32))
+    return index
+
+
+def opened(place: Place) -> Any:
+    """The faiss index of a finished step."""
+    return load_faiss().read_index(str((place / "index").local() / FILE))
+
+
+def empty_index(factory: str, width: int, place: str) -> Any:
+    """A faiss index without vectors.
+
+    Raises:
+        UserError: if faiss knows no such index of that width.
+    """
+    faiss = load_faiss()
+    try:
+        return faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        field = f"{place}.index" if place else "index"
+        raise UserError(
+            f"{field} = {factory!r}: faiss knows no such index for {width} dimensions ({_reason(error)}); "
+            "use Flat, IVF256,Flat or HNSW32"
+        ) from None
+
+
+def list_count(index: Any) -> int | None:
+    """Lists of an IVF index; None of another."""
+    found = load_faiss().try_extract_index_ivf(index)
+    return None if found is None else int(found.nlist)
+
+
+def set_search_parameters(index: Any, fields: IndexFields, depth: int) -> None:
+    """Sets how far an index is searched.
+
+    Args:
+        depth: passages asked for.
+    """
+    space, lists = load_faiss().ParameterSpace(), list_count(index)
+    if lists is not None:
+        wanted = fields.nprobe or max(LISTS_SEARCHED, lists // LISTS_SEARCHED)
+        space.set_index_parameter(index, "nprobe", min(wanted, lists))
+    if re.search("HNSW", fields.index):
+        space.set_index_parameter(index, "efSearch", fields.ef_search or max(EF_SEARCH, depth))
+
+
+def _reason(error: RuntimeError) -> str:
+    return str(error).splitlines()[-1].strip()
+
+
+def _first_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
+    chosen: list[Floats] = []
+    for block in vectors:
+        chosen.append(block[: wanted - sum(map(len, chosen))])
+    return np.ascontiguousarray(np.concatenate(chosen))

@@ -1,0 +1,116 @@
+"""Targets: search spaces, flags of jobs, and --set of every field of every recipe."""
+
+import random
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from midmask.artifact import Place
+from midmask.cluster.flags import add_sweep_flags, add_zero_shot_flag, parse
+from midmask.estimate import as_text, estimate, refuse_impossible
+from midmask.identity import flatten, override
+from midmask.recipes import RECIPES
+from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.points import budget, check, grid
+from midmask.recipes.schema import Recipe
+from midmask.recipes.space import load_space
+from tests.fuzz.mutating import TEXTS, VALUES, mutate_text
+from tests.fuzz.running import Outcome, Target
+from tests.support.corpora.collections import write_beir
+
+SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
+YAML = ["*a", "&a [x]", "!!int abc", "2024-13-99", "2024-01-01", ".inf", ".nan", "1e400", "0x" + "f" * 400, "1:59:59",
+        "!!python/object:os.system x", "!!binary abc", "!!set {a}", "{[a]: b}", "<<: 5", "~", "yes", "? a", "- - - a",
+        "[[[[[[[[", "{a: {a: {a: ", "|", ">", "%", "@", "`", '"\\ud800"', "low: 1", "values: []", "values: [1, 1.0]",
+        "{low: 1, high: 0}", "{low: 0, high: 1, log: true}", "{values: [1], when: {x: 1}}", "9" * 5000]  # fmt: skip
+FLAGS = [
+    *("--corpus", "--recipe", "--set", "--storage", "--tracking-uri", "--workers", "--seed", "--dry-run", "--on", "-x"),
+    *("--protocol", "--scale", "--pretrain-on", "--zero-shot", "--search", "--trials", "--nope", "--"),
+]
+GOOD = {"--workers": ["2", "0", "-1"], "--seed": ["0", "7"], "--set": ["pretrain.steps=5", "a=b", "=", "a"],
+        "--scale": ["demo", "published"], "--search": ["grid", "tpe"], "--trials": ["3"]}  # fmt: skip
+
+
+def targets(root: Path) -> list[Target]:
+    write_beir(root / "small")
+    small = {"corpus.name": f"beir:{root}/small"}
+    recipes = {name: override(RECIPES[name](), small) for name in RECIPES}
+    planned = {name: contents_of(recipe, lambda corpus: {"files": corpus.name}) for name, recipe in recipes.items()}
+    seeds = {path.name: path.read_bytes() for path in sorted(SPACES.glob("*.yaml"))}
+    return [
+        Target("search spaces", partial(_space, seeds, recipes)),
+        Target("flags", _flags),
+        Target("--set", partial(_set, recipes, planned, root)),
+    ]
+
+
+def _space(seeds: dict[str, bytes], recipes: dict[str, Recipe], rng: random.Random, folder: Path) -> Outcome:
+    data = seeds[rng.choice(sorted(seeds))]
+    if rng.random() < 0.6:
+        lines = data.split(b"\n")
+        place = rng.randrange(len(lines))
+        key, colon, _ = lines[place].partition(b": ")
+        lines[place] = key + colon + b" " + rng.choice(YAML).encode()
+        data = b"\n".join(lines)
+    else:
+        data = mutate_text(rng, data)
+    (folder / "x.yaml").write_bytes(data)
+    space = load_space(folder / "x.yaml")
+    recipe = recipes[space.recipe] if space.recipe in recipes else RECIPES[space.recipe]()
+    check(space, override(recipe, dict(space.settings)))
+    if space.search == "grid":
+        assert budget(space) == len(grid(space))
+    return "succeeded"
+
+
+def _flags(rng: random.Random, folder: Path) -> Outcome:
+    def add(parser: Any) -> None:
+        add_sweep_flags(parser)
+        add_zero_shot_flag(parser)
+
+    arguments = []
+    for _ in range(rng.randrange(5)):
+        flag = rng.choice(FLAGS)
+        value = rng.choice([*GOOD.get(flag, []), *rng.sample(TEXTS, 2), "pydocs", "beir:x"])
+        arguments += [flag] if rng.random() < 0.2 else [f"{flag}={value}"] if rng.random() < 0.2 else [flag, value]
+    with redirect_stdout(StringIO()):
+        parse(arguments, "A job.", add)
+    return "succeeded"
+
+
+def _set(recipes: dict[str, Recipe], held: dict[str, Any], root: Path, rng: random.Random, folder: Path) -> Outcome:
+    """The fields are changed, checked, planned and priced, as --dry-run does; places that are named lie nowhere."""
+    name = rng.choice(sorted(recipes))
+    recipe = recipes[name]
+    changes = dict(_changes(rng, recipe))
+    changed = override(recipe, changes)
+    changed.check()
+    same_places = not any("file:" in str(value) or "folder" in path for path, value in changes.items())
+    contents = held[name] if same_places else contents_of(changed, lambda corpus: {"files": corpus.name})
+    steps = plan(changed, contents)
+    priced = estimate([steps.evaluation(changed.evaluation)], Place(str(root / "empty store")))
+    as_text(priced)
+    refuse_impossible(priced)
+    return "succeeded"
+
+
+def _changes(rng: random.Random, recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """One to three fields, each with a value for another field, a number near its own, or a nasty one."""
+    fields = flatten(recipe)
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        path = rng.choice(sorted(fields))
+        own = fields[path]
+        kind = rng.random()
+        if kind < 0.25 and isinstance(own, int | float) and not isinstance(own, bool):
+            yield path, repr(rng.choice([own * 2, own + 1, own - 1, -own, own / 2, own * 10**6, 10**9, 2**40, 1e-9]))
+        elif kind < 0.5:
+            yield path, str(fields[rng.choice(sorted(fields))])
+        elif kind < 0.6:
+            yield path.rpartition(".")[0] or path, rng.choice(VALUES)
+        elif kind < 0.65:
+            yield path + rng.choice(["x", ".x", ".0", "."]), "1"
+        else:
+            yield path, rng.choice([*TEXTS, *VALUES, "\udcff"])

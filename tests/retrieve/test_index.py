@@ -1,0 +1,120 @@
+"""Approximate indexes: built once, searched as far as is asked, and what they do not find is counted."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.retrieve import ranked
+from midmask.retrieve.dense import load_faiss
+from midmask.retrieve.index import IndexConfig, IndexFields, build_index, built, opened, set_search_parameters
+from midmask.retrieve.search import SearchConfig, search
+from tests.support.retrieve.collection import encoded, made
+
+LISTS, DEPTH, QUERIES = 16, 25, 30
+IVF = f"IVF{LISTS},Flat"
+
+
+@pytest.fixture(scope="module")
+def vectors(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """Passages and queries with an index of 16 lists, 19 passages each on average."""
+    root = Place(str(tmp_path_factory.mktemp("indexed")))
+    found = encoded(inputs, root)
+    return {**found, "index": made(build_index, IndexConfig(index=IVF), found, root / "index")}
+
+
+def found(vectors: dict[str, Artifact], out: Place, **fields: object) -> tuple[dict[str, object], set[tuple[str, str]]]:
+    """The result of a search, and what it listed."""
+    config = SearchConfig.model_validate({"depth": DEPTH, **fields})
+    inputs = vectors if not config.is_exact else {name: vectors[name] for name in vectors if name != "index"}
+    result = search(config, inputs, out)
+    table = ranked.read(out / "ranked" / "train.parquet")
+    return result, set(zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True))
+
+
+def test_more_lists_find_more_and_all_lists_find_everything(vectors, out, caplog):
+    _, exact = found(vectors, out / "exact")
+    recall, empty = [], []
+    for nprobe in (1, 2, 4, LISTS):
+        with caplog.at_level(logging.WARNING):
+            caplog.clear()
+            result, listed = found(vectors, out / f"{nprobe}", index=IVF, nprobe=nprobe)
+        recall.append(len(listed & exact) / len(exact))
+        empty.append(result["splits"]["train"]["empty_slots"])
+        assert empty[-1] == QUERIES * DEPTH - len(listed)
+        assert ("result slots of train are empty" in caplog.text) == (empty[-1] > 0)
+    assert recall == sorted(recall) and recall[0] < 0.7 and recall[-1] == 1.0
+    assert empty[0] > 0 and empty[-1] == 0
+
+
+def test_an_exact_search_has_no_empty_slots_and_takes_no_index(vectors, out):
+    result, _ = found(vectors, out / "exact")
+    assert result["splits"]["train"]["empty_slots"] == 0
+    with pytest.raises(UserError, match="built by the step `index`"):
+        search(SearchConfig(depth=DEPTH), vectors, out)
+    with pytest.raises(UserError, match="built by the step `index`"):
+        search(SearchConfig(depth=DEPTH, index=IVF), {name: vectors[name] for name in vectors if name != "index"}, out)
+
+
+def test_bytes_of_the_index_count_for_what_is_searched(vectors, out):
+    exact, _ = found(vectors, out / "exact")
+    approximate, _ = found(vectors, out / "ivf", index=IVF)
+    size = vectors["index"].result["bytes"]
+    assert size == (vectors["index"].place / "index" / "passages.faiss").size()
+    assert approximate["bytes_per_passage"] == pytest.approx(exact["bytes_per_passage"] + size / 300, abs=0.02)
+    assert vectors["index"].result["passages"] == 300
+
+
+@pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
+def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
+    vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)
+    index = built([vectors_ND], IndexConfig(index=f"IVF{lists},Flat"))
+    set_search_parameters(index, IndexFields(index=f"IVF{lists},Flat", nprobe=wanted), DEPTH)
+    assert load_faiss().extract_index_ivf(index).nprobe == nprobe
+
+
+def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
+    vectors_ND = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
+    hnsw = built([vectors_ND], IndexConfig(index="HNSW8", ef_construction=77)).hnsw
+    assert hnsw.efConstruction == 77
+    index = built([vectors_ND], IndexConfig(index="HNSW8"))
+    for fields, depth, wanted in [({}, 10, 64), ({}, 200, 200), ({"ef_search": 9}, 200, 9)]:
+        set_search_parameters(index, IndexFields.model_validate({"index": "HNSW8", **fields}), depth)
+        assert index.hnsw.efSearch == wanted
+
+
+def test_an_index_survives_its_file(vectors):
+    index = opened(vectors["index"].place)
+    assert (index.ntotal, index.d) == (300, 32)
+
+
+WRONG = {
+    "no lists": ({"index": "HNSW8", "nprobe": 4}, "nprobe = 4 with index = HNSW8: nprobe is of IVF"),
+    "no graph": ({"index": "IVF16,Flat", "ef_search": 4}, "ef_search = 4 with index = IVF16,Flat"),
+    "nothing to build": ({"ef_construction": 4}, "ef_construction = 4 with index = Flat"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_parameters_of_another_index_are_refused(case):
+    fields, message = WRONG[case]
+    with pytest.raises(ValueError, match=message):
+        IndexFields.model_validate(fields)
+
+
+def test_a_wrong_index_is_one_line_before_anything_is_built():
+    for fields, message in [
+        ({"index": "IVF16,Flta"}, r"evaluation\.index = 'IVF16,Flta': faiss knows no such index for 32 dimensions"),
+        ({"index": "PQ5"}, r"evaluation\.index = 'PQ5'.* for 32 dimensions"),
+        ({"index": IVF, "nprobe": 17}, r"evaluation\.nprobe = 17: index = IVF16,Flat has 16 lists"),
+    ]:
+        with pytest.raises(UserError, match=message) as error:
+            IndexFields.model_validate(fields).check_index("evaluation", 32)
+        assert "\n" not in str(error.value)
+
+
+def test_too_few_passages_to_learn_the_lists_of_are_one_line():
+    with pytest.raises(UserError, match=r"index = 'IVF16,Flat': 5 passages are too few"):
+        built([np.eye(5, dtype=np.float32)], IndexConfig(index=IVF))

@@ -1,0 +1,103 @@
+"""Disks that are full or may not be written, and servers that refuse access: one line each, at once."""
+
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from midmask.errors import UserError
+from midmask.tracking import Patience, Tracker, read_runs
+from tests.support.tracking.stores import QUICK, TAGS, history
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if os.getuid() != 0 or not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("only root can mount a small file system here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    with open(folder / "ballast", "wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(bytes(1024))
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_a_full_disk_under_the_journal_costs_one_warning_and_no_value(
+    uri: str, tmp_path: Path, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Tracker(uri, small_disk, QUICK) as tracker, tracker.run("a", tags=TAGS, params={"seed": 1}) as run:
+        for step in range(40):
+            if step == 20:
+                fill(small_disk)
+            run.log({f"loss{n}": step / 3 for n in range(50)}, step)
+        nested = tracker.run("b", tags={}, params={}, parent=run.id)
+        nested.log({"loss": 1.0}, 0)
+        nested.finish()
+    assert history(uri, run.id, "loss49") == [(step, step / 3) for step in range(40)]
+    assert history(uri, nested.id, "loss") == [(0, 1.0)]
+    assert {row.status for row in read_runs(uri)} == {"finished"}
+    told = [text for text in warnings(caplog) if "No space left on device" in text]
+    assert 1 <= len(told) <= 2 and all("the run goes on" in text for text in told), "one for each run at most"
+
+
+def test_a_home_that_may_not_be_written_is_one_line_at_once(uri: str, small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    began = time.monotonic()
+    with pytest.raises(UserError, match=r"cannot be written .*MIDMASK_HOME") as told:
+        Tracker(f"sqlite:///{small_disk}/mlflow.db", small_disk, Patience())
+    assert "\n" not in str(told.value)
+    with Tracker(uri, small_disk, Patience()) as tracker:
+        with pytest.raises(UserError, match="mlflow-pending cannot be written"):
+            tracker.run("a", tags={}, params={})
+    assert time.monotonic() - began < Patience().answer / 4
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers every request with the server's status and body."""
+
+    def do_GET(self) -> None:
+        self.send_response(self.server.status)  # type: ignore[attr-defined]
+        self.end_headers()
+        self.wfile.write(self.server.body)  # type: ignore[attr-defined]
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    "body",
+    [b"go away", b'{"error_code": "PERMISSION_DENIED", "message": "go away"}', b'{"detail": "go away"}'],
+    ids=["a proxy", "mlflow", "another server"],
+)
+def test_a_refused_token_is_one_line_within_five_seconds(status: int, body: bytes, tmp_path: Path) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    server.status, server.body = status, body  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    uri = f"http://me:pass-word-1@127.0.0.1:{server.server_port}"
+    began = time.monotonic()
+    with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
+        Tracker(uri, tmp_path, Patience())
+    assert time.monotonic() - began < 5
+    assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
+    server.shutdown()
+    server.server_close()
