@@ -75,7 +75,7 @@ def train_on_ray(
             scaling_config=scaling,
             run_config=running,
         )
-        outcome = run_interruptibly(partial(_train, trainer))
+        outcome = _train(trainer)
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
@@ -91,10 +91,10 @@ def _train(trainer: Callable[[], Any]) -> Any:
     """
     for _ in range(RESTARTS):
         try:
-            return trainer().fit().return_value
+            return run_interruptibly(trainer().fit).return_value
         except RayActorError:
             logger.warning("the controller of the training died; going on from the last checkpoint")
-    return trainer().fit().return_value
+    return run_interruptibly(trainer().fit).return_value
 
 
 def _work(config: dict[str, Any]) -> dict[str, Any]:
