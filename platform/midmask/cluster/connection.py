@@ -9,6 +9,7 @@ import threading
 
 import grpc
 import ray
+from ray._private import auto_init_hook
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
@@ -54,6 +55,7 @@ def connect() -> None:
         _start()
     if threading.current_thread() is threading.main_thread() and callable(on_sigterm):
         signal.signal(signal.SIGTERM, on_sigterm)  # ray.init replaces it
+    auto_init_hook.enable_auto_connect = False  # a thread that outlives an interrupt would start another Ray
 
 
 def _join(address: str) -> None:
