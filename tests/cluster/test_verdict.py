@@ -49,7 +49,7 @@ SHIFTS = {"better": 0.1, "worse": -0.1, "equal": -0.01}
 SAID = {"better": "is better than", "worse": "is worse than", "equal": "is within the noise of"}
 
 
-@pytest.mark.parametrize(("dev", "test"), product(SHIFTS, SHIFTS))
+@pytest.mark.parametrize(("dev", "test"), list(product(SHIFTS, SHIFTS)))
 def test_the_sentence_says_of_each_split_what_its_own_queries_say(tmp_path: Path, dev: str, test: str) -> None:
     found = systems(tmp_path, {"dev": SHIFTS[dev], "test": SHIFTS[test]}, {"dev": 80, "test": 93})
     compared = {split: against(found, "none", split, MEASURE) for split in SPLITS}

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.speed.steps import PRE_TRAINING
+from midmask.objectives import PRETRAINING
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = (
@@ -27,4 +27,4 @@ def test_every_method_takes_a_step_without_ray_mlflow_or_pyarrow() -> None:
     outcome = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert outcome.returncode == 0, outcome.stderr[-2000:]
     rows = [line.split("|")[1].strip(" `") for line in outcome.stdout.splitlines() if line.startswith("| `")]
-    assert rows == list(PRE_TRAINING)
+    assert rows == list(PRETRAINING)
