@@ -5,6 +5,7 @@ tests one process runs; no network, no telemetry.
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups[item.path] = min(wanted)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))), append=False)
+
+
+@pytest.fixture(autouse=True)
+def main_module() -> Iterator[None]:
+    """Puts `__main__` back: Streamlit's AppTest leaves its script there, which every spawned process would run."""
+    before = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = before
 
 
 @pytest.fixture(scope="session")

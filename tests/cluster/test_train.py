@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import safetensors.torch
 
 from midmask.artifact import Artifact, Place
 from midmask.cluster.train import absolute, train_on_ray, worker_cpus
@@ -21,7 +20,7 @@ from midmask.errors import UserError
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.run import NonFiniteLoss
 from tests.support.train.corpus import write_corpus
-from tests.support.train.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.runs import assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
 from tests.support.train.worker import setup_of
 
 
@@ -123,10 +122,7 @@ def test_a_killed_job_submitted_again_is_the_same_run(tokens: Place, tmp_path: P
 
 def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path, ray_local: None) -> None:
     run_here(spec_of(tokens, tmp_path / "good", stop_after=3))
-    weights = tmp_path / "good" / "checkpoint" / "objective.safetensors"
-    spoiled = safetensors.torch.load_file(weights)
-    next(tensor for tensor in spoiled.values() if tensor.ndim == 2)[7] = float("nan")
-    safetensors.torch.save_file(spoiled, weights)
+    spoil(tmp_path / "good" / "checkpoint")
     setup = replace(setup_of(spec_of(tokens, tmp_path)), resume=Place(str(tmp_path / "good")))
     with pytest.raises(NonFiniteLoss, match=r"^step 3: .* examples of the batch: d\d+"):
         train_on_ray(setup, Place(str(tmp_path / "out")), workers=1, use_gpu=False, log=lambda done, values: None)

@@ -70,7 +70,9 @@ def write_corpus(place: Place, answers: dict[str, list[str]]) -> Artifact:
     for file, rows in {"answers": table, "qrels": QRELS.empty_table()}.items():
         with (place / f"{file}.parquet").writing() as stream:
             pq.write_table(rows, stream)
-    return Artifact(place, {"result": {"name": "qa", "passages": len(TEXTS)}})
+    return Artifact(
+        place, {"result": {"name": "qa", "passages": len(TEXTS), "splits_made_here": [], "split_rule": "made up"}}
+    )
 
 
 def listed(found: dict[str, str]) -> pa.Table:
@@ -95,7 +97,7 @@ def test_what_was_retrieved_is_judged_and_titles_do_not_count(tmp_path: Path) ->
 def test_a_measure_that_answers_cannot_tell_is_refused_by_name(tmp_path: Path) -> None:
     corpus = write_corpus(Place(str(tmp_path / "corpus")), GIVEN)
     ranked.write(Place(str(tmp_path / "bm25/ranked/test.parquet")), [listed({"q1": "bcad"})])
-    inputs = {"corpus": corpus, "ranked": Artifact(Place(str(tmp_path / "bm25")), {})}
+    inputs = {"corpus": corpus, "ranked": Artifact(Place(str(tmp_path / "bm25")), {"result": {}})}
     out = Place(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"measure 'nDCG@10': split 'test' has answer strings but no judgements"):
         evaluate_retriever(EvaluateConfig(split="test", measures=("nq", "nDCG@10")), inputs, out)

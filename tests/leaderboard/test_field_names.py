@@ -31,8 +31,11 @@ def steps(recipes: list[Recipe]) -> dict[str, list[Step]]:
     found: dict[str, list[Step]] = {}
     for recipe in recipes:
         planned = plan(recipe, contents_of(recipe, look=lambda corpus: {}))
-        config = EvaluateConfig()
-        for target in (planned.evaluation(config), planned.bm25_evaluation(config)):
+        config, indexed = EvaluateConfig(), EvaluateConfig(index="IVF8,Flat")
+        targets = [planned.evaluation(config), planned.bm25_evaluation(config)]
+        if recipe.representation.lexical is None:
+            targets.append(planned.evaluation(indexed))
+        for target in targets:
             for step in target.upstream():
                 found.setdefault(step.name, []).append(step)
     return found

@@ -11,7 +11,7 @@ import torch
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.train.run import NonFiniteLoss, local_reader, run_training
-from tests.support.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.train.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
 from tests.support.train.worker import setup_of
 
 
@@ -140,10 +140,7 @@ def test_reports_cover_every_step(tokens: Place, whole: Path, tmp_path: Path) ->
 
 def test_a_loss_that_is_not_finite_stops_the_run(tokens: Place, tmp_path: Path) -> None:
     run_here(spec_of(tokens, tmp_path / "good", stop_after=10))
-    weights = tmp_path / "good" / "checkpoint" / "objective.safetensors"
-    spoiled = safetensors.torch.load_file(weights)
-    next(tensor for tensor in spoiled.values() if tensor.ndim == 2)[7] = float("nan")
-    safetensors.torch.save_file(spoiled, weights)
+    spoil(tmp_path / "good" / "checkpoint")
     spec = spec_of(tokens, tmp_path / "out", resume=str(tmp_path / "good"), train={"log_every": 5})
     with pytest.raises(NonFiniteLoss) as error:
         run_here(spec)

@@ -1,5 +1,6 @@
 """Training runs for tests: in this process, or as worker processes."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import safetensors.torch
 import torch
 
 from midmask.artifact import Place
@@ -82,3 +84,14 @@ def assert_same_run(one: list[dict[str, Any]], other: list[dict[str, Any]], *, w
         for name in ("loss", "gradient_norm"):
             assert abs(left[name] - right[name]) <= within * max(1, abs(right[name])), (left["step"], name)
         assert left["learning_rate"] == right["learning_rate"]
+
+
+def spoil(checkpoint: Path) -> None:
+    """Makes a weight of a checkpoint NaN, as a training that diverged would have saved it: its digest is right."""
+    weights, position = checkpoint / "objective.safetensors", checkpoint / "position.json"
+    tensors = safetensors.torch.load_file(weights)
+    next(tensor for tensor in tensors.values() if tensor.ndim == 2)[7] = float("nan")
+    safetensors.torch.save_file(tensors, weights)
+    stated = json.loads(position.read_text())
+    stated["sha256"][weights.name] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    position.write_text(json.dumps(stated))
