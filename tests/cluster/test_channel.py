@@ -1,5 +1,6 @@
 """Reports reach the driver once and in order, whoever dies in between; none of them can end the work."""
 
+import contextlib
 import logging
 import signal
 import time
@@ -26,8 +27,11 @@ def posts(ray_local: None) -> Iterator[None]:
 
 def post_processes() -> list[psutil.Process]:
     """The processes that hold rows, of this test's own Ray."""
-    family = psutil.Process().children(recursive=True)
-    return [one for one in family if one.is_running() and "ray::Post" in " ".join(one.cmdline())]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends at this very moment
+            found += [one] if "ray::Post" in " ".join(one.cmdline()) else []
+    return found
 
 
 @ray.remote(num_cpus=0)
