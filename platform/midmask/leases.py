@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from midmask.errors import UserError
 from midmask.place import Place
+from midmask.processes import machine, start_of
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +70,9 @@ class Watch:
 
     def _is_gone(self, state: dict[str, Any]) -> bool | None:
         """Whether the owner of a lease has ended; None if that cannot be known from here."""
-        if not self._timing.by_process or not state.get("machine") or state["machine"] != _machine():
+        if not self._timing.by_process or not state.get("machine") or state["machine"] != machine():
             return None
-        return bool(_began(int(state["process"])) != state["began"])
+        return bool(start_of(int(state["process"])) != state["began"])
 
 
 @contextlib.contextmanager
@@ -114,23 +114,8 @@ def _read_lease(lease: Place) -> dict[str, Any] | None:
 
 
 def _this_process() -> dict[str, Any]:
-    """What tells this process from all others: machine, process namespace (a container), id and start."""
-    return {"machine": _machine(), "process": os.getpid(), "began": _began(os.getpid())}
+    """What tells this process from all others: machine, process namespace (a container), id and start.
 
-
-def _machine() -> str:
-    """Empty where the system does not tell which processes live; then a lease lives as long as it changes."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _began(process: int) -> str:
-    """When a process began, in ticks since the machine's start; empty if it is gone or has ended."""
-    try:
-        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if state in "ZX" else rest[18]
+    Where the system does not name the machine, a lease lives as long as it changes.
+    """
+    return {"machine": machine(), "process": os.getpid(), "began": start_of(os.getpid())}

@@ -16,11 +16,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Protocol
 
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
+
+from midmask.processes import machine, start_of
 
 OWNER = "midmask.owner"
 LEASE = "midmask.lease"
@@ -32,7 +33,7 @@ EXPIRES_S = 150.0
 
 def lease_tags() -> dict[str, str]:
     """The tags of a run that this process begins to write."""
-    return {OWNER: f"{_host()}:{os.getpid()}:{_start_of(os.getpid())}", **renewed()}
+    return {OWNER: f"{_host()}:{os.getpid()}:{start_of(os.getpid())}", **renewed()}
 
 
 def renewed() -> dict[str, str]:
@@ -50,38 +51,14 @@ def is_dead(tags: Mapping[str, str], parent: Mapping[str, str], now: float) -> b
         return False
     host, pid, start = tags[OWNER].split(":")
     if host == _host():
-        return _start_of(int(pid)) != start
+        return start_of(int(pid)) != start
     return now - max(float(one.get(LEASE, 0)) for one in (tags, parent)) > EXPIRES_S
 
 
 @cache
 def _host() -> str:
     """This machine since its last start, and the namespace that its process ids are of, as a short name."""
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-
-
-def _start_of(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty if there is no such process, or only its exit code is left.
-
-    Without /proc it is "0" for every living process.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
-    except OSError:
-        if Path("/proc/self/stat").exists():
-            return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        pass
-    return "0"
+    return hashlib.sha256(f"{socket.gethostname()}\n{machine()}".encode()).hexdigest()[:12]
 
 
 def close_dead_runs(client: MlflowClient, experiment_id: str) -> int:
