@@ -12,6 +12,7 @@ from midmask.identity import override
 from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
 from midmask.objectives.retromae import RetroMAE
+from tests.support.objectives.checks import assert_cutting_changes_nothing
 from tests.support.objectives.enhanced import decode
 from tests.support.objectives.reference import Reference, assert_same_gradients
 from tests.support.objectives.texts import CLS, MASK, SEP, UNK, random_texts, small_vocabulary, token_rows
@@ -118,20 +119,7 @@ def test_a_target_reaches_its_row_only_through_the_sentence_vector() -> None:
 
 @pytest.mark.parametrize("decoding", ["enhanced", "basic"])
 def test_sums_do_not_depend_on_how_a_batch_is_cut(decoding: str) -> None:
-    retromae = objective(decoding=decoding)
-    lengths = [30, 3, 12, 21]
-    together = token_rows(random_texts(lengths))
-    whole = retromae(retromae.draw(Batch(0, {"passage": together})))
-    for name, part in whole.parts.items():
-        pieces = []
-        for row in range(4):
-            size = lengths[row] + 2
-            alone = TokenRows(
-                *(t[row : row + 1] for t in (together.ids_BL[:, :size], together.lengths_B, together.keys_B))
-            )
-            pieces.append(retromae(retromae.draw(Batch(0, {"passage": alone}))).parts[name])
-        assert sum(piece.count for piece in pieces) == part.count
-        torch.testing.assert_close(sum(piece.total for piece in pieces), part.total, rtol=1e-9, atol=1e-9)
+    assert_cutting_changes_nothing(objective(decoding=decoding))
 
 
 def test_dropout_acts_in_the_decoder_and_only_while_training() -> None:
