@@ -18,9 +18,9 @@ from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH
 from midmask.derived.words import STATISTICS
 from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.damage import refuse_no_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
-from midmask.errors import UserError
 from midmask.evaluate.retriever import evaluate_retriever
 from midmask.identity import Config
 from midmask.mining.given_negatives import read_negatives
@@ -110,8 +110,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
         UserError: if it holds no model.
     """
     folder = Path(config.folder)
-    if not (folder / "config.json").is_file():
-        raise UserError(f"--model {config.folder}: no config.json in it; name a Hugging Face model folder")
+    refuse_no_model(folder)
     (out / "model").upload(folder)
     return {"folder": str(folder)}
 

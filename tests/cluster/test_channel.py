@@ -1,6 +1,5 @@
 """Reports reach the driver once and in order, whoever dies in between; none of them can end the work."""
 
-import contextlib
 import logging
 import signal
 import time
@@ -14,6 +13,7 @@ import ray
 
 from midmask.cluster.channel import Channel
 from midmask.cluster.post import Post
+from tests.support.cluster.processes import ray_processes
 
 ROWS = 400
 
@@ -27,11 +27,7 @@ def posts(ray_local: None) -> Iterator[None]:
 
 def post_processes() -> list[psutil.Process]:
     """The processes that hold rows, of this test's own Ray."""
-    found = []
-    for one in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ends at this very moment
-            found += [one] if "ray::Post" in " ".join(one.cmdline()) else []
-    return found
+    return list(ray_processes("ray::Post"))
 
 
 @ray.remote(num_cpus=0)

@@ -3,12 +3,11 @@
 import hashlib
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from midmask.artifact import Artifact, Place
@@ -18,6 +17,7 @@ from midmask.retrieve import encode as encoding
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig, build_index
 from midmask.retrieve.search import SearchConfig, search
+from tests.support.cluster.processes import ray_processes
 from tests.support.retrieve.collection import encoded, made, write_all
 
 PASSAGES = EncodeConfig(side="passages")
@@ -68,16 +68,6 @@ def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(ray_loc
     assert digests(root / "pooled") == digests(root / "alone")
 
 
-def actor_processes(name: str) -> Iterator[psutil.Process]:
-    """The live pool actors below this test's own Ray."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if name in " ".join(process.cmdline()):
-                yield process
-        except psutil.Error:
-            continue
-
-
 class Killer(threading.Thread):
     """Kills one actor with SIGKILL as soon as a file matches `pattern`; notes which files were there before."""
 
@@ -91,7 +81,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         while not self.stopped.wait(0.002):
             if any(self._out.glob(self._pattern)):
-                for process in actor_processes(self._actor):
+                for process in ray_processes(self._actor):
                     self.files = {path: path.stat().st_mtime_ns for path in self._out.glob(self._pattern)}
                     process.kill()
                     self.killed = process.pid

@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from midmask.artifact import Artifact, Place
@@ -19,6 +18,7 @@ from midmask.cluster.train import absolute, train_on_ray, worker_cpus
 from midmask.errors import UserError
 from midmask.tokens import TokensConfig, tokenise
 from midmask.train.run import NonFiniteLoss
+from tests.support.cluster.processes import ray_processes
 from tests.support.train.corpus import write_corpus
 from tests.support.train.runs import assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
 from tests.support.train.worker import setup_of
@@ -38,9 +38,7 @@ def kill_one(actor: str, after: Path) -> None:
     """SIGKILL to one of this test's own Ray actors of that class, as soon as a file is there."""
     while not after.exists():
         time.sleep(0.01)
-    own = psutil.Process().children(recursive=True)
-    victim = next(process for process in own if actor in " ".join(process.cmdline()))
-    os.kill(victim.pid, signal.SIGKILL)
+    os.kill(next(ray_processes(actor)).pid, signal.SIGKILL)
 
 
 def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from pickle import UnpicklingError
 
 import torch
@@ -46,3 +47,9 @@ def refuse_not_finite(name: object, weights: Iterable[tuple[str, Tensor]]) -> No
             f"{name}: the weight {bad[0]} has values that are not finite (NaN or infinity; {len(bad)} such weights), "
             "which would spoil every vector; train or save the model again"
         )
+
+
+def refuse_no_model(folder: Path) -> None:
+    """Raises UserError if the folder of --model holds no Hugging Face model."""
+    if not (folder / "config.json").is_file():
+        raise UserError(f"--model {folder}: no config.json in it; name a Hugging Face model folder")

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from midmask.encoders.damage import refuse_no_model
 from midmask.encoders.facts import read_facts
-from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes.schema import Recipe
 
@@ -24,8 +24,7 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
     Raises:
         UserError: if it is no model folder, or one that midmask cannot follow.
     """
-    if not (folder / "config.json").is_file():
-        raise UserError(f"--model {folder}: no config.json in it; name a Hugging Face model folder")
+    refuse_no_model(folder)
     facts = read_facts(folder)
     said = {
         "tokenizer": str(folder),
