@@ -3,7 +3,9 @@
 import itertools
 import json
 import pickle
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -201,4 +203,23 @@ def test_a_folder_whose_files_are_not_the_manifests_is_refused(tmp_path: Path) -
     said()
     np.save(tmp_path / "00001.npy", np.array([[boom]], dtype=object), allow_pickle=True)
     with pytest.raises(UserError, match="no embeddings can be read there"):
+        read_embeddings(tmp_path)
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """Lets this process take `size` bytes of address space beyond what it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_a_header_that_promises_gigabytes_is_refused(tmp_path: Path) -> None:
+    write_embeddings(Place(str(tmp_path)), [(["a"], ONE)])
+    (tmp_path / "00000.npy").write_bytes(b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}")
+    with pytest.raises(UserError, match="no embeddings can be read there"), room(1 << 28):
         read_embeddings(tmp_path)

@@ -18,6 +18,7 @@ import torch
 from mlflow import MlflowClient
 from transformers import AutoModel
 
+from midmask.tracking import read_runs
 from tests.support.benchmark.tiny import SPLITS, write_collection
 from tests.support.jobs.running import Done, run_job
 
@@ -168,3 +169,35 @@ def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeli
     assert len(there) == 1
     column_there = next(iter(done.table(1).values())).index("RR@10")
     assert there[0][column_there] == table[str(model)][column], "the same collection under another name"
+
+
+def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline: Pipeline) -> None:
+    before = {step: len(pipeline.records(step)) for step in ("prepare", "tokenise", "pretrain", "teach", "score")}
+    done = pipeline.run("run_recipe")
+    assert {step: len(pipeline.records(step)) for step in before} == before and before["pretrain"] == 1
+    table = done.table()
+    column = table[next(iter(table))].index("RR@10")
+    measured = {
+        round(np.mean(reciprocal_ranks(run_of(path.parent), json.loads(path.read_text())["config"]["split"])), 4)
+        for path in (pipeline.home / "store" / "evaluate").glob("*/record.json")
+    }
+    rows = {name: float(row[column]) for name, row in table.items() if "," in name}
+    assert len(rows) == 4 and set(rows.values()) <= measured
+    runs = read_runs(f"sqlite:///{pipeline.home}/mlflow.db")
+    assert {run.tags["midmask.job"] for run in runs} >= {"prepare_corpus", "pretrain", "finetune", "run_recipe"}
+    assert all(run.ended is not None for run in runs)
+
+
+def test_8_the_published_scale_is_the_papers_but_for_what_is_named(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = {"backbone.name": "tiny", "tokens.vocabulary_size": 300, "pretrain.steps": 2, "pretrain.batch_size": 4}
+    sets = [word for path, value in other.items() for word in ("--set", f"{path}={value}")]
+    asked = ["--recipe", "retromae", "--protocol", "sigir23_1neg", "--scale", "published", *sets]
+    done = pipeline.run("pretrain", *asked, "--set", "tokens.tokenizer=null", recipe=False)
+    config = json.loads((pipeline.artifact("pretrain", done.out) / "record.json").read_text())["config"]
+    assert (config["train"]["learning_rate"], config["train"]["warmup"], config["train"]["steps"]) == (1e-4, 0.1, 2)
+    assert (config["objective"]["encoder_mask_ratio"], config["objective"]["decoder_mask_ratio"]) == (0.3, 0.5)
+    named = [message for message in caplog.messages if message.startswith("--scale published, but ")]
+    for path, value in other.items():
+        assert any(f"but {path} = {value}, published: " in message for message in named), path

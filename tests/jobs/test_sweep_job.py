@@ -1,14 +1,65 @@
-"""The main job whole, in miniature: killed in the middle, submitted again, and submitted once more when it is done."""
+"""The main job whole, in miniature: with pruning; and killed, submitted again, and submitted once more when done."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+import optuna
 import pytest
+import yaml
 
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
+from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.running import run_job
 from tests.support.jobs.sweeping import finished_points, killed_after_one_trial, start
 
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
+
+SPACE = {
+    "name": "two", "recipe": "retromae", "search": "grid", "baselines": ["none"], "seeds": [0],
+    "parameters": {"tokens.query_length": {"values": [16, 4]}},
+    "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
+    "settings": {
+        "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
+        "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
+    },
+}  # fmt: skip
+
+
+def records(home: Path, step: str) -> list[dict[str, Any]]:
+    """The records of a step's artifacts."""
+    return [json.loads(path.read_text()) for path in (home / "store" / step).glob("*/record.json")]
+
+
+@pytest.mark.xdist_group("ray")
+@pytest.mark.timeout(600)
+def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
+    space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
+    space.write_text(yaml.safe_dump(SPACE))
+    done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
+    assert done.code == 0, done.err[-2000:]
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
+    (name,) = optuna.get_all_study_names(storage)
+    whole, behind = optuna.load_study(study_name=name, storage=storage).trials
+    assert [whole.params, behind.params] == [{"tokens.query_length": 16}, {"tokens.query_length": 4}]
+    assert behind.values[0] < whole.intermediate_values[1], "two tokens of a query tell less than all"
+    trained = sorted(record["result"]["steps"] for record in records(tmp_path, "pretrain"))
+    assert trained == [2, 2, 4], "both to the rung, one to the end"
+    (told,) = (json.loads(path.read_text()) for path in (tmp_path / "store" / "sweep").glob("*/sweep.json"))
+    best, other = told["points"]
+    assert best["complete"] and not other["complete"] and other["probes"] == behind.values and not other["values"]
+    assert best["values"] == {"nDCG@10": pytest.approx(whole.values[0])}
+    evaluated = {record["result"]["measures"]["nDCG@10"] for record in records(tmp_path, "evaluate")}
+    assert {*behind.values, *whole.values, *whole.intermediate_values.values()} <= evaluated
+
+    runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    assert all(run.ended is not None for run in runs)
+    (parent,) = (run for run in runs if run.tags["midmask.step"] == "sweep")
+    assert parent.tags["midmask.status"] == "finished"
+    trials = [run for run in runs if run.tags["midmask.step"] == "trial" and run.parent_id == parent.run_id]
+    assert sorted(run.tags["midmask.status"] for run in trials) == ["finished", "pruned"]
 
 
 @pytest.mark.slow

@@ -51,9 +51,9 @@ def load_libraries() -> None:
         importlib.import_module(library)
 
 
-def copy_of_project(folder: Path) -> Path:
+def copy_of_project(folder: Path, project: Path = ROOT) -> Path:
     for name in COPIED:
-        source = ROOT / name
+        source = project / name
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
@@ -75,13 +75,13 @@ def passes(root: Path, tests: Sequence[str]) -> bool:
     return outcome.returncode == PASSED
 
 
-def run_here(task: Task) -> None:
-    """Runs tests in a copy of the project and ends this process with their exit code. It must have loaded neither the
+def run_here(task: Task, project: Path) -> None:
+    """Runs tests in a copy of `project` and ends this process with their exit code. It must have loaded neither the
     project nor its tests; that it has loaded the heavy libraries saves seconds.
     """
     os.setpgrp()  # with what tests start it can be ended as one group
     with tempfile.TemporaryDirectory(prefix="mutant") as name:
-        root = copy_of_project(Path(name))
+        root = copy_of_project(Path(name), project)
         if task.change is not None:
             task.change.apply(root)
         for module in [each for each in sys.modules if each.partition(".")[0] in ("tests", "midmask")]:
@@ -97,7 +97,8 @@ def run_here(task: Task) -> None:
 
 def outcomes(tasks: Iterable[Task], *, at_once: int = 2) -> Iterator[tuple[Task, bool]]:
     """Each task with whether its tests pass, as they end. A test that fails, a module that cannot be imported, a
-    process that dies or runs for longer than LIMIT: all count as not passing.
+    process that dies or runs for longer than LIMIT: all count as not passing. All run on the project as it is now,
+    whatever is edited meanwhile.
 
     Raises:
         RuntimeError: if pytest finds no test, so that nothing was tried.
@@ -119,14 +120,16 @@ def outcomes(tasks: Iterable[Task], *, at_once: int = 2) -> Iterator[tuple[Task,
                 raise RuntimeError(f"pytest {' '.join(task.tests)} found no test")
             yield task, process.exitcode == PASSED
 
-    for task in tasks:
-        while len(running) >= at_once:
+    with tempfile.TemporaryDirectory(prefix="project") as name:
+        project = copy_of_project(Path(name))
+        for task in tasks:
+            while len(running) >= at_once:
+                yield from ended()
+            process = context.Process(target=run_here, args=(task, project))
+            process.start()
+            running.append((task, process, time.monotonic()))
+        while running:
             yield from ended()
-        process = context.Process(target=run_here, args=(task,))
-        process.start()
-        running.append((task, process, time.monotonic()))
-    while running:
-        yield from ended()
 
 
 def failing(files: Iterable[str], *, at_once: int = 2) -> list[str]:

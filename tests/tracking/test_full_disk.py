@@ -70,17 +70,41 @@ def test_a_home_that_may_not_be_written_is_one_line_at_once(uri: str, small_disk
     assert time.monotonic() - began < Patience().answer / 4
 
 
+EXPERIMENT = b"""{"experiment_id": "1", "experiment": {
+    "experiment_id": "1", "name": "midmask", "artifact_location": "x", "lifecycle_stage": "active"}}"""
+
+
 class Refusing(BaseHTTPRequestHandler):
-    """Answers every request with the server's status and body."""
+    """Answers every request with the server's status and body, and those for an experiment as it should if it is told
+    to."""
+
+    server: "RefusingServer"
 
     def do_GET(self) -> None:
-        self.send_response(self.server.status)  # type: ignore[attr-defined]
+        lets = self.server.lets_experiments and "/experiments/" in self.path
+        self.send_response(200 if lets else self.server.status)
         self.end_headers()
-        self.wfile.write(self.server.body)  # type: ignore[attr-defined]
+        self.wfile.write(EXPERIMENT if lets else self.server.body)
 
     do_POST = do_GET
 
     def log_message(self, *arguments: object) -> None: ...
+
+
+class RefusingServer(HTTPServer):
+    """Listens on a free port of this machine while it is entered."""
+
+    def __init__(self, status: int, body: bytes, *, lets_experiments: bool = False) -> None:
+        super().__init__(("127.0.0.1", 0), Refusing)
+        self.status, self.body, self.lets_experiments = status, body, lets_experiments
+
+    def __enter__(self) -> "RefusingServer":
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        self.shutdown()
+        self.server_close()
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -90,14 +114,20 @@ class Refusing(BaseHTTPRequestHandler):
     ids=["a proxy", "mlflow", "another server"],
 )
 def test_a_refused_token_is_one_line_within_five_seconds(status: int, body: bytes, tmp_path: Path) -> None:
-    server = HTTPServer(("127.0.0.1", 0), Refusing)
-    server.status, server.body = status, body  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    uri = f"http://me:pass-word-1@127.0.0.1:{server.server_port}"
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
-        Tracker(uri, tmp_path, Patience())
+    with RefusingServer(status, body) as server:
+        uri = f"http://me:pass-word-1@127.0.0.1:{server.server_port}"
+        with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
+            Tracker(uri, tmp_path, Patience())
     assert time.monotonic() - began < 5
     assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
-    server.shutdown()
-    server.server_close()
+
+
+def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> None:
+    with RefusingServer(403, b"go away", lets_experiments=True) as server:
+        before = set(threading.enumerate())
+        with pytest.raises(UserError, match="refuses access"):
+            Tracker(f"http://127.0.0.1:{server.server_port}", tmp_path, Patience())
+        for thread in set(threading.enumerate()) - before:
+            thread.join(5)
+            assert not thread.is_alive(), thread.name

@@ -93,7 +93,7 @@ def read_embeddings(folder: Path) -> Embeddings:
             np.load(folder / _plain_name(shard["file"]), mmap_mode="r", allow_pickle=False) for shard in said["shards"]
         ]
         wanted = [("float32", (shard["rows"], said["width"])) for shard in said["shards"]]
-    except (OSError, ValueError, KeyError, TypeError, SyntaxError, TokenError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as error:
         raise UserError(f"{folder}: no embeddings can be read there ({reason(error)})") from None
     found = [(str(shard.dtype), shard.shape) for shard in shards]
     if not found or found != wanted or len(ids) != said["rows"] or sum(map(len, shards)) != len(ids):

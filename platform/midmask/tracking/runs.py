@@ -57,11 +57,11 @@ class Tracker:
         self._leases = Leases()
         self._runs: list[TrackedRun] = []
         self._source = source_tags()
-        if closed := self._ask(lambda: close_dead_runs(self._client, self.experiment_id)):
-            log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
-        for run_id, path in left_behind(self._home, uri):
-            if journal := self._ask(partial(Journal.claim, path)):
-                self._send_left(run_id, journal)
+        try:
+            self._settle_ended_jobs()
+        except BaseException:
+            self.close()  # nobody else can: its threads would outlive it
+            raise
 
     def find(self, fingerprint: str, *, step: str) -> Found:
         """What the store knows of a step with this fingerprint; cached and pruned runs do not count."""
@@ -143,6 +143,13 @@ class Tracker:
         for run in self._runs if kind is not None else []:
             run.finish(status_after(kind))
         self.close()
+
+    def _settle_ended_jobs(self) -> None:
+        if closed := self._ask(lambda: close_dead_runs(self._client, self.experiment_id)):
+            log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
+        for run_id, path in left_behind(self._home, self.uri):
+            if journal := self._ask(partial(Journal.claim, path)):
+                self._send_left(run_id, journal)
 
     def _send_left(self, run_id: str, journal: Journal) -> None:
         """Sends what a job that is gone has left for a run, and ends the run as killed unless the job ended it."""
