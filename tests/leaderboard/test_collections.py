@@ -20,6 +20,7 @@ from midmask.tracking import (
     TrackedRow,
     Tracker,
     collection_key,
+    made_here_key,
     metric_key,
     queries_key,
 )
@@ -68,6 +69,16 @@ def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() ->
     names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
     assert f"Means over queries: {'; '.join(names)}." in as_markdown(board)
     assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
+
+
+def test_a_split_made_here_is_no_fact_of_the_other_splits() -> None:
+    dev, test = run("dupmae", ONE, 0.5), run("dupmae", ONE, 0.6, split="test")
+    both = replace(
+        dev,
+        metrics={**dev.metrics, **test.metrics},
+        tags={**dev.tags, **test.tags, made_here_key("pydocs", "dev"): "true"},
+    )
+    assert {row.split: row.split_made_here for row in rows([both])} == {"dev": True, "test": False}
 
 
 def no_values(row: Row) -> pa.Table | None:

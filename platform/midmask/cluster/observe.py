@@ -20,6 +20,7 @@ from midmask.tracking import (
     Tracker,
     artifact_key,
     collection_key,
+    made_here_key,
     metric_key,
     queries_key,
 )
@@ -101,7 +102,7 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))
     if result["split_made_here"]:
-        run.tag({"midmask.split_made_here": "true"})
+        run.tag({made_here_key(corpus, part): "true" for part in parts})
 
 
 def log_inputs(

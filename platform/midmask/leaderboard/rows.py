@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 import ir_measures
 
-from midmask.tracking import TrackedRow, collection_key, is_measure, measure_of, queries_key, ui_address
+from midmask.tracking import (
+    TrackedRow,
+    collection_key,
+    is_measure,
+    made_here_key,
+    measure_of,
+    queries_key,
+    ui_address,
+)
 
 FAVOURITES = ("nDCG@10", "RR@10", "R@10", "R@100", "R@1000", "AP@1000")
 """Measures in the order in which this field's tables print them; others follow by name."""
@@ -152,7 +160,7 @@ def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -
         measures=measures,
         costs={key.removeprefix("cost/"): value for key, value in run.metrics.items() if key.startswith("cost/")},
         trial=tag.get("step") == "trial",
-        split_made_here=tag.get("split_made_here", "").lower() == "true",
+        split_made_here=run.tags.get(made_here_key(corpus, split)) == "true",
         fingerprint=tag.get("fingerprint", ""),
         run_id=run.run_id,
         experiment_id=run.experiment_id,

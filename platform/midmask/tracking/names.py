@@ -29,6 +29,9 @@ COLLECTION = "midmask.collection"
 QUERIES = "midmask.queries"
 """Start of the tags that hold the number of queries of an evaluation."""
 
+MADE_HERE = "midmask.split_made_here"
+"""Start of the tags of splits that midmask drew itself."""
+
 _MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
 _PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
 _KEY = re.compile(r"[\w/.\- :]+")
@@ -67,6 +70,11 @@ def collection_key(corpus: str) -> str:
 def queries_key(corpus: str, split: str) -> str:
     """The tag with the number of queries that a run's metrics on a corpus and split are means of."""
     return f"{QUERIES}/{_segment(corpus)}/{_segment(split)}"
+
+
+def made_here_key(corpus: str, split: str) -> str:
+    """The tag, "true", of a run on a split of a corpus that midmask drew, since the collection has none of its own."""
+    return f"{MADE_HERE}/{_segment(corpus)}/{_segment(split)}"
 
 
 def measure_of(key: str) -> tuple[str, str, str]:

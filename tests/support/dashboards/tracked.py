@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from midmask.tracking import Patience, TrackedRun, Tracker, collection_key, metric_key, queries_key
+from midmask.tracking import Patience, TrackedRun, Tracker, collection_key, made_here_key, metric_key, queries_key
 
 QUICK = Patience(answer=30, close=30, flush=0.02)
 RATIOS = [(encoder, decoder) for encoder in (0.15, 0.3, 0.5) for decoder in (0.5, 0.7, 0.9)]
@@ -67,9 +67,8 @@ def systems(tracker: Tracker, parent: str) -> None:
             measured(run, "pydocs", "dev", dev)
             measured(run, "pydocs", "test", test)
             run.log({"train/loss": 1.0, "train/loss/encoder": 2.0}, 7)
-    cranfield = tags("evaluate", "bm25", "e-cran", recipe="BM25", split_made_here="true") | {
-        "midmask.corpus": "cranfield"
-    }
+    cranfield = tags("evaluate", "bm25", "e-cran", recipe="BM25") | {"midmask.corpus": "cranfield"}
+    cranfield[made_here_key("cranfield", "dev")] = "true"
     with tracker.run("evaluate <b>BM25</b>", tags=cranfield, params={}) as run:
         measured(run, "cranfield", "dev", 0.3812)
 
