@@ -8,7 +8,7 @@ import optuna
 import torch
 
 from midmask.artifact import Place
-from midmask.cluster.comparison import SPLITS, Scored, evaluation
+from midmask.cluster.comparison import SPLITS, Scored
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.flags import parse
 from midmask.cluster.importance import importance
@@ -19,7 +19,7 @@ from midmask.cluster.sweep import entrants
 from midmask.cluster.sweep_plan import Sweep, sweep_for
 from midmask.cluster.trial import Context, run_trial
 from midmask.cluster.trials import Trials
-from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.plan import plan
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.space import Space
 from midmask.steps import LOCAL
@@ -43,25 +43,24 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     given = ["--corpus", write_collection(folder / "words"), "--storage", str(folder / "store")]
     options = resolve(parse([*given, "--tracking-uri", f"sqlite:///{folder}/mlflow.db"], None))
     one, storage, heard = sweep_for(options, Space.model_validate({**fields, **SHORT})), Place(options.storage), Here()
-    space, contents, recipe = one.space, contents_of(one.recipe), one.recipe
+    space, recipe = one.space, one.recipe
     study = open_study(optuna.storages.InMemoryStorage(), "s", space)
     for point in remaining(study, space).points:
         study.enqueue_trial(point)
         trial, told = study.ask(), []
-        context = Context(recipe.model_dump(mode="json"), contents, space, storage, heard)  # type: ignore[arg-type]
+        context = Context(recipe.model_dump(mode="json"), one.survey, space, storage, heard)  # type: ignore[arg-type]
         run_trial(suggest(space, trial), context, told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])
         study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
-    trials = Trials(space, recipe, contents, storage, outcomes(study, space))
+    trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
     runner = Runner(storage, LOCAL, Silent())
     scored = [
-        Scored(entrant, seed, {split: runner.run(evaluation(entrant.recipe.seeded(seed), split)) for split in SPLITS})
-        for seed in space.seeds
+        Scored(entrant, {split: runner.run(step) for split, step in entrant.evaluations.items()})
         for entrant in entrants(one, trials)
     ]
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
-    bm25 = {split: runner.run(plan(recipe, contents).bm25_evaluation(config)) for split, config in configs.items()}
+    bm25 = {split: runner.run(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()}
     return one, Conclusion(trials, scored, bm25, importance(study, space)), heard
 
 

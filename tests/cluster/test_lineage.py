@@ -19,12 +19,13 @@ from midmask.cluster.trial import Context, finals
 from midmask.identity import fingerprint, override
 from midmask.leaderboard.rows import rows
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space
 from midmask.recipes.step import Step
+from midmask.recipes.survey import Survey
 from midmask.steps import LOCAL
 from midmask.tracking import Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
@@ -174,12 +175,12 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = Context(recipe.model_dump(mode="json"), contents_of(recipe), SPACE, storage, None)  # type: ignore[arg-type]
+    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         board = Board(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
-            (dev,) = finals(context.recipe_at(point), SPACE, context.contents)
+            (dev,) = finals(context.recipe_at(point), SPACE, context.survey)
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             source = fingerprint(point)
             for _ in range(2):  # its process died, and Ray Tune started it again
@@ -211,7 +212,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = Context(recipe.model_dump(mode="json"), contents_of(recipe), SPACE, storage, None)  # type: ignore[arg-type]
+    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
         board = Board(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
@@ -228,5 +229,5 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         "trial 0.0003": "failed",
     }
     (only,) = rows(found.values())
-    corpus = plan(recipe, context.contents).corpus
+    corpus = plan(recipe, context.survey).corpus
     assert only.trial and only.place == ("tiny", "dev", corpus.fingerprint, 12)

@@ -13,13 +13,14 @@ from midmask.cluster.flags import add_sweep_flags, add_zero_shot_flag, parse
 from midmask.estimate import as_text, estimate, refuse_impossible
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.plan import plan
 from midmask.recipes.points import budget, check, grid
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import load_space
 from tests.fuzz.mutating import TEXTS, VALUES, mutate_text
 from tests.fuzz.running import Outcome, Target
 from tests.support.corpora.collections import write_beir
+from tests.support.unread import Unread
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 YAML = ["*a", "&a [x]", "!!int abc", "2024-13-99", "2024-01-01", ".inf", ".nan", "1e400", "0x" + "f" * 400, "1:59:59",
@@ -38,12 +39,11 @@ def targets(root: Path) -> list[Target]:
     write_beir(root / "small")
     small = {"corpus.name": f"beir:{root}/small"}
     recipes = {name: override(RECIPES[name](), small) for name in RECIPES}
-    planned = {name: contents_of(recipe, lambda corpus: {"files": corpus.name}) for name, recipe in recipes.items()}
     seeds = {path.name: path.read_bytes() for path in sorted(SPACES.glob("*.yaml"))}
     return [
         Target("search spaces", partial(_space, seeds, recipes)),
         Target("flags", _flags),
-        Target("--set", partial(_set, recipes, planned, root)),
+        Target("--set", partial(_set, recipes, root)),
     ]
 
 
@@ -81,16 +81,14 @@ def _flags(rng: random.Random, folder: Path) -> Outcome:
     return "succeeded"
 
 
-def _set(recipes: dict[str, Recipe], held: dict[str, Any], root: Path, rng: random.Random, folder: Path) -> Outcome:
+def _set(recipes: dict[str, Recipe], root: Path, rng: random.Random, folder: Path) -> Outcome:
     """The fields are changed, checked, planned and priced, as --dry-run does; places that are named lie nowhere."""
     name = rng.choice(sorted(recipes))
     recipe = recipes[name]
     changes = dict(_changes(rng, recipe))
     changed = override(recipe, changes)
     changed.check()
-    same_places = not any("file:" in str(value) or "folder" in path for path, value in changes.items())
-    contents = held[name] if same_places else contents_of(changed, lambda corpus: {"files": corpus.name})
-    steps = plan(changed, contents)
+    steps = plan(changed, Unread())
     priced = estimate([steps.evaluation(changed.evaluation)], Place(str(root / "empty store")))
     as_text(priced)
     refuse_impossible(priced)

@@ -13,6 +13,7 @@ from midmask.tracking import read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.running import run_job
 from tests.support.jobs.sweeping import finished_points, killed_after_one_trial, start
+from tests.support.opens import opens
 
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
 
@@ -37,8 +38,10 @@ def records(home: Path, step: str) -> list[dict[str, Any]]:
 def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
     space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
     space.write_text(yaml.safe_dump(SPACE))
-    done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
+    with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
+        done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
     assert done.code == 0, done.err[-2000:]
+    assert max(counts.values()) <= 5, "twice whole, by the plan and by prepare; the others look at the first rows"
 
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
     (name,) = optuna.get_all_study_names(storage)

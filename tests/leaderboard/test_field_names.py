@@ -12,10 +12,11 @@ from midmask.leaderboard.entries import SEEDS, WITHOUT_EFFECT
 from midmask.leaderboard.lineage import TOLD
 from midmask.leaderboard.surfaces import DECODER_RATIO, ENCODER_RATIO
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.plan import plan
 from midmask.recipes.schema import Recipe
 from midmask.recipes.step import Step
 from tests.support.dashboards.browser import ROOT
+from tests.support.unread import Unread
 
 PLACES = ("platform/midmask/leaderboard", "dashboards")
 
@@ -30,7 +31,7 @@ def steps(recipes: list[Recipe]) -> dict[str, list[Step]]:
     """Step name -> those of these recipes, of their evaluation, and of BM25's."""
     found: dict[str, list[Step]] = {}
     for recipe in recipes:
-        planned = plan(recipe, contents_of(recipe, look=lambda corpus: {}))
+        planned = plan(recipe, Unread())
         config, indexed = EvaluateConfig(), EvaluateConfig(index="IVF8,Flat")
         targets = [planned.evaluation(config), planned.bm25_evaluation(config)]
         if recipe.representation.lexical is None:

@@ -10,6 +10,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, plan, rungs
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
+from midmask.recipes.survey import Survey
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
 
 
 def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whole(retromae):
-    quarter, half, whole = rungs(retromae, (0.5, 0.25, 1.0))
+    quarter, half, whole = rungs(retromae, (0.5, 0.25, 1.0), Survey())
     steps = retromae.pretrain.steps
     assert [one.pretrained.optimiser_steps for one in (quarter, half, whole)] == [steps // 4, steps // 2, steps]
     assert whole.pretrained.resume is half.pretrained

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from midmask.artifact import Artifact, Place
-from midmask.cluster.comparison import seeded
 from midmask.cluster.report import per_query
 from midmask.evaluate.rendering import markdown
 from midmask.evaluate.significance import compare
@@ -32,7 +31,7 @@ MEASURES = ("RR@10", "nDCG@10", "R@100")
 def evaluations(recipe: Recipe, views: str, seeds: range, runner: Runner) -> list[Artifact]:
     """The evaluation on dev of every seed."""
     config = recipe.evaluation.model_copy(update={"views": views, "measures": MEASURES})
-    return [runner.run(plan(seeded(recipe, seed)).evaluation(config)) for seed in seeds]
+    return [runner.run(plan(recipe.seeded(seed)).evaluation(config)) for seed in seeds]
 
 
 def main() -> int:

@@ -7,23 +7,21 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from midmask.benchmark.results import SystemKey
-from midmask.corpora import corpus_identity
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.elsewhere import SPLIT, collections
-from midmask.recipes.plan import Contents, Step, contents_of, plan
-from midmask.recipes.pretraining import Look
+from midmask.recipes.plan import Step, plan
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.schema import Recipe
+from midmask.recipes.survey import Survey
 
 Kind = Literal["dense", "splade", "lexical", "hybrid"]
 """What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, or both kinds together."""
@@ -191,7 +189,7 @@ def lay_out(benchmark: Benchmark) -> Layout:
     cells: list[Cell] = []
     left_out: list[LeftOut] = []
     owners: dict[str, SystemKey] = {}
-    look = cache(corpus_identity)  # every collection is read once, not once per cell
+    survey = Survey()
     for key in benchmark.keys():
         if reason := _senseless(benchmark, key):
             left_out.append(LeftOut(key, reason))
@@ -200,9 +198,8 @@ def lay_out(benchmark: Benchmark) -> Layout:
         if reason := _impossible(recipe):
             left_out.append(LeftOut(key, reason))
             continue
-        contents = contents_of(recipe, look)
         seeds = benchmark.seeds if key.system != BM25 else benchmark.seeds[:1]
-        own = [_cell(benchmark, key, recipe.seeded(seed), seed, contents, look) for seed in seeds]
+        own = [_cell(benchmark, key, recipe.seeded(seed), seed, survey) for seed in seeds]
         owner = owners.setdefault(_identity(own[0]), key)
         if (owner.system, owner.collection) != (key.system, key.collection):
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
@@ -283,8 +280,8 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, contents: Contents, look: Look) -> Cell:
-    planned = plan(recipe, contents)
+def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> Cell:
+    planned = plan(recipe, survey)
     evaluate = planned.bm25_evaluation if key.system == BM25 else planned.evaluation
     evaluations: dict[tuple[str, str], Step] = {}
     for split in benchmark.splits:
@@ -292,7 +289,7 @@ def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, conte
         evaluations[recipe.corpus.short_name, split] = evaluate(config)
     elsewhere = recipe.evaluation.model_copy(update={"split": SPLIT})
     for label, corpus in collections(benchmark.zero_shot).items():
-        evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus, look))
+        evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
     return Cell(key, seed, recipe, evaluations)
 
 

@@ -71,7 +71,7 @@ class Board:
         title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
         run = self._tracker.run(title, tags=tags, params=flatten(recipe), parent=self._parent.id)
         self._tracker.watch(run)
-        measured = finals(recipe, context.space, context.contents)
+        measured = finals(recipe, context.space, context.survey)
         run.read(all_datasets(measured, context.storage))
         steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
         self._trials[source] = _Trial(

@@ -13,7 +13,7 @@ from midmask.cluster.noise import SeedSpread, Standing, noise_floor, seed_spread
 from midmask.cluster.proxy import Proxy, proxies
 from midmask.cluster.trials import Trials
 from midmask.evaluate.significance import Comparison
-from midmask.recipes.plan import Step, plan
+from midmask.recipes.plan import Step
 from midmask.recipes.points import labels
 
 
@@ -118,7 +118,7 @@ class Conclusion:
 
     def _system(self, label: str, rows: list[Scored]) -> report.System:
         """A row of the comparison, with the seconds that its trainings took when they were computed."""
-        steps = plan(rows[0].entrant.recipe.seeded(rows[0].seed))
+        steps = rows[0].entrant.plan
         pretrain = _seconds(steps.pretrained, self.trials.storage) if steps.pretrained else None
         finetune = sum(_seconds(stage, self.trials.storage) for stage in steps.stages)
         evaluations = {split: [one.evaluations[split] for one in rows] for split in SPLITS}

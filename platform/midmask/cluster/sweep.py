@@ -11,7 +11,7 @@ import ray
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.cluster.board import Board
 from midmask.cluster.channel import Channel
-from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, evaluation
+from midmask.cluster.comparison import SPLITS, Entrant, Scored, compare, entrants_of
 from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.connection import connect
 from midmask.cluster.driver import scale_notes
@@ -34,7 +34,7 @@ from midmask.identity import fingerprint, flatten, override
 from midmask.leaderboard.sweep_file import sweep_of
 from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.needed_splits import refuse_missing_splits
-from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.plan import plan
 from midmask.recipes.points import briefly, mark_of
 from midmask.recipes.run import Runner
 from midmask.recipes.space import Space, load_space
@@ -87,10 +87,9 @@ def run_sweep(sweep: Sweep) -> str:
 
 def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out: Place) -> dict[str, Any]:
     storage, recipe = Place(sweep.options.storage), sweep.recipe
-    contents = contents_of(recipe)
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
     runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
-    planned = plan(recipe, contents)
+    planned = plan(recipe, sweep.survey)
     runner.run(planned.pretraining_tokens)
     runner.run(planned.tokens)
     parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))
@@ -102,14 +101,13 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.trials, lambda line: log.info("%s", line))
     with Channel.open() as channel:
-        context = Context(recipe.model_dump(mode="json"), contents, sweep.space, storage, channel)
+        context = Context(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel)
         board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
         with channel.forwarding(board):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-            trials = Trials(sweep.space, recipe, contents, storage, found)
+            trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
             log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-            seeds = sweep.space.seeds
-            scored = compare(entrants(sweep, trials), seeds, storage, channel, cpus=use.cpus, gpus=use.gpus)
+            scored = compare(entrants(sweep, trials), storage, channel, cpus=use.cpus, gpus=use.gpus)
         board.close({fingerprint(outcome.parameters) for outcome in found})
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
@@ -137,32 +135,37 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
 
 
 def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
-    """Who is compared in the end: the best trial; with several objectives also the marked ones; the baselines."""
+    """Who is compared in the end, seed by seed: the best trial; with several objectives also the marked ones; the
+    baselines.
+    """
+    space, chosen = sweep.space, [trials.best]
+    if space.has_several_objectives:
+        found = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
+        chosen += [found[name] for name in space.marks if name in found and found[name] != trials.best]
+    recipes = {_label(sweep, trial): apply_changes(sweep.recipe, trial.outcome.parameters) for trial in chosen}
+    recipes |= {baseline.name: baseline for baseline in sweep.baselines}
+    systems = [entrants_of(label, recipe, space.seeds, sweep.survey) for label, recipe in recipes.items()]
+    return [one for seed in zip(*systems, strict=True) for one in seed]
 
-    def entrant(trial: Trial) -> Entrant:
-        name = mark_of(sweep.space, trial.outcome.parameters)
-        label = name or f"{sweep.recipe.name} {briefly(sweep.space, trial.outcome.parameters)}"
-        return Entrant(label, apply_changes(sweep.recipe, trial.outcome.parameters))
 
-    chosen = [entrant(trials.best)]
-    if sweep.space.has_several_objectives:
-        found = {mark_of(sweep.space, trial.outcome.parameters): trial for trial in trials.complete}
-        chosen += [entrant(found[name]) for name in sweep.space.marks if name in found and found[name] != trials.best]
-    return chosen + [Entrant(baseline.name, baseline) for baseline in sweep.baselines]
+def _label(sweep: Sweep, trial: Trial) -> str:
+    """A trial's mark, else its recipe and point."""
+    point = trial.outcome.parameters
+    return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"
 
 
 def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scored]) -> None:
     """A leaderboard row for every system and seed; a system that an earlier sweep has tracked is linked."""
     for one in scored:
-        recipe = one.entrant.recipe.seeded(one.seed)
+        recipe = one.entrant.recipe
         identity = fingerprint({split: artifact.fingerprint for split, artifact in one.evaluations.items()})
         base = base_tags(sweep.options.job, recipe)
         tags = {**base, "midmask.step": "evaluate", "midmask.fingerprint": identity}
-        name = f"{one.entrant.label}, seed {one.seed}"
+        name = f"{one.entrant.label}, seed {one.entrant.seed}"
         finished = tracker.find(identity, step="evaluate").finished
         if finished:
             tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent.id)
             continue
         with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
-            for split in one.evaluations:
-                log_evaluation(run, evaluation(recipe, split), Place(sweep.options.storage), base)
+            for step in one.entrant.evaluations.values():
+                log_evaluation(run, step, Place(sweep.options.storage), base)

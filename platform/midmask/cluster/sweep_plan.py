@@ -1,7 +1,7 @@
 """What a sweep is before it runs: a space on a recipe, with the flags of a command line, checked; its plan in words."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,30 @@ from midmask.evaluate import answers, measures
 from midmask.identity import fingerprint, flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.backbone_defaults import apply_changes
-from midmask.recipes.plan import contents_of, plan
+from midmask.recipes.plan import plan
 from midmask.recipes.points import budget, check, grid
 from midmask.recipes.published import scaled, with_changes
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import COSTS, Space
 from midmask.recipes.step import Step
+from midmask.recipes.survey import Survey
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A space on a recipe, with the flags of a command line applied to both."""
+    """A space on a recipe, with the flags of a command line applied to both. survey: of all places that they name."""
 
     space: Space
     recipe: Recipe
     baselines: tuple[Recipe, ...]
     options: Options
+    survey: Survey = field(default_factory=Survey)
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the result depends on; worked out once, since it reads the corpus."""
-        steps = [plan(recipe).evaluation(recipe.evaluation).fingerprint for recipe in (self.recipe, *self.baselines)]
+        """What the result depends on."""
+        recipes = (self.recipe, *self.baselines)
+        steps = [plan(recipe, self.survey).evaluation(recipe.evaluation).fingerprint for recipe in recipes]
         return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
 
     @property
@@ -123,14 +126,12 @@ def targets(sweep: Sweep) -> Iterator[Step]:
     that are not of a grid are taken to be as large as the recipe's own, each with a seed in the place of its point.
     """
     space, recipe = sweep.space, sweep.recipe
-    contents = contents_of(recipe)
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]
     trials = [apply_changes(recipe, point) for point in points]
     for trial in trials:
-        yield from finals(trial, space, contents)
+        yield from finals(trial, space, sweep.survey)
     ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]
-    yield from (plan(recipe, contents).bm25_evaluation(config) for config in ranked)
+    yield from (plan(recipe, sweep.survey).bm25_evaluation(config) for config in ranked)
     for entrant in (trials[0], *sweep.baselines):
-        own = contents_of(entrant)
-        seeded = [plan(entrant.seeded(seed), own) for seed in space.seeds]
+        seeded = [plan(entrant.seeded(seed), sweep.survey) for seed in space.seeds]
         yield from (one.evaluation(config) for one in seeded for config in ranked)

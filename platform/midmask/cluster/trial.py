@@ -19,11 +19,12 @@ from midmask.identity import fingerprint
 from midmask.recipes import recipe_from
 from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.costs import costs_of
-from midmask.recipes.plan import Contents, Step, plan, rungs
+from midmask.recipes.plan import Step, plan, rungs
 from midmask.recipes.points import Point
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Objective, Space
+from midmask.recipes.survey import Survey
 from midmask.steps import LOCAL
 
 
@@ -32,7 +33,7 @@ class Context:
     """What every trial of a sweep shares, as plain data that travels to any node."""
 
     recipe: dict[str, Any]
-    contents: Contents
+    survey: Survey
     space: Space
     storage: Place
     channel: Channel
@@ -68,13 +69,13 @@ def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, f
     context.channel.push(source, [{"event": "start", "parameters": parameters}])
     runner = Runner(context.storage, LOCAL, ChannelObserver(context.channel, source))
     recipe, space = context.recipe_at(parameters), context.space
-    for number, rung in enumerate(rungs(recipe, space.shares, context.contents), start=1):
+    for number, rung in enumerate(rungs(recipe, space.shares, context.survey), start=1):
         if rung.pretrained is not None:
             runner.run(rung.pretrained)
         trained = time.perf_counter()
         share = space.shares[number - 1]
         last = number == len(space.shares)
-        steps = finals(recipe, space, context.contents) if last else [probe(recipe, share, space, context.contents)]
+        steps = finals(recipe, space, context.survey) if last else [probe(recipe, share, space, context.survey)]
         results = [runner.run(step).result for step in steps]
         found = measured(steps, results, context.storage)
         seconds = time.perf_counter() - trained
@@ -114,18 +115,18 @@ def measured(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: 
     return Measured(means, costs)
 
 
-def finals(recipe: Recipe, space: Space, contents: Contents) -> list[Step]:
+def finals(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
     """A trial's last measurement: the whole protocol on dev, once per seed."""
     repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
-    return [plan(one, contents).evaluation(dev_evaluation(one)) for one in repeated]
+    return [plan(one, survey).evaluation(dev_evaluation(one)) for one in repeated]
 
 
-def probe(recipe: Recipe, share: float, space: Space, contents: Contents) -> Step:
+def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
     """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
     first = recipe.stages[0]
     stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
     config = dev_evaluation(recipe).model_copy(update={"max_queries": space.rungs.max_queries})
-    return plan(recipe.model_copy(update={"stages": (stage,)}), contents, share=share).evaluation(config)
+    return plan(recipe.model_copy(update={"stages": (stage,)}), survey, share=share).evaluation(config)
 
 
 def dev_evaluation(recipe: Recipe) -> EvaluateConfig:

@@ -13,10 +13,11 @@ from midmask.cluster.study import Outcome
 from midmask.cluster.trial import Measured, finals, measured, probe
 from midmask.evaluate.pareto import on_front
 from midmask.recipes.backbone_defaults import apply_changes
-from midmask.recipes.plan import Contents, Step, plan
+from midmask.recipes.plan import Step, plan
 from midmask.recipes.points import described
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Space
+from midmask.recipes.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Trials:
 
     space: Space
     recipe: Recipe
-    contents: Contents
+    survey: Survey
     storage: Place
     found: Sequence[Outcome]
 
@@ -88,10 +89,10 @@ class Trials:
             recipe = apply_changes(self.recipe, trial.outcome.parameters)
             reached = shares[: len(trial.outcome.measures)]
             probes += sum(
-                self._measuring(probe(recipe, share, self.space, self.contents)) for share in reached if share < 1
+                self._measuring(probe(recipe, share, self.space, self.survey)) for share in reached if share < 1
             )
             rest += sum(self._measuring(step) for step in trial.steps)
-            pretrained = plan(recipe, self.contents, share=reached[-1]).pretrained
+            pretrained = plan(recipe, self.survey, share=reached[-1]).pretrained
             rest += self._seconds(pretrained) if pretrained else 0.0
         return probes / (probes + rest) if self.all else 0.0
 
@@ -99,7 +100,7 @@ class Trials:
         if not outcome.complete:
             return Trial(outcome, label, (), (), None)
         recipe = apply_changes(self.recipe, outcome.parameters)
-        steps = tuple(finals(recipe, self.space, self.contents))
+        steps = tuple(finals(recipe, self.space, self.survey))
         evaluations = tuple(load(step.place(self.storage)) for step in steps)
         results: list[dict[str, Any]] = [one.result for one in evaluations]
         return Trial(outcome, label, steps, evaluations, measured(steps, results, self.storage))

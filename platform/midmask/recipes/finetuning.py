@@ -21,12 +21,13 @@ from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted, bm25_ranking, folder_content, mined, ranking
 from midmask.recipes.stage import Source, StageConfig
 from midmask.recipes.step import Step
+from midmask.recipes.survey import Survey
 from midmask.steps import FinetuneConfig
 from midmask.teacher.given_scores import ReadScoresConfig, scores_content
 from midmask.teacher.teach import TeacherConfig
 
 
-def stages_content(recipe: Recipe) -> dict[str, Any]:
+def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
     """What the files and folders that stages name hold, by their names as given.
 
     Raises:
@@ -36,15 +37,15 @@ def stages_content(recipe: Recipe) -> dict[str, Any]:
     for stage in recipe.stages:
         for source in (*stage.sources, *stage.teacher_sources):
             if source.kind == "file":
-                held[source.file] = negatives_content(ReadNegativesConfig(file=source.file))
+                held[source.file] = survey.find(negatives_content, ReadNegativesConfig(file=source.file))
         if stage.teacher is not None and stage.teacher.folder is not None:
-            held[stage.teacher.folder] = folder_content(stage.teacher.folder)
+            held[stage.teacher.folder] = survey.find(folder_content, stage.teacher.folder)
             if not held[stage.teacher.folder]:
                 raise UserError(f"teacher.folder = {stage.teacher.folder}: there is no model folder of that name")
         if stage.teacher is not None and stage.teacher.scores is not None:
-            held[stage.teacher.scores] = scores_content(stage.teacher.scores)
+            held[stage.teacher.scores] = survey.find(scores_content, stage.teacher.scores)
         if stage.teacher is not None and stage.teacher.backbone is not None:
-            held[stage.teacher.backbone.name] = folder_content(stage.teacher.backbone.name)
+            held[stage.teacher.backbone.name] = survey.find(folder_content, stage.teacher.backbone.name)
     return held
 
 

@@ -16,11 +16,12 @@ from midmask.derived.words import StatisticsConfig
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.mining.mine import MineConfig
 from midmask.recipes.finetuning import Stages, stages_content
-from midmask.recipes.pretraining import Look, collections_content, pretraining_tokens
+from midmask.recipes.pretraining import collections_content, pretraining_tokens
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import adopted as adopted
 from midmask.recipes.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
 from midmask.recipes.step import Step as Step
+from midmask.recipes.survey import Survey
 from midmask.retrieve.index import FLAT
 from midmask.steps import InitialConfig, PretrainConfig
 
@@ -29,9 +30,10 @@ from midmask.steps import InitialConfig, PretrainConfig
 class Plan:
     """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
     any training) whether they are needed or not. `pretraining_tokens`: what the middle training reads, which is
-    `tokens` unless it has collections of its own.
+    `tokens` unless it has collections of its own. survey: what was read for it.
     """
 
+    survey: Survey
     corpus: Step
     tokens: Step
     pretraining_tokens: Step
@@ -63,16 +65,13 @@ class Plan:
         words = config.model_copy(update=dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT})
         return evaluated(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
 
-    def elsewhere(self, corpus: CorpusConfig, look: Look = corpus_identity) -> Step:
+    def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
-
-        Args:
-            look: as of `contents_of`.
 
         Raises:
             UserError: if the collection is not there.
         """
-        collection = Step("prepare", corpus, content=look(corpus))
+        collection = Step("prepare", corpus, content=self.survey.find(corpus_identity, corpus))
         return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
@@ -83,7 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the places that a recipe names hold, by fingerprint. The driver looks once; other nodes may not see them."""
+    """What the places that a recipe names hold, by fingerprint."""
 
     corpus: Mapping[str, Any]
     pretrain_on: Mapping[str, Any]
@@ -96,38 +95,37 @@ class Contents:
     stages: Mapping[str, Any]
 
 
-def contents_of(recipe: Recipe, look: Look = corpus_identity) -> Contents:
-    """Reads what the recipe's paths hold.
-
-    Args:
-        look: tells what a collection holds; for many recipes on one collection, one that remembers.
+def contents_of(recipe: Recipe, survey: Survey) -> Contents:
+    """What the recipe's paths hold.
 
     Raises:
         UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.
     """
-    weighed = recipe.objective is not None and recipe.objective.reads().term_weights
+    objective = recipe.objective
+    weighed = objective is not None and objective.reads().term_weights
     return Contents(
-        corpus=look(recipe.corpus),
-        pretrain_on=collections_content(recipe, look),
-        tokenizer=folder_content(recipe.tokens.tokenizer),
-        backbone=folder_content(recipe.backbone.name),
-        objective={place: folder_content(place) for place in recipe.objective.places()} if recipe.objective else {},
-        spans=spans_content(recipe.spans),
-        pseudo_queries=pseudo_queries_content(recipe.pseudo_queries),
-        weights=weigh_content(_weighing(recipe)) if weighed else {},
-        stages=stages_content(recipe),
+        corpus=survey.find(corpus_identity, recipe.corpus),
+        pretrain_on=collections_content(recipe, survey),
+        tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
+        backbone=survey.find(folder_content, recipe.backbone.name),
+        objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
+        spans=survey.find(spans_content, recipe.spans),
+        pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
+        weights=survey.find(weigh_content, _weighing(recipe)) if weighed else {},
+        stages=stages_content(recipe, survey),
     )
 
 
-def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0, resume: Step | None = None) -> Plan:
+def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, resume: Step | None = None) -> Plan:
     """The steps of a recipe.
 
     Args:
-        contents: of the recipe's places, if they have been looked up already.
+        survey: the same for all recipes of a job, so that each place is read once; none: one for this recipe.
         share: with less than 1, middle training stops after that share of its steps, as a rung of a sweep.
         resume: the pre-training of a smaller share, to go on from.
     """
-    held = contents or contents_of(recipe)
+    survey = survey or Survey()
+    held = contents_of(recipe, survey)
     corpus = Step("prepare", recipe.corpus, content=held.corpus)
     tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
     read = pretraining_tokens(recipe, tokens, held.pretrain_on)
@@ -142,14 +140,14 @@ def plan(recipe: Recipe, contents: Contents | None = None, *, share: float = 1.0
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
     pretrained = _pretrained(recipe, always, derived, held, share, resume)
     stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
-    return Plan(corpus, tokens, read, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
+    return Plan(survey, corpus, tokens, read, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
 
 
-def rungs(recipe: Recipe, shares: tuple[float, ...], contents: Contents | None = None) -> list[Plan]:
+def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:
     """One plan per share of the pre-training, ascending, each going on where the one before it stopped."""
     plans: list[Plan] = []
     for share in sorted(shares):
-        plans.append(plan(recipe, contents, share=share, resume=plans[-1].pretrained if plans else None))
+        plans.append(plan(recipe, survey, share=share, resume=plans[-1].pretrained if plans else None))
     return plans
 
 

@@ -7,20 +7,18 @@
 All with the corpus's tokenizer, so that systems that are compared have one vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from midmask.corpora import CorpusConfig, JoinConfig
+from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity
 from midmask.derived.given_tokens import ReadTokensConfig, tokens_content
 from midmask.recipes.schema import Recipe
 from midmask.recipes.searching import tokens_like
 from midmask.recipes.step import Step
-
-Look = Callable[[CorpusConfig], dict[str, Any]]
-"""Tells what a collection holds, by fingerprint."""
+from midmask.recipes.survey import Survey
 
 
-def collections_content(recipe: Recipe, look: Look) -> dict[str, Any]:
+def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
     """What the collections of `pretrain_on` hold, by their names as given; nothing without a middle training.
 
     Raises:
@@ -29,8 +27,8 @@ def collections_content(recipe: Recipe, look: Look) -> dict[str, Any]:
     if recipe.objective is None:
         return {}
     if recipe.given_tokens:
-        return {recipe.pretrain_on[0]: tokens_content(recipe.given_tokens)}
-    return {name: look(_collection(recipe, name)) for name in recipe.pretrain_on}
+        return {recipe.pretrain_on[0]: survey.find(tokens_content, recipe.given_tokens)}
+    return {name: survey.find(corpus_identity, _collection(recipe, name)) for name in recipe.pretrain_on}
 
 
 def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) -> Step:
