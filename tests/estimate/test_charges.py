@@ -180,15 +180,17 @@ def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe: Recipe, sto
 
 
 def test_memory_is_that_of_the_precision_and_of_a_workers_share(recipe: Recipe, storage: Place) -> None:
-    def activations(kind: str, workers: int, **changes: Any) -> float:
-        step = plan(override(recipe, {f"pretrain.{name}": value for name, value in changes.items()})).pretrained
+    def activations(kind: str, workers: int, dropout: float = 0.0, **changes: Any) -> float:
+        own = {"backbone.dropout": dropout, **{f"pretrain.{name}": value for name, value in changes.items()}}
+        step = plan(override(recipe, own)).pretrained
         memory = Charges(storage, kind, workers).of(step).memory  # type: ignore[arg-type]
         assert memory is not None
         return memory.activations
 
     assert activations("cpu", 2) < activations("cpu", 1)
     assert activations("cuda", 1) == activations("cuda", 1, precision="bf16") < activations("cuda", 1, precision="fp32")
-    assert activations("cpu", 1) == activations("cpu", 1, precision="fp32")
+    assert activations("cpu", 1) == activations("cpu", 1, precision="fp32") < activations("cpu", 1, dropout=0.1)
+    assert activations("cuda", 1) < activations("cuda", 1, dropout=0.1), "the masks are kept"
 
 
 def test_scored_pairs_are_the_positive_and_every_listed_candidate(
