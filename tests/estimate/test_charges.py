@@ -5,17 +5,20 @@ from typing import Any
 
 import pytest
 
-from midmask.artifact import Place, load
+from midmask.artifact import RECORD, Place, load
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.ranking import pair_work
 from midmask.estimate.storage import RANKED
 from midmask.identity import override
+from midmask.mining.given_negatives import ReadNegativesConfig
+from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Plan, Step, plan, rungs
+from midmask.recipes.plan import Plan, Step, adopted, plan, rungs
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
+from midmask.teacher.score import ScoreConfig
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
 
 N, Q = 48, len(SPLITS["dev"])
@@ -62,6 +65,13 @@ def test_a_dense_search_is_a_product_of_all_pairs(recipe: Recipe, storage: Place
     assert charge.bytes == RANKED * Q * N, "no more rows than there are passages, though the depth is 101"
     assert of(search_of(recipe, {}, depth=9), storage).bytes == RANKED * Q * 10
     assert of(search_of(recipe, {"width": 16}), storage).flops == 2 * Q * N * 16
+
+
+def test_an_index_holds_every_vector_and_only_gpus_have_a_copy(recipe: Recipe, storage: Place) -> None:
+    search = search_of(recipe, {"width": 16}, index="IVF16,Flat", nprobe=2)
+    index, cpu, gpu = of(search.inputs["index"], storage), of(search, storage), Charges(storage, "cuda", 1).of(search)
+    assert index.bytes == 4 * N * 16
+    assert cpu.host == gpu.host == gpu.index == (4 * 16 + 8) * N and cpu.index == 0, "in memory each has an id"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +125,35 @@ def test_an_encoding_reads_every_text_of_its_side_once(recipe: Recipe, storage: 
     assert passages.flops > queries.flops > 0
     cut = of(search_of(recipe, {}, passage_length=8).inputs["passages"], storage)
     assert cut.tokens == N * 8 and cut.flops < passages.flops
+    assert of(encoded(override(recipe, {"tokens.query_length": 5}), "queries"), storage).tokens == Q * 5
+
+
+def test_spans_are_halves_of_passages_until_they_are_counted(recipe: Recipe, tmp_path: Path) -> None:
+    """40 words and two special tokens are two spans of 20 and two; a row of coCondenser is two spans."""
+    contexts, storage = short(RECIPES["cocondenser"](), recipe.corpus.name), Place(str(tmp_path))
+
+    def finished(step: Step, **result: float) -> None:
+        (step.place(storage) / RECORD).write_json({"fingerprint": step.fingerprint, "result": result})
+
+    def tokens_of_a_span(steps: Plan) -> float:
+        assert steps.pretrained is not None
+        return of(steps.pretrained, storage).tokens / (3 * 8 * 2)
+
+    long, cut = plan(contexts), plan(override(contexts, {"spans.span_length": 16}))
+    finished(long.tokens, tokens=42 * N, passages=N, vocabulary=300)
+    assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 16)
+    finished(cut.spans, tokens_per_span=11.5)
+    assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 11.5)
+
+
+def test_what_has_no_model_pays_cores_and_a_new_model_pays_storage(recipe: Recipe, storage: Place) -> None:
+    """A core tokenises 7,500 texts a second; a folder from elsewhere is there already."""
+    steps = plan(recipe)
+    read, new, there = (of(step, storage) for step in (steps.tokens, steps.initial, adopted("elsewhere")))
+    assert read.core_seconds == pytest.approx((N + N) / 7_500) and read.bytes > 0 and new.bytes > 0
+    for charge in (read, new, there):
+        assert (charge.tokens, charge.flops, charge.host, charge.index, charge.peak_bytes) == (0, 0, 0, 0, 0)
+    assert (new.core_seconds, there.core_seconds, there.bytes) == (0, 0, 0)
 
 
 def test_a_training_pays_for_the_steps_that_are_left(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:
@@ -141,15 +180,17 @@ def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe: Recipe, sto
 
 
 def test_memory_is_that_of_the_precision_and_of_a_workers_share(recipe: Recipe, storage: Place) -> None:
-    def activations(kind: str, workers: int, **changes: Any) -> float:
-        step = plan(override(recipe, {f"pretrain.{name}": value for name, value in changes.items()})).pretrained
+    def activations(kind: str, workers: int, dropout: float = 0.0, **changes: Any) -> float:
+        own = {"backbone.dropout": dropout, **{f"pretrain.{name}": value for name, value in changes.items()}}
+        step = plan(override(recipe, own)).pretrained
         memory = Charges(storage, kind, workers).of(step).memory  # type: ignore[arg-type]
         assert memory is not None
         return memory.activations
 
     assert activations("cpu", 2) < activations("cpu", 1)
     assert activations("cuda", 1) == activations("cuda", 1, precision="bf16") < activations("cuda", 1, precision="fp32")
-    assert activations("cpu", 1) == activations("cpu", 1, precision="fp32")
+    assert activations("cpu", 1) == activations("cpu", 1, precision="fp32") < activations("cpu", 1, dropout=0.1)
+    assert activations("cuda", 1) < activations("cuda", 1, dropout=0.1), "the masks are kept"
 
 
 def test_scored_pairs_are_the_positive_and_every_listed_candidate(
@@ -170,6 +211,19 @@ def test_scored_pairs_are_the_positive_and_every_listed_candidate(
         assert 3 < pair <= tokens["tokens"] / N + 24
         shallow = step.__class__(step.name, step.config.model_copy(update={"depth": 3}), step.inputs)
         assert charges.of(shallow).bytes == 30 * len(SPLITS["train"]) * (1 + 3 * len(lists))
+        narrow = step.__class__(step.name, step.config.model_copy(update={"passage_length": 8}), step.inputs)
+        assert charges.of(narrow).tokens == pairs * (14 + 8 - 1), "a question has 14 tokens; both share one [CLS]"
+
+
+def test_of_a_list_from_a_file_one_candidate_is_scored_and_only_queries_with_negatives_are(
+    recipe: Recipe, storage: Place
+) -> None:
+    mining = plan(recipe).mining(MineConfig(per_query=2, max_queries=5))
+    given = Step("read_negatives", ReadNegativesConfig(file="given.jsonl"), {"corpus": plan(recipe).corpus})
+    scoring, teacher = ScoreConfig(), plan(recipe).stages[-1]
+    for lists, pairs in (({"negatives": mining}, 5 * (1 + 2)), ({"ranked0": given}, len(SPLITS["train"]) * (1 + 1))):
+        step = Step("score", scoring, {"teacher": teacher, "corpus": plan(recipe).corpus, **lists})
+        assert of(step, storage).bytes == 30 * pairs
 
 
 @pytest.mark.parametrize("protocol", ["dupmae", "sigir23_32neg_distil", "cotmote"])

@@ -82,8 +82,9 @@ def test_the_baseline_may_be_a_position_as_in_pyterrier():
     systems = {"a": table(drawn(0)), "b": table(drawn(1)), "c": table(drawn(2))}
     assert compare(systems, baseline=1, measure="RR@10") == compare(systems, baseline="b", measure="RR@10")
     assert [row.system for row in compare(systems, baseline=0, measure="RR@10")] == ["b", "c"]
-    with pytest.raises(UserError, match="baseline 3: positions of the 3 systems count from 0"):
-        compare(systems, baseline=3, measure="RR@10")
+    for position in (3, -1):
+        with pytest.raises(UserError, match=f"baseline {position}: positions of the 3 systems count from 0"):
+            compare(systems, baseline=position, measure="RR@10")
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
@@ -143,5 +144,8 @@ def test_different_queries_cannot_be_paired():
         UserError, match="b and a cannot be paired: 0 queries are only in the first, 1 only in the second"
     ):
         compare({"a": table([1, 2, 3]), "b": table([1, 2])}, baseline="a", measure="RR@10")
+    shifted = {"a": table([1, 2, 3]), "b": table([1, 2, 3, 4, 5]).slice(1)}
+    with pytest.raises(UserError, match="2 queries are only in the first, 1 only in the second"):
+        compare(shifted, baseline="a", measure="RR@10")
     with pytest.raises(UserError, match="b, seed 2 and b, seed 1 cannot be paired"):
         compare({"a": table([1, 2]), "b": [table([1, 2]), table([1])]}, baseline="a", measure="RR@10")

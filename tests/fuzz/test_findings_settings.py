@@ -1,4 +1,4 @@
-"""Model folders, spaces and settings that once ended in a traceback, one by one. Each ends in one line."""
+"""Model folders and settings that once ended in a traceback, one by one. Each ends in one line."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,6 @@ from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.needed_splits import refuse_missing_splits
 from midmask.recipes.plan import plan
-from midmask.recipes.space import load_space
 from tests.fuzz.refusing import refused
 from tests.support.corpora.collections import write, write_beir
 from tests.support.encoders.models import random_model
@@ -102,35 +101,6 @@ def test_a_projection_that_is_not_finite_is_named(tmp_path: Path, model: Path) -
     weight = torch.full((4, 32), float("nan"))
     safetensors.torch.save_file({"linear.weight": weight}, tmp_path / "2_Dense/model.safetensors")
     refused(lambda: load_bi_encoder(tmp_path, dropout=0.0), "2_Dense", "not finite")
-
-
-START = b"name: x\nrecipe: retromae\nparameters:\n  objective.encoder_mask_ratio: "
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{own}: &{own} [{','.join([f'*{last}'] * 9)}]\n" for last, own in zip("abcdefgh", "bcdefghi", strict=True)
-)
-SPACES = {
-    "not UTF-8": b"\xff\xfe",
-    "no number": b"a: !!int abc",
-    "no date": b"a: 2024-13-99",
-    "a date": START + b"{values: [2024-01-01]}",
-    "nesting": b"[" * 5000,
-    "an alias bomb": BOMB.encode(),
-    "digits": START + b"{values: [" + b"9" * 5000 + b"]}",
-    "a large number": START + b"{values: [0x" + b"f" * 5000 + b"]}",
-    "a lone surrogate": b'name: "\\ud800"',
-    "a large file": b"a: " + b"x" * 100_000,
-    "an infinite end": START + b"{low: 0, high: .inf}",
-}
-
-
-@pytest.mark.parametrize("data", SPACES.values(), ids=SPACES)
-def test_a_space_that_is_none_is_refused(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x.yaml").write_bytes(data)
-    refused(lambda: load_space(tmp_path / "x.yaml"), "x.yaml")
-
-
-def test_a_folder_is_no_space(tmp_path: Path) -> None:
-    refused(lambda: load_space(tmp_path), str(tmp_path))
 
 
 CHANGES = [("pretrain.steps", "9" * 5000), ("pretrain.steps", "[[[["), ("pretrain.steps", "[" * 100_000),

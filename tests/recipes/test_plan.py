@@ -8,6 +8,7 @@ from midmask.identity import override
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import Step, plan, rungs
+from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.survey import Survey
@@ -51,66 +52,6 @@ def test_runtime_fields_change_no_fingerprint(retromae):
     assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
 
 
-def test_what_a_generators_folder_holds_is_part_of_the_identity(retromae, tmp_path):
-    simlm = override(recipe_of(retromae, "simlm"), {"objective.generator": str(tmp_path / "generator")})
-    found = []
-    for text in ("{}", '{"other": 1}', "{}"):
-        (tmp_path / "generator").mkdir(exist_ok=True)
-        (tmp_path / "generator" / "config.json").write_text(text)
-        found.append(plan(simlm).pretrained.fingerprint)
-    assert found[0] == found[2] != found[1]
-
-
-READ = {
-    "mlm": set(),
-    "cocondenser": {"spans"},
-    "cotmae": {"spans"},
-    "cotmae_qc": {"pseudo_queries"},
-    "rom": {"weights"},
-}
-"""What each recipe reads besides tokens."""
-
-CHANGES = {
-    "spans": {"spans.span_length": 64},
-    "pseudo_queries": {"pseudo_queries.source": "titles"},
-    "weights": {"weights.source": "bm25"},
-}
-
-
-@pytest.mark.parametrize("name", READ)
-def test_a_pre_training_depends_on_what_it_reads_and_on_nothing_else(retromae, name):
-    recipe = recipe_of(retromae, name)
-    before = plan(recipe).pretrained
-    assert set(before.inputs) == {"tokens", "corpus", *READ[name]}
-    for artifact, change in CHANGES.items():
-        after = plan(override(recipe, change)).pretrained
-        assert (after.fingerprint != before.fingerprint) == (artifact in READ[name]), artifact
-
-
-def test_term_weights_come_from_what_their_source_needs(retromae, tmp_path):
-    (tmp_path / "weights.jsonl").write_text('{"id": "d", "vector": {"passage": 1.0}}')
-    rom = recipe_of(retromae, "rom")
-
-    def needs(source):
-        weigh = plan(override(rom, {"weights.source": source})).pretrained.inputs["weights"]
-        return {step.name for step in weigh.inputs.values()}
-
-    assert needs("idf") == needs("bm25") == {"tokenise", "statistics"}
-    assert needs("uniform") == {"tokenise"}
-    assert needs(f"file:{tmp_path}/weights.jsonl") == {"tokenise", "prepare"}
-
-
-def test_a_file_of_queries_counts_by_its_contents(retromae, tmp_path):
-    (tmp_path / "q.tsv").write_text("d\tone")
-    recipe = override(recipe_of(retromae, "cotmae_qc"), {"pseudo_queries.source": f"file:{tmp_path}/q.tsv"})
-    before = plan(recipe).pretrained.fingerprint
-    (tmp_path / "q.tsv").write_text("d\tanother")
-    assert plan(recipe).pretrained.fingerprint != before
-    (tmp_path / "q.tsv").unlink()
-    with pytest.raises(UserError, match="there is no such file"):
-        plan(recipe)
-
-
 def test_contexts_beyond_the_backbone_and_spans_with_term_weights_are_refused(retromae):
     recipe = recipe_of(retromae, "cotmae")
     with pytest.raises(UserError, match=r"spans.span_length = 600: the backbone takes at most 512"):
@@ -140,6 +81,18 @@ def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whol
     assert whole.pretrained.resume is half.pretrained
     assert half.pretrained.resume is quarter.pretrained
     assert whole.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
+    assert plan(retromae, share=1e-9).pretrained.optimiser_steps == 1
+
+
+def test_the_last_stage_is_evaluated_and_mined_with_unless_another_is_given(retromae):
+    recipe = PROTOCOLS["ance"]().on(retromae, "demo")
+    steps, mining = plan(recipe), MineConfig()
+    first, last = steps.stages
+    for model, given in ((last, {}), (last, {"model": last}), (first, {"model": first})):
+        ranked = steps.evaluation(recipe.evaluation, **given).inputs["ranked"]
+        negatives = steps.mining(mining, **given).inputs["ranked0"]
+        for search in (ranked, negatives):
+            assert search.inputs["passages"].inputs["model"] is search.inputs["queries"].inputs["model"] is model
 
 
 def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):

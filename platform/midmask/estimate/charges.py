@@ -35,11 +35,11 @@ class Charge:
     bytes that its GPUs share."""
 
     step: Step
+    bytes: float
     tokens: float = 0.0
     flops: float = 0.0
     core_seconds: float = 0.0
     one_core: bool = False
-    bytes: float = 0.0
     peak_bytes: float = 0.0
     memory: Memory | None = None
     training: Training | None = None
@@ -178,7 +178,7 @@ class Charges:
         model = step.inputs["passages"].inputs["model"]
         _, count, _, _ = self._encoded(step.inputs["passages"])
         width = self._representation(model).width or self.sizes(model).width
-        return Charge(step, one_core=True, bytes=4 * count * width)
+        return Charge(step, bytes=4 * count * width)
 
     def _search(self, step: Step) -> Charge:
         config: Any = step.config
@@ -208,8 +208,8 @@ class Charges:
         config: Any = step.config
         lists = [source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))]
         texts = self.volumes.texts(self._tokens(step))
-        queries = min([texts.volume.of_split(config.split), *(_most_queries(source) or 10**9 for source in lists)])
-        listed = sum(min(_listed(source), config.depth or 10**9) for source in lists)
+        queries = texts.volume.of_split(config.split, min(filter(None, map(_most_queries, lists)), default=None))
+        listed = sum(min(_listed(source), config.depth or _listed(source)) for source in lists)
         teacher = step.inputs["teacher"]
         longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else 512
         passage = min(texts.tokens, config.passage_length or longest)
