@@ -17,6 +17,7 @@ from midmask.recipes.plan import Plan, Step, adopted, plan, rungs
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
+from midmask.recipes.survey import Survey
 from midmask.steps import LOCAL
 from midmask.teacher.score import ScoreConfig
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
@@ -159,7 +160,7 @@ def test_what_has_no_model_pays_cores_and_a_new_model_pays_storage(recipe: Recip
 def test_a_training_pays_for_the_steps_that_are_left(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:
     """The second rung goes on from the first."""
     longer = override(recipe, {"pretrain.steps": 40, "pretrain.batch_size": 8})
-    first, whole = (steps.pretrained for steps in rungs(longer, (0.25, 1.0)))
+    first, whole = (steps.pretrained for steps in rungs(longer, (0.25, 1.0), Survey()))
     assert first is not None and whole is not None
     mean = tokens["tokens"] / N
     for step, left in ((first, 10), (whole, 30)):
@@ -210,7 +211,8 @@ def test_scored_pairs_are_the_positive_and_every_listed_candidate(
         assert charge.flops == pytest.approx(pairs * pair_work(charges.sizes(step.inputs["teacher"]), pair).forward)
         assert 3 < pair <= tokens["tokens"] / N + 24
         shallow = step.__class__(step.name, step.config.model_copy(update={"depth": 3}), step.inputs)
-        assert charges.of(shallow).bytes == 30 * len(SPLITS["train"]) * (1 + 3 * len(lists))
+        kept = sum(source.config.per_query if source.name == "mine" else 3 for source in lists)
+        assert charges.of(shallow).bytes == 30 * len(SPLITS["train"]) * (1 + kept), "the depth is of ranked lists alone"
         narrow = step.__class__(step.name, step.config.model_copy(update={"passage_length": 8}), step.inputs)
         assert charges.of(narrow).tokens == pairs * (14 + 8 - 1), "a question has 14 tokens; both share one [CLS]"
 

@@ -206,10 +206,13 @@ class Charges:
 
     def _score(self, step: Step) -> Charge:
         config: Any = step.config
-        lists = [source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))]
+        mined = [source for name, source in step.inputs.items() if name.startswith("negatives")]
+        ranked = [source for name, source in step.inputs.items() if name.startswith("ranked")]
         texts = self.volumes.texts(self._tokens(step))
-        queries = texts.volume.of_split(config.split, min(filter(None, map(_most_queries, lists)), default=None))
-        listed = sum(min(_listed(source), config.depth or _listed(source)) for source in lists)
+        queries = texts.volume.of_split(
+            config.split, min(filter(None, map(_most_queries, mined + ranked)), default=None)
+        )
+        listed = sum(map(_listed, mined)) + sum(min(_listed(one), config.depth or _listed(one)) for one in ranked)
         teacher = step.inputs["teacher"]
         longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else 512
         passage = min(texts.tokens, config.passage_length or longest)
