@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from midmask.artifact import RECORD, Place, Timing, load, produce
+from midmask.artifact import RECORD, Place, Timing, load, produce, start_afresh
 from midmask.attempts import Attempt, attempt, folder_of_attempts
 from midmask.errors import UserError
 from midmask.leases import Watch, lease
@@ -62,6 +62,14 @@ def test_a_failed_maker_leaves_no_record_but_its_files(root):
     assert sum(name.endswith("part") for name in root.sizes()) == 1, "what was taken over is deleted"
 
 
+def test_a_step_that_starts_afresh_finds_none_of_its_files(root):
+    for name in ("part", "deep/er/part"):
+        (root / "s" / name).write(b"1")
+    (root / "t").write(b"of another step")
+    start_afresh(root / "s")
+    assert (root / "s").names() == [] and root.sizes() == {"t": 15}
+
+
 def test_a_write_that_breaks_off_leaves_no_file(root):
     def write_and_die():
         with (root / "file").writing() as stream:
@@ -79,6 +87,22 @@ def test_upload_keeps_the_tree(root, tmp_path):
     (source / "deep" / "x").write_bytes(b"x" * 3_000_000)
     (root / "copy").upload(source)
     assert (root / "copy" / "deep" / "x").read() == b"x" * 3_000_000
+
+
+def test_a_place_is_a_folder_or_a_file_with_bytes_or_nothing(root):
+    (root / "a").write(b"123")
+    (root / "b" / "c").write(b"4567")
+    places = (root, root / "a", root / "b", root / "none")
+    assert [place.is_folder() for place in places] == [True, False, True, False]
+    assert [place.size() for place in places] == [7, 3, 4, 0]
+
+
+def test_a_copy_within_a_store_replaces_what_is_there(root):
+    (root / "new").write(b"new")
+    (root / "old").write(b"old")
+    for name in ("folder/absent", "old"):
+        (root / name).copy_from(root / "new")
+        assert (root / name).read() == b"new"
 
 
 def test_the_local_copy_of_a_uri_is_made_once(tmp_path, monkeypatch):
@@ -135,6 +159,30 @@ def test_a_silent_process_of_another_machine_is_replaced_and_may_still_not_harm(
     artifact = produce(place, {"fingerprint": "f"}, make, QUICK)
     assert artifact.result == {"found": "kept"} and (artifact.place / "part").read() == b"kept"
     assert not [name for name in root.sizes() if "silent" in name]
+
+
+def test_a_silent_process_that_finishes_while_its_files_are_taken_over_wins(tmp_path, monkeypatch):
+    """It wakes up after the first of its two files was linked; the other attempt then starts with none."""
+    place = Place(str(tmp_path / "step" / "f"))
+    silent = Attempt(place, "0001-silent", Watch(QUICK))
+    for name in ("a", "b"):
+        (silent.out / name).write(name.encode())
+    link, linked, found = os.link, [], []
+
+    def wake_up_after_the_first(source, target):
+        link(source, target)
+        if not linked:
+            linked.append(target)
+            silent.publish({"fingerprint": "f", "result": {"by": "silent"}})
+
+    def make(out):
+        found.extend(out.names())
+        return {"by": "other"}
+
+    monkeypatch.setattr(os, "link", wake_up_after_the_first)
+    artifact = produce(place, {"fingerprint": "f"}, make, QUICK)
+    assert linked and found == [] and artifact.result == {"by": "silent"}
+    assert set(Place(str(tmp_path)).sizes()) == {"step/f/a", "step/f/b", f"step/f/{RECORD}"}
 
 
 def test_a_lease_that_changes_lives_wherever_its_process_is(tmp_path):

@@ -1,4 +1,4 @@
-"""Seeds as one entry, marks as scipy finds them, gains, order, and what leaves the page."""
+"""Marks as scipy finds them, gains, order, and what leaves the page."""
 
 import csv
 import io
@@ -13,16 +13,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from midmask.identity import Config, is_runtime
 from midmask.leaderboard.board import GAIN, HOURS, NEWEST, Board, View, board_of
 from midmask.leaderboard.cells import legend
-from midmask.leaderboard.entries import Entry, entries, field_kind
+from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
 from midmask.leaderboard.marks import MOST, Shown, marks_of
 from midmask.leaderboard.rows import Place, Row, rows
-from midmask.recipes import RECIPES
-from midmask.tracking import TrackedRow
 from tests.support.dashboards import compared
 
 DEV = Place("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
@@ -44,78 +41,6 @@ def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
     return board_of(
         found, chosen, lambda shown: marks_of(shown, chosen.places, chosen.measures, per_query, chosen.marks)
     )
-
-
-def test_seeds_are_one_entry_with_mean_and_spread() -> None:
-    found = {entry.recipe: entry for entry in entries(rows(compared.tracked_rows()))}
-    assert set(found) == set(compared.LEVELS)
-    means = [np.mean([*compared.values("retromae", seed, "nDCG@10").values()]) for seed in compared.SEEDS]
-    value = found["retromae"].value(DEV, "nDCG@10")
-    assert value is not None and value.seeds == 3
-    assert (value.mean, value.spread) == (pytest.approx(np.mean(means)), pytest.approx(np.std(means, ddof=1)))
-    single = found["bm25"].value(DEV, "nDCG@10")
-    assert single is not None and single.spread is None
-    assert found["none"].value(DEV, "AP") is None and found["none"].value(DEV._replace(split="test"), "nDCG@10") is None
-
-
-def changed(run: TrackedRow, *, older: int = 0, **params: str) -> TrackedRow:
-    own = {name.replace("__", "."): value for name, value in params.items()}
-    return replace(
-        run, run_id=f"{run.run_id}{own}", params=run.params | own, started=run.started - timedelta(days=older)
-    )
-
-
-def tagged(run: TrackedRow, **own: str) -> TrackedRow:
-    tags = {f"midmask.{name}": value for name, value in own.items()}
-    return replace(run, run_id=f"{run.run_id}{own}", tags=run.tags | tags)
-
-
-def test_what_tells_systems_apart() -> None:
-    run = compared.tracked_rows()[0]
-    assert len(entries(rows([run, changed(run, stages__0__train__seed="7")]))) == 1
-    assert len(entries(rows([run, changed(run, pretrain__micro_batch="4")]))) == 1
-    longer = changed(run, tokens__max_length="96")
-    assert [entry.note for entry in entries(rows([run, longer]))] == ["max_length 48", "max_length 96"]
-    trial = tagged(run, step="trial")
-    other = tagged(run, protocol="splade")
-    assert len(entries(rows([run, trial, other]))) == 3
-    many = [changed(run, **{f"p{at}": str(number) for at in range(5)}) for number in range(3)]
-    names = [entry.name for entry in entries(rows(many))]
-    assert len(set(names)) == 3 and all("2 more" in name for name in names)
-    bm25 = compared.tracked_rows()[-1]
-    assert len(entries(rows([bm25, changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
-
-
-def test_of_runs_with_the_same_seeds_the_newest_counts() -> None:
-    run = compared.tracked_rows()[0]
-    before = replace(changed(run, older=3), metrics=dict.fromkeys(run.metrics, 0.1))
-    (entry,) = entries(rows([run, before]))
-    value = entry.value(DEV, "nDCG@10")
-    assert value is not None and (value.mean, value.seeds) == (run.metrics["squad/dev/nDCG_at_10"], 1)
-
-
-def test_all_runtime_fields_and_seeds_are_known() -> None:
-    """Of every recipe: a new runtime field must not split the seeds of a system."""
-
-    def leaves(config: Config, path: str = "") -> list[tuple[str, bool]]:
-        found = []
-        for name in type(config).model_fields:
-            value, own = getattr(config, name), f"{path}{name}"
-            inner = enumerate(value) if isinstance(value, tuple | list) else ()
-            if isinstance(value, Config):
-                found += leaves(value, f"{own}.")
-            elif nested := [(at, item) for at, item in inner if isinstance(item, Config)]:
-                found += [leaf for at, item in nested for leaf in leaves(item, f"{own}.{at}.")]
-            else:
-                found.append((own, is_runtime(config, name)))
-        return found
-
-    every = {leaf for recipe in RECIPES for leaf in leaves(RECIPES[recipe]())}
-    assert {path for path, runtime in every if runtime} == {
-        path for path, _ in every if field_kind(path) == "without effect" and path != "evaluation.split"
-    }
-    assert {"pretrain.seed", "stages.0.train.seed"} <= {path for path, _ in every if field_kind(path) == "seed"}
-    assert field_kind("stages.0.mine.seed") == field_kind("corpus.split_seed") == "setting"
 
 
 def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
@@ -162,7 +87,7 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
 
 
 def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
-    other = [tagged(run, protocol="p2") for run in compared.tracked_rows()]
+    other = [compared.tagged(run, protocol="p2") for run in compared.tracked_rows()]
     found = entries(rows([*compared.tracked_rows(), *(run for run in other if run.run_id.startswith("dupmae"))]))
     lines = {(line.entry.recipe, line.entry.protocol): line for line in board(view("none"), found).lines}
     means = {name: lines[name, "in_batch"].cells[NDCG].sorts_by for name in ("dupmae", "none")}
@@ -198,11 +123,13 @@ def test_order_by_any_column(order: str, reverse: bool, expected: list[str]) -> 
 
 def test_filters_and_trials() -> None:
     runs = compared.tracked_rows()
-    runs += [tagged(run, step="trial") for run in runs]
+    runs += [compared.tagged(run, step="trial") for run in runs]
     found = entries(rows(runs))
     assert len(board(view("none"), found).lines) == 4 and len(board(view("none", trials=True), found).lines) == 8
     dense = board(view("none", filters={"representation": "dense"}), found)
     assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
+    lexical = board(view("none", filters={"representation": "bm25"}), found)
+    assert [line.entry.recipe for line in lexical.lines] == ["bm25"]
     assert not board(view("none", places={DEV._replace(split="test"): "squad test"}), found).lines
     assert board(view("none", measures=("nDCG@10", "AP")), found).columns[1].key == HOURS, "nobody measured AP"
     newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
@@ -210,6 +137,13 @@ def test_filters_and_trials() -> None:
         board(view("none", NEWEST), entries(rows([newest, *runs]))).lines[0].entry.recipe
         == newest.tags["midmask.recipe"]
     )
+
+
+@pytest.mark.parametrize("label", ["pretrain_on", "representation", "protocol", "backbone"])
+def test_a_label_has_a_column_if_systems_differ_in_it(label: str) -> None:
+    run = compared.tracked_rows()[0]
+    assert board(view("none"), entries(rows([run]))).fields == []
+    assert board(view("none"), entries(rows([run, compared.tagged(run, **{label: "other"})]))).fields == [label]
 
 
 def test_csv_holds_numbers_in_full() -> None:
@@ -228,7 +162,9 @@ def test_markdown_has_bold_superscripts_and_what_they_mean() -> None:
     text = as_markdown(shown)
     table, said = text.split("\n\n")
     assert "Means over queries: squad dev, 60 queries." in said
-    first = table.splitlines()[2]
+    head, _, first, *_ = table.splitlines()
+    heads = [cell.strip() for cell in head.split("|")[1:-1]]
+    assert heads[:3] == ["System", "Representation", NDCG], "they differ in no other label"
     assert f"**{shown.lines[0].cells[NDCG].sorts_by:.4f}**<sup>cd</sup> ± " in first and first.startswith("| a dupmae")
     assert len({line.count("|") for line in table.splitlines()}) == 1
     assert "Superscripts" in said and "'none'" in said and "Bonferroni" in said
@@ -252,7 +188,7 @@ class Links(HTMLParser):
 
 
 def test_the_html_file_asks_for_nothing_and_escapes_what_it_is_told() -> None:
-    evil = [tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
+    evil = [compared.tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
     found = entries(rows([*compared.tracked_rows(), *evil[:1]]))
     text = document(
         board(view("none"), found), source="<s>", address='http://h/?a="b', when=datetime(2026, 1, 2, tzinfo=UTC)

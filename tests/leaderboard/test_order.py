@@ -1,6 +1,7 @@
 """Order, bold and means of a board against plain comparisons of the numbers that it was given."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import fmean
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
-from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of
+from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of, places_of
 from midmask.leaderboard.entries import Entry, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks
 from midmask.leaderboard.rows import Place, Row
@@ -80,6 +81,34 @@ def test_no_line_stands_above_a_better_one(
             if first != second:
                 assert second is None or (first < second if reverse else first > second)  # type: ignore[operator]
                 break
+
+
+def test_places_of_most_systems_come_first_and_equals_by_name() -> None:
+    squad, fiqa, nq = (Place(name, "dev") for name in ("squad", "fiqa", "nq"))
+    systems = [
+        replace(entry(f"s{at}", [row(f"s{at}", 0, {}, {})]), rows=dict.fromkeys(own, ()))
+        for at, own in enumerate([(fiqa,), (nq, fiqa, squad), (squad,), (squad,), (nq,)])
+    ]
+    assert places_of(systems) == [squad, fiqa, nq]
+
+
+def test_an_order_that_the_board_does_not_have_is_that_of_its_first_measure() -> None:
+    """An address that somebody kept names a measure that is not chosen any more."""
+    found = {"low": (0.25, 0.75), "high": (0.5, 0.5), "middle": (0.375, 0.25)}
+    systems = [entry(name, [row(name, 0, dict(zip(MEASURES, own, strict=True)), {})]) for name, own in found.items()]
+    assert [line.entry.recipe for line in board(systems, "squad dev AP").lines] == ["high", "middle", "low"]
+
+
+@pytest.mark.parametrize("order", orders[-2:])
+def test_systems_that_measure_alike_stay_as_they_came_whatever_they_cost(order: str) -> None:
+    measures = dict.fromkeys(MEASURES, 0.5)
+    systems = [
+        entry(name, [row(name, 0, measures, dict.fromkeys(COSTS.values(), cost))])
+        for name, cost in (("a", 2.0), ("b", 3.0), ("c", 1.0))
+    ]
+    lines = board(systems, order).lines
+    assert [line.entry.recipe for line in lines] == ["a", "b", "c"]
+    assert not any(line.cells[column].best for line in lines for column in (*COSTS, GAIN)), "only measures are bold"
 
 
 @given(some.lists(values, min_size=1, max_size=6), some.lists(some.integers(-4, 4), min_size=6, max_size=6))

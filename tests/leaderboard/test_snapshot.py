@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -91,6 +92,17 @@ def test_what_ended_long_ago_is_not_read_again_until_a_day_has_passed(uri: str) 
     assert refreshed(yesterday, StoreReader(uri)).runs[old].tags["note"] == "by hand"
 
 
+def test_a_clock_may_be_a_quarter_of_an_hour_behind(uri: str) -> None:
+    """Two runs that began and ended after the last look, by the clocks of machines that are 14 and 16 minutes late."""
+    client = MlflowClient(uri)
+    known = refreshed(None, StoreReader(uri))
+    for minutes in (14, 16):
+        at = int((known.looked - timedelta(minutes=minutes)).timestamp() * 1000)
+        made = client.create_run(client.get_experiment_by_name("midmask").experiment_id, at, run_name=f"{minutes}")
+        client.set_terminated(made.info.run_id, "FINISHED", at)
+    assert [found.name for found in refreshed(known, StoreReader(uri)).runs.values()] == ["14"]
+
+
 def test_a_store_made_anew_in_the_same_place_is_another_one(uri: str, tmp_path: Path, empty: Path) -> None:
     run(MlflowClient(uri), "before")
     known = refreshed(None, StoreReader(uri))
@@ -130,6 +142,13 @@ def a_snapshot(runs: int = 1) -> Snapshot:
     now = datetime.now(UTC)
     made = (TrackedRow(f"{n:032x}", "1", "r", None, "finished", now, now, {"a": "b"}, {}, {}) for n in range(runs))
     return Snapshot("1 of 2", now, now, {one.run_id: one for one in made}, frozenset())
+
+
+def test_runs_are_listed_from_the_newest_to_the_oldest() -> None:
+    known = a_snapshot(3)
+    days = zip(known.runs.items(), (2, 3, 1), strict=True)
+    runs = {run_id: replace(one, started=datetime(2026, 1, day, tzinfo=UTC)) for (run_id, one), day in days}
+    assert [one.started.day for one in replace(known, runs=runs).newest_first()] == [3, 2, 1]
 
 
 def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Lists of shards on disk, merged, and as a table."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.retrieve import ranked
-from midmask.retrieve.merging import as_table, merge, read_found, write_found
+from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
 
 NONE = (-np.inf, -1)
 
@@ -43,17 +44,20 @@ def test_one_shard_is_cut_to_the_depth() -> None:
 def test_a_file_of_a_shard_keeps_every_bit(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "shard.npz"))
     scores, rows = lists([(1 + 2**-23, 2**40), (-0.0, 7), NONE])
-    write_found(place, (scores, rows))
+    write_found(place, (scores, rows), seconds=0.1)
     found = read_found(place)
     assert found[0].tobytes() == scores.tobytes() and found[1].tobytes() == rows.tobytes()
     assert (found[0].dtype, found[1].dtype) == (np.float32, np.int64)
+    assert read_seconds(place) == 0.1
 
 
-def test_a_file_with_a_pickle_in_it_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [read_found, read_seconds])
+def test_a_file_with_a_pickle_in_it_is_not_read(read: Callable[[Place], object], tmp_path: Path) -> None:
     place = Place(str(tmp_path / "shard.npz"))
-    np.savez(str(place), scores=np.array([print], dtype=object), rows=np.array([1]))
+    pickled = np.array([0.5], dtype=object)
+    np.savez(str(place), scores=pickled, rows=pickled, seconds=pickled)
     with pytest.raises(ValueError, match="allow_pickle"):
-        read_found(place)
+        read(place)
 
 
 def test_gaps_have_no_row_in_the_table_and_ranks_count_from_one() -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import stat
 from collections.abc import Callable
@@ -35,6 +36,7 @@ def test_what_was_appended_comes_back_in_order_and_clearing_empties_it(journal: 
     assert list(journal.entries()) == [] and journal.path.read_bytes() == b""
     journal.append(TAGS)
     assert list(journal.entries()) == [TAGS]
+    assert journal.path.read_bytes() == json.dumps(TAGS).encode() + b"\n", "no empty line stands before it"
 
 
 def test_only_its_user_may_read_it(journal: Journal) -> None:
@@ -62,17 +64,29 @@ def end_of(child: Callable[[], None]) -> int:
     return process.exitcode if process.exitcode is not None else 1
 
 
-def test_a_file_that_its_owner_removed_meanwhile_is_not_claimed(tmp_path: Path) -> None:
-    """The new owner opened the old file before it went: its lock would be on a file that nobody finds."""
-    path = tmp_path / "run.jsonl"
+@pytest.mark.parametrize("files", [(0,), (0, 1), (1, 0)])
+def test_a_file_that_its_owner_removed_meanwhile_is_not_claimed(files: tuple[int, ...], tmp_path: Path) -> None:
+    """The new owner opened the old file before it went: its lock would be on a file that nobody finds. Another process
+    may have made a new file of that name since.
+
+    Args:
+        files: those that bear the name, one after the other, by the order of their inodes.
+    """
+    path, made = tmp_path / "run.jsonl", [tmp_path / "a", tmp_path / "b"]
+    for file in made:
+        file.touch()
+    made.sort(key=lambda file: file.stat().st_ino)
 
     def claim_while_it_goes() -> None:
-        flock, gone = fcntl.flock, list[Path]()
+        flock, gone, (first, *later) = fcntl.flock, list[Path](), [made[at] for at in files]
+        first.rename(path)
 
         def remove_first(descriptor: int, how: int) -> None:
             if not gone:
                 path.unlink()
                 gone.append(path)
+                for file in later:
+                    file.rename(path)
             flock(descriptor, how)
 
         fcntl.flock = remove_first
@@ -107,11 +121,45 @@ def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: p
     assert path.read_text().splitlines()[-1] == json.dumps(TAGS)
 
 
+def test_a_disk_that_takes_no_more_is_one_warning_and_costs_no_earlier_value(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of a line fits, nothing of the next two, and then there is room again."""
+    journal.append(TAGS)
+
+    def write_to_a_full_disk() -> None:
+        size, most = journal.path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, most))
+        for _ in range(3):
+            journal.append(POINTS)
+        assert journal.path.stat().st_size == size + 10
+        assert caplog.text.count("cannot be written") == 1
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        journal.append(POINTS)
+        assert list(journal.entries()) == [TAGS, POINTS]
+
+    assert end_of(write_to_a_full_disk) == 0
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    with pytest.raises(NotADirectoryError):
+        Journal.claim(tmp_path / "home" / "mlflow-pending" / "run.jsonl")
+
+
+def test_a_journal_that_somebody_removed_can_still_be_closed(journal: Journal) -> None:
+    journal.path.unlink()
+    journal.close(remove=True)
+    assert not journal.path.exists()
+
+
 def test_a_whole_last_line_gets_no_empty_one_behind_it(journal: Journal) -> None:
     journal.append(TAGS)
     journal.close(remove=False)
     again = Journal.claim(journal.path)
-    assert again is not None and again.path.read_bytes().count(b"\n") == 1
+    assert again is not None
+    again.append(POINTS)
+    assert again.path.read_bytes().count(b"\n") == 2
 
 
 def test_an_empty_line_is_no_torn_one(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:

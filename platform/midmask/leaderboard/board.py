@@ -21,7 +21,14 @@ COSTS = {
 GAIN = "Gain per hour"
 NEWEST = "newest"
 
-HEADS = dict(zip(LABELS, ("System", "Pre-trained on", "Representation", "Protocol", "Backbone"), strict=True))
+HEADS = {
+    "recipe": "System",
+    "pretrain_on": "Pre-trained on",
+    "representation": "Representation",
+    "protocol": "Protocol",
+    "backbone": "Backbone",
+}
+"""Each of `LABELS` -> the head of its column."""
 
 
 @dataclass(frozen=True)
@@ -181,4 +188,4 @@ def _ordered(
 
 def _key(value: float | None, column: Column, reverse: bool) -> tuple[bool, float]:
     sign = 1 if column.low_is_good != reverse else -1
-    return (True, 0.0) if value is None else (False, sign * value)
+    return value is None, sign * (value or 0.0)

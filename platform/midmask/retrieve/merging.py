@@ -16,7 +16,7 @@ Found = tuple[Floats, Ints]
 """Scores and corpus rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
 
 
-def write_found(place: Place, found: Found, seconds: float = 0.0) -> None:
+def write_found(place: Place, found: Found, seconds: float) -> None:
     """Writes what a shard found for a block of queries, and how long the search took."""
     with place.writing() as stream:
         np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))

@@ -1,7 +1,8 @@
 """A benchmark as jobs track it: four systems, three seeds, per-query values, costs. One pair of systems is a tie."""
 
 import tempfile
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,20 @@ def tracked_rows(split: str = "dev") -> list[TrackedRow]:
 def settings(seed: int) -> dict[str, int]:
     """Params: one of a training's seed, one without effect, one that all share."""
     return {"stages.0.train.seed": seed, "stages.0.train.threads": seed + 1, "tokens.max_length": 48}
+
+
+def changed(run: TrackedRow, *, older: int = 0, **params: str) -> TrackedRow:
+    """The run with other params (`__` for a dot), so many days older."""
+    own = {name.replace("__", "."): value for name, value in params.items()}
+    return replace(
+        run, run_id=f"{run.run_id}{own}", params=run.params | own, started=run.started - timedelta(days=older)
+    )
+
+
+def tagged(run: TrackedRow, **own: str) -> TrackedRow:
+    """The run with other tags."""
+    tags = {f"midmask.{name}": value for name, value in own.items()}
+    return replace(run, run_id=f"{run.run_id}{own}", tags=run.tags | tags)
 
 
 def store(uri: str, home: Path) -> dict[tuple[str, int], str]:

@@ -1,0 +1,103 @@
+"""Rows as entries: seeds of one system, what tells systems apart, and the notes that say so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from midmask.identity import Config, is_runtime
+from midmask.leaderboard.entries import entries, field_kind
+from midmask.leaderboard.rows import Place, rows
+from midmask.recipes import RECIPES
+from tests.support.dashboards import compared
+
+DEV = Place("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
+
+
+def test_seeds_are_one_entry_with_mean_and_spread() -> None:
+    found = {entry.recipe: entry for entry in entries(rows(compared.tracked_rows()))}
+    assert set(found) == set(compared.LEVELS)
+    means = [np.mean([*compared.values("retromae", seed, "nDCG@10").values()]) for seed in compared.SEEDS]
+    value = found["retromae"].value(DEV, "nDCG@10")
+    assert value is not None and value.seeds == 3
+    assert (value.mean, value.spread) == (pytest.approx(np.mean(means)), pytest.approx(np.std(means, ddof=1)))
+    single = found["bm25"].value(DEV, "nDCG@10")
+    assert single is not None and single.spread is None
+    assert found["none"].value(DEV, "AP") is None and found["none"].value(DEV._replace(split="test"), "nDCG@10") is None
+
+
+def test_two_seeds_have_a_spread_and_stand_in_the_order_of_their_numbers() -> None:
+    run = compared.tracked_rows()[0]
+    seeds = {"100000": 0.75, "99999": 0.25}
+    runs = [
+        replace(compared.changed(run, stages__0__train__seed=seed), metrics={"squad/dev/nDCG_at_10": value})
+        for seed, value in seeds.items()
+    ]
+    for found in (runs, runs[::-1]):
+        (entry,) = entries(rows(found))
+        assert [row.measures["nDCG@10"] for row in entry.rows[DEV]] == [0.25, 0.75]
+        value = entry.value(DEV, "nDCG@10")
+        assert value is not None and (value.mean, value.seeds) == (0.5, 2)
+        assert value.spread == pytest.approx(0.125**0.5), "a quarter from the mean each, divided by one"
+
+
+def test_what_tells_systems_apart() -> None:
+    run = compared.tracked_rows()[0]
+    assert len(entries(rows([run, compared.changed(run, stages__0__train__seed="7")]))) == 1
+    assert len(entries(rows([run, compared.changed(run, pretrain__micro_batch="4")]))) == 1
+    longer = compared.changed(run, tokens__max_length="96")
+    assert [entry.note for entry in entries(rows([run, longer]))] == ["max_length 48", "max_length 96"]
+    trial = compared.tagged(run, step="trial")
+    other = compared.tagged(run, protocol="splade")
+    assert len(entries(rows([run, trial, other]))) == 3
+    many = [compared.changed(run, **{f"p{at}": str(number) for at in range(5)}) for number in range(3)]
+    names = [entry.name for entry in entries(rows(many))]
+    assert len(set(names)) == 3 and all("2 more" in name for name in names)
+    bm25 = compared.tracked_rows()[-1]
+    assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
+
+
+@pytest.mark.parametrize(
+    ("settings", "notes"),
+    [
+        (["000", "111"], ["a 0, b 0, c 0", "a 1, b 1, c 1"]),
+        (["0000", "0001", "1110"], ["a 0, b 0, c 0, 1 more", "a 0, b 0, c 0, 1 more #2", "a 1, b 1, c 1, 1 more"]),
+    ],
+)
+def test_a_note_has_three_settings_and_a_number_where_these_are_alike(settings: list[str], notes: list[str]) -> None:
+    """Each system has the settings a, b, … of one digit each."""
+    run = compared.tracked_rows()[0]
+    runs = [compared.changed(run, **dict(zip("abcd", own, strict=False))) for own in settings]
+    assert [entry.note for entry in entries(rows(runs))] == notes
+
+
+def test_of_runs_with_the_same_seeds_the_newest_counts() -> None:
+    run = compared.tracked_rows()[0]
+    before = replace(compared.changed(run, older=3), metrics=dict.fromkeys(run.metrics, 0.1))
+    (entry,) = entries(rows([run, before]))
+    value = entry.value(DEV, "nDCG@10")
+    assert value is not None and (value.mean, value.seeds) == (run.metrics["squad/dev/nDCG_at_10"], 1)
+
+
+def test_all_runtime_fields_and_seeds_are_known() -> None:
+    """Of every recipe: a new runtime field must not split the seeds of a system."""
+
+    def leaves(config: Config, path: str = "") -> list[tuple[str, bool]]:
+        found = []
+        for name in type(config).model_fields:
+            value, own = getattr(config, name), f"{path}{name}"
+            inner = enumerate(value) if isinstance(value, tuple | list) else ()
+            if isinstance(value, Config):
+                found += leaves(value, f"{own}.")
+            elif nested := [(at, item) for at, item in inner if isinstance(item, Config)]:
+                found += [leaf for at, item in nested for leaf in leaves(item, f"{own}.{at}.")]
+            else:
+                found.append((own, is_runtime(config, name)))
+        return found
+
+    every = {leaf for recipe in RECIPES for leaf in leaves(RECIPES[recipe]())}
+    assert {path for path, runtime in every if runtime} == {
+        path for path, _ in every if field_kind(path) == "without effect" and path != "evaluation.split"
+    }
+    assert {"pretrain.seed", "stages.0.train.seed"} <= {path for path, _ in every if field_kind(path) == "seed"}
+    assert field_kind("stages.0.mine.seed") == field_kind("corpus.split_seed") == "setting"
