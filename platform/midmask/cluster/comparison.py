@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import ray
-
-from midmask.artifact import Artifact, Place, load
-from midmask.cluster.channel import Channel
-from midmask.cluster.trial import ChannelObserver
+from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.cluster.graph import Graph
+from midmask.cluster.pace import Pace
+from midmask.cluster.post import Row
+from midmask.cluster.progress import SweepProgress
+from midmask.cluster.search import Resources
+from midmask.cluster.tasks import run_tasks
 from midmask.recipes.plan import Plan, Step, plan
-from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.survey import Survey
-from midmask.steps import LOCAL
 
 SPLITS = ("dev", "test")
 
@@ -48,26 +48,40 @@ class Scored:
     evaluations: dict[str, Artifact]
 
 
-def compare(entrants: Sequence[Entrant], storage: Place, channel: Channel, *, cpus: float, gpus: float) -> list[Scored]:
-    """Every entrant on every split, as many at once as the cluster has room for.
+def compare(entrants: Sequence[Entrant], storage: Place, use: Resources, progress: SweepProgress) -> list[Scored]:
+    """Every entrant on every split. A step that several entrants need is computed once.
 
-    The middle trainings come first, one task each, so that no two tasks wait for the same one.
+    Raises:
+        RayError: of the first step that fails.
     """
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2)(_run)
-    pretrained = {step.fingerprint: (one.label, step) for one in entrants if (step := one.plan.pretrained)}
-    ray.get([task.remote([step], storage, channel, label) for label, step in pretrained.values()])
-    pending = [
-        task.remote(list(one.evaluations.values()), storage, channel, f"{one.label}, seed {one.seed}")
-        for one in entrants
-    ]
-    found = zip(entrants, ray.get(pending), strict=True)
+    targets = [step for one in entrants for step in one.evaluations.values()]
+    graph = Graph.of(targets, lambda step: (step.place(storage) / RECORD).exists(), Pace().weight)
+    run_tasks(graph, storage, use, Lines(entrants, graph, progress))
     return [
-        Scored(one, {split: load(Place(uri)) for split, uri in zip(one.evaluations, uris, strict=True)})
-        for one, uris in found
+        Scored(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()}) for one in entrants
     ]
 
 
-def _run(steps: list[Step], storage: Place, channel: Channel, source: str) -> list[str]:
-    """Runs steps in this worker; the places of their artifacts."""
-    runner = Runner(storage, LOCAL, ChannelObserver(channel, source))
-    return [str(runner.run(step).address) for step in steps]
+class Lines:
+    """The watch of a comparison's tasks: a line now and then, and the first failure ends all."""
+
+    def __init__(self, entrants: Sequence[Entrant], graph: Graph, progress: SweepProgress) -> None:
+        self._graph = graph
+        self._progress = progress
+        self._owner: dict[str, str] = {}
+        for one in entrants:
+            for evaluation in one.evaluations.values():
+                for step in evaluation.upstream():
+                    self._owner.setdefault(step.fingerprint, f"{one.label}, seed {one.seed}")
+
+    def started(self, step: Step) -> None: ...
+
+    def reported(self, fingerprint: str, row: Row) -> None:
+        if (step := self._graph.left.get(fingerprint)) is not None:
+            loss = row["values"].get("train/loss")
+            self._progress.step(self._owner[fingerprint], step.name, row["at"], step.optimiser_steps, loss)
+
+    def ended(self, step: Step) -> None: ...
+
+    def failed(self, step: Step, error: Exception, lost: list[Step]) -> None:
+        raise error

@@ -105,10 +105,10 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
         board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
         with channel.forwarding(board):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-            trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
-            log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-            scored = compare(entrants(sweep, trials), storage, channel, cpus=use.cpus, gpus=use.gpus)
         board.close({fingerprint(outcome.parameters) for outcome in found})
+    trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
+    log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
+    scored = compare(entrants(sweep, trials), storage, use, progress)
     _track(sweep, tracker, parent, scored)
     end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
     (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
