@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from midmask.artifact import Place
+from midmask.artifact import Place, load
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting, lay_out
 from midmask.benchmark.results import read_results
@@ -190,3 +190,25 @@ def test_a_benchmark_that_is_killed_goes_on(tmp_path, corpus):
     done = [one.tags["midmask.fingerprint"] for one in tracked if one.status == "finished"]
     assert len(done) == len(set(done))
     assert sum(one.tags["midmask.step"] == "evaluate" for one in tracked if one.status == "finished") == 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_trainings_of_two_workers_measure_what_one_process_measures(layout, corpus, tmp_path, ray_local):
+    """Encoding and search run on two actors. Gradients are summed in another order, so losses are only close."""
+    mlm = replace(layout, cells=tuple(cell for cell in layout.cells if "mlm, corpus, dense" in cell.name))
+    job = Job(mlm, replace(options(tmp_path, corpus), workers_per_training=2), tmp_path / "report")
+    _, failed = run_benchmark(job)
+    assert not failed
+    alone = Place(str(tmp_path / "alone"))
+    torch.set_num_threads(1)
+    run_here(mlm, alone)
+    for step in mlm.steps().values():
+        if step.name in ("pretrain", "finetune"):
+            both = [load(step.place(storage)).result for storage in (job.storage, alone)]
+            assert [one.get("workers", 1) for one in both] == [2, 1]
+            assert both[0]["loss"] == pytest.approx(both[1]["loss"], rel=1e-4)
+    here, there = collect(mlm, job.storage), collect(mlm, alone)
+    assert len(here) == len(there) == 2
+    for one, other in zip(here, there, strict=True):
+        assert one.measures == pytest.approx(other.measures, abs=1e-6)

@@ -13,6 +13,7 @@ from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.flags import parse
 from midmask.cluster.importance import importance
 from midmask.cluster.job import resolve
+from midmask.cluster.resources import ALONE
 from midmask.cluster.study import open_study, outcomes, remaining, suggest
 from midmask.cluster.summary import summary
 from midmask.cluster.sweep import entrants
@@ -48,7 +49,7 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     for point in remaining(study, space).points:
         study.enqueue_trial(point)
         trial, told = study.ask(), []
-        context = Context(recipe.model_dump(mode="json"), one.survey, space, storage, heard)  # type: ignore[arg-type]
+        context = Context(recipe.model_dump(mode="json"), one.survey, space, storage, heard, ALONE)  # type: ignore[arg-type]
         run_trial(suggest(space, trial), context, told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])

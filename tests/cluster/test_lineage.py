@@ -15,6 +15,7 @@ from midmask.cluster.board import Board
 from midmask.cluster.lineage import all_datasets, behind, collection_name, step_name
 from midmask.cluster.observe import TrackingObserver, base_tags
 from midmask.cluster.progress import SweepProgress
+from midmask.cluster.resources import ALONE
 from midmask.cluster.trial import Context, finals
 from midmask.identity import fingerprint, override
 from midmask.leaderboard.rows import rows
@@ -175,7 +176,7 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None)  # type: ignore[arg-type]
+    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         board = Board(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
@@ -212,7 +213,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None)  # type: ignore[arg-type]
+    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
         board = Board(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]

@@ -207,7 +207,7 @@ def test_scored_pairs_are_the_positive_and_every_listed_candidate(
         charges = Charges(storage, "cpu", 1)
         charge, pairs = charges.of(step), len(SPLITS["train"]) * (1 + listed)
         pair = charge.tokens / pairs
-        assert charge.bytes == 30 * pairs
+        assert charge.bytes == 30 * pairs and charge.fp32, "a teacher scores in single precision"
         assert charge.flops == pytest.approx(pairs * pair_work(charges.sizes(step.inputs["teacher"]), pair).forward)
         assert 3 < pair <= tokens["tokens"] / N + 24
         shallow = step.__class__(step.name, step.config.model_copy(update={"depth": 3}), step.inputs)

@@ -26,7 +26,7 @@ from midmask.cluster.makers import cluster_makers
 from midmask.cluster.observe import TrackingObserver
 from midmask.cluster.outlook import tell_cost
 from midmask.cluster.pace import Pace
-from midmask.cluster.search import resources
+from midmask.cluster.resources import resources
 from midmask.cluster.tasks import run_tasks
 from midmask.errors import UserError
 from midmask.identity import as_user_error, fingerprint, flatten
@@ -244,7 +244,7 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
 def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> Ledger:
     """First what goes through whole collections, step by step; then all else, side by side."""
     pace = _pace(job)
-    use = resources(ray.cluster_resources(), job.options.workers)
+    use = resources(ray.cluster_resources(), job.options.workers, job.options.workers_per_training or 1)
     graph = Graph.of(job.left(), job.is_finished, pace.weight)
     first = job.layout.cells[0].recipe
     observer = TrackingObserver(tracker, parent, job.options.job, first, job.storage)
@@ -254,7 +254,7 @@ def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> Ledger:
             graph.start(step)
             runner.run(step)
             graph.end(step)
-    ledger = Ledger(job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.trials)
+    ledger = Ledger(job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side)
     ledger.link_finished()
     run_tasks(graph, job.storage, use, ledger)
     return ledger

@@ -9,7 +9,7 @@ from midmask.cluster.graph import Graph
 from midmask.cluster.pace import Pace
 from midmask.cluster.post import Row
 from midmask.cluster.progress import SweepProgress
-from midmask.cluster.search import Resources
+from midmask.cluster.resources import Resources
 from midmask.cluster.tasks import run_tasks
 from midmask.recipes.plan import Plan, Step, plan
 from midmask.recipes.schema import Recipe

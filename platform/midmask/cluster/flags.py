@@ -84,7 +84,20 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
     shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
-    shared.add_argument("--workers", type=_positive, metavar="N", help="training processes; does not change the result")
+    shared.add_argument(
+        "--workers",
+        type=_positive,
+        metavar="N",
+        help="trainings that a sweep or a benchmark runs side by side; of other jobs, processes of each training; "
+        "does not change the result",
+    )
+    shared.add_argument(
+        "--workers-per-training",
+        type=_positive,
+        metavar="N",
+        help="processes of each training, on Ray Train, and actors that encode and search; default: in sweeps and "
+        "benchmarks 1, else one for each GPU",
+    )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
     shared.add_argument(
         "--no-verify",

@@ -36,7 +36,8 @@ class Options:
     """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
 
     job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. pretrain_on: empty, or what the middle
-    training reads in its place. recipe, protocol, workers, seed: None where not given. scale: of the protocol, demo or
+    training reads in its place. recipe, protocol, workers, workers_per_training, seed:
+    None where not given. scale: of the protocol, demo or
     published. changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow
     wants it. on: the cluster that a dry run is reckoned for; none: this machine.
     """
@@ -52,6 +53,7 @@ class Options:
     storage: str
     tracking_uri: str
     workers: int | None
+    workers_per_training: int | None
     seed: int | None
     dry_run: bool
     on: str | None = None
@@ -193,6 +195,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         storage=storage,
         tracking_uri=tracking_uri,
         workers=flags.workers,
+        workers_per_training=flags.workers_per_training,
         seed=flags.seed,
         dry_run=flags.dry_run,
         on=flags.on,

@@ -1,6 +1,7 @@
 """Where each step runs on a cluster: the distributed twin if it has one, else its one-process form as a Ray task."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import ray
@@ -8,6 +9,7 @@ import ray
 from midmask import steps
 from midmask.artifact import Artifact, Place
 from midmask.cluster import corpora, pool
+from midmask.cluster.resources import Resources
 from midmask.cluster.shards import run_sharded
 from midmask.cluster.train import train_on_ray
 from midmask.derived.given_tokens import read_tokens
@@ -20,20 +22,27 @@ from midmask.teacher.teach import teach_setup
 from midmask.train.run import TrainingSetup
 
 
-def cluster_makers(workers: int | None) -> dict[str, Maker]:
+def makers_of(use: Resources) -> Mapping[str, Maker]:
+    """Step name -> who computes it for one of several trainings side by side: this process, or workers and actors."""
+    return steps.LOCAL if use.workers == 1 else cluster_makers(use.workers, side_by_side=use.side_by_side)
+
+
+def cluster_makers(workers: int | None, *, side_by_side: int = 1) -> dict[str, Maker]:
     """Step name -> who computes it on this cluster.
 
     Args:
         workers: training workers, and actors that encode and search; none: one per GPU, or one where there is none.
+        side_by_side: trainings that share the cluster.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
     count = workers or max(1, gpus)
+    trained = partial(_trained, workers=count, side_by_side=side_by_side, use_gpu=gpus > 0)
     return {
         "prepare": _silent(corpora.prepare),
         **{name: _shard_by_shard(step, count) for name, step in steps.SHARDED.items()},
-        "pretrain": _trained(steps.pretrain_setup, count, use_gpu=gpus > 0),
-        "finetune": _trained(steps.finetune_setup, count, use_gpu=gpus > 0),
-        "teach": _trained(teach_setup, count, use_gpu=gpus > 0),
+        "pretrain": trained(steps.pretrain_setup),
+        "finetune": trained(steps.finetune_setup),
+        "teach": trained(teach_setup),
         "encode": _silent(lambda config, inputs, out: pool.encode(config, inputs, out, actors=count)),
         "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=count)),
         "initial": _silent(steps.initial),
@@ -61,9 +70,12 @@ def _shard_by_shard(step: Sharded, actors: int) -> Maker:
     return _silent(lambda config, inputs, out: run_sharded(step, config, inputs, out, actors=actors))
 
 
-def _trained(setup_of: Callable[[Any, Mapping[str, Artifact]], TrainingSetup], workers: int, *, use_gpu: bool) -> Maker:
+def _trained(
+    setup_of: Callable[[Any, Mapping[str, Artifact]], TrainingSetup], *, workers: int, side_by_side: int, use_gpu: bool
+) -> Maker:
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
-        return train_on_ray(setup_of(config, inputs), out, workers=workers, use_gpu=use_gpu, log=log)
+        setup = setup_of(config, inputs)
+        return train_on_ray(setup, out, workers=workers, side_by_side=side_by_side, use_gpu=use_gpu, log=log)
 
     return run
 

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from midmask.artifact import Place
 from midmask.cluster.interrupt import run_interruptibly
+from midmask.cluster.resources import Resources
 from midmask.cluster.study import Outcome, Remaining, outcomes, sampler, suggest
 from midmask.cluster.trial import Context, run_trial
 from midmask.errors import UserError
@@ -24,33 +24,6 @@ log = logging.getLogger(__name__)
 
 RESTARTS = 2
 """Times that a trial is started again after its process died (or it failed): it goes on from its checkpoints."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one trial may use, and how many run side by side."""
-
-    cpus: float
-    gpus: float
-    trials: int
-
-
-def resources(cluster: dict[str, float], asked: int | None) -> Resources:
-    """One trial per GPU, or per CPU core where there is none.
-
-    Raises:
-        UserError: if more trials are asked for than could ever be scheduled together, with the sum.
-    """
-    gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
-    room = gpus or cpus
-    trials = asked or room
-    if trials > room:
-        kind = "GPU" if gpus else "CPU"
-        raise UserError(
-            f"--workers {trials}: {trials} trials need {trials} {kind}s together, the cluster has {room}. "
-            f"Type --workers {room} or fewer."
-        )
-    return Resources(cpus=1 if not gpus else max(1, cpus // (gpus + 1)), gpus=1 if gpus else 0, trials=trials)
 
 
 def search(context: Context, study: optuna.Study, left: Remaining, use: Resources, seed: int) -> list[Outcome]:
@@ -119,13 +92,14 @@ def _tuner(
     def trainable(parameters: Point) -> None:
         run_trial(parameters, context, tune.report)
 
+    own = {"cpu": use.cpus, "gpu": use.gpus} if use.workers == 1 else {"cpu": 0}
     return tune.Tuner(
-        tune.with_resources(trainable, {"cpu": use.cpus, "gpu": use.gpus}),
+        tune.with_resources(trainable, own),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=scheduler(context.space, before),
             num_samples=count,
-            max_concurrent_trials=use.trials,
+            max_concurrent_trials=use.side_by_side,
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(

@@ -23,7 +23,8 @@ from midmask.cluster.observe import TrackingObserver, base_tags, log_evaluation,
 from midmask.cluster.outlook import tell_cost
 from midmask.cluster.plots import draw
 from midmask.cluster.progress import SweepProgress
-from midmask.cluster.search import Resources, resources, search
+from midmask.cluster.resources import Resources, resources
+from midmask.cluster.search import search
 from midmask.cluster.study import open_study, outcomes, remaining
 from midmask.cluster.summary import NAME as SUMMARY
 from midmask.cluster.summary import summary
@@ -73,7 +74,7 @@ def run_sweep(sweep: Sweep) -> str:
             log.info("nothing to compute: this sweep was done before, in the tracked run %s", finished)
             return str(load(sweep.place).result["report"])
         connect()
-        use = resources(ray.cluster_resources(), options.workers)
+        use = resources(ray.cluster_resources(), options.workers, options.workers_per_training or 1)
         params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
         with tracker.run(name, tags=tags, params=params) as parent:
             record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
@@ -99,9 +100,9 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
-    progress = SweepProgress(done + left.count, done, use.trials, lambda line: log.info("%s", line))
+    progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
     with Channel.open() as channel:
-        context = Context(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel)
+        context = Context(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
         board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
         with channel.forwarding(board):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)

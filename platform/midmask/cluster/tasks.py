@@ -1,4 +1,4 @@
-"""Runs a graph of steps: every step is a Ray task of its own, in one process, started when its inputs are there.
+"""Runs a graph of steps: every step is a Ray task of its own, started when its inputs are there.
 
 Ray gives a task to a worker that is idle, so processes are reused and torch is imported once in each. As many tasks run
 at once as there is room for, and none is started before: a step that waits holds nothing.
@@ -12,12 +12,12 @@ import ray
 from midmask.artifact import Place
 from midmask.cluster.channel import Channel, Drain
 from midmask.cluster.graph import Graph
+from midmask.cluster.makers import makers_of
 from midmask.cluster.post import Row
-from midmask.cluster.search import Resources
+from midmask.cluster.resources import Resources
 from midmask.recipes.costs import ON_DEVICE
 from midmask.recipes.run import Runner, Silent
 from midmask.recipes.step import Step
-from midmask.steps import LOCAL
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +48,22 @@ class Reports(Silent):
 
 
 class Lane:
-    """Tasks of one kind: what each of them holds, and how many run at once."""
+    """Tasks of one kind: what each of them holds, how many run at once, and what computes their steps.
 
-    def __init__(self, width: int, cpus: float, gpus: float) -> None:
+    A task whose step runs on workers and actors of its own holds nothing itself.
+    """
+
+    def __init__(self, width: int, use: Resources) -> None:
         self.width = width
+        self._use = use
+        cpus, gpus = (use.cpus, use.gpus) if use.workers == 1 else (0, 0)
         self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2, max_calls=0)(_make)
         self.running: dict[Any, Step] = {}
 
     def fill(self, graph: Graph, ready: list[Step], storage: Place, channel: Channel, watch: Watch) -> None:
         for step in ready[: self.width - len(self.running)]:
             graph.start(step)
-            self.running[self._task.remote(step, storage, channel)] = step
+            self.running[self._task.remote(step, storage, channel, self._use)] = step
             watch.started(step)
 
 
@@ -67,7 +72,7 @@ def run_tasks(graph: Graph, storage: Place, use: Resources, watch: Watch) -> Non
     run.
 
     Args:
-        use: what a task that trains or encodes holds, and how many of these run at once.
+        use: what a step that trains or encodes may use, and how many of these run at once.
     """
     with Channel.open() as channel:
         _run_lanes(_lanes(use), graph, storage, channel, watch)
@@ -90,11 +95,11 @@ def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: D
 
 
 def _lanes(use: Resources) -> dict[bool, Lane]:
-    """With GPUs, two: steps that need none go beside, on the CPUs that are left."""
-    if not use.gpus:
-        return {True: Lane(use.trials, use.cpus, 0)}
-    spare = int(ray.cluster_resources().get("CPU", 0) - use.trials * use.cpus)
-    return {True: Lane(use.trials, use.cpus, use.gpus), False: Lane(max(1, spare), 1, 0)}
+    """Two where trainings have GPUs or several workers: other steps go beside them, each on a CPU that is left."""
+    if not use.gpus and use.workers == 1:
+        return {True: Lane(use.side_by_side, use)}
+    spare = int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus)
+    return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
 
 
 def _end(graph: Graph, step: Step, task: Any, watch: Watch) -> None:
@@ -107,6 +112,6 @@ def _end(graph: Graph, step: Step, task: Any, watch: Watch) -> None:
     watch.ended(step)
 
 
-def _make(step: Step, storage: Place, channel: Channel) -> None:
-    """Runs the step in this worker; its inputs are finished."""
-    Runner(storage, LOCAL, Reports(channel)).run(step)
+def _make(step: Step, storage: Place, channel: Channel, use: Resources) -> None:
+    """Runs the step from this worker; its inputs are finished."""
+    Runner(storage, makers_of(use), Reports(channel)).run(step)

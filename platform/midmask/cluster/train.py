@@ -39,6 +39,7 @@ def train_on_ray(
     workers: int,
     use_gpu: bool,
     log: Log,
+    side_by_side: int = 1,
     name: str = "train",
     storage: Place | None = None,
 ) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def train_on_ray(
 
     Args:
         log: called in this process, each step once, also if a restart does some again.
+        side_by_side: trainings of this size that share the cluster.
         name: of the run, in Ray's dashboard and under `storage`.
         storage: where Ray Train keeps its own notes while it runs; all nodes must reach it. None: beside the artifact.
 
@@ -53,10 +55,10 @@ def train_on_ray(
         UserError: if the cluster has no room for the workers and their reading tasks.
         NonFiniteLoss: as `run_training`.
     """
-    cpus = worker_cpus(workers, _node_cpus())
+    cpus = worker_cpus(workers * side_by_side, _node_cpus())
     if use_gpu and workers > (gpus := int(ray.cluster_resources().get("GPU", 0))):
         raise UserError(f"--workers {workers}: one GPU each is asked for and the cluster has {gpus}; use fewer workers")
-    threads = setup.train.threads or max(1, int(sum(_node_cpus())) // workers)
+    threads = setup.train.threads or max(1, int(sum(_node_cpus())) // (workers * side_by_side))
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
     out, notes = _absolute(out), _absolute(storage or out / "ray")
     scaling = ScalingConfig(

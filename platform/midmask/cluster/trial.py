@@ -1,7 +1,7 @@
-"""One trial of a sweep: pre-train → fine-tune → evaluate in one process, probed at rungs.
+"""One trial of a sweep: pre-train → fine-tune → evaluate, probed at rungs.
 
-A trial is a plain function with its own resources. A Ray Train worker group inside a Tune trial hangs when a
-scheduler stops it (ray issue 54305), so trials run the Ray-free steps.
+A trial is a plain function. It reports between trainings alone: a Ray Train worker group inside a Tune trial hangs when
+a scheduler stops the trial while the group lives (ray issue 54305).
 """
 
 import time
@@ -13,6 +13,8 @@ import numpy as np
 
 from midmask.artifact import Artifact, Place
 from midmask.cluster.channel import Channel
+from midmask.cluster.makers import makers_of
+from midmask.cluster.resources import Resources
 from midmask.errors import unknown
 from midmask.evaluate.retriever import EvaluateConfig
 from midmask.identity import fingerprint
@@ -25,7 +27,6 @@ from midmask.recipes.run import Runner
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Objective, Space
 from midmask.recipes.survey import Survey
-from midmask.steps import LOCAL
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Context:
     space: Space
     storage: Place
     channel: Channel
+    use: Resources
 
     def recipe_at(self, parameters: Point) -> Recipe:
         return apply_changes(recipe_from(self.recipe), parameters)
@@ -67,7 +69,7 @@ def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, f
     """
     source = fingerprint(parameters)
     context.channel.push(source, [{"event": "start", "parameters": parameters}])
-    runner = Runner(context.storage, LOCAL, ChannelObserver(context.channel, source))
+    runner = Runner(context.storage, makers_of(context.use), ChannelObserver(context.channel, source))
     recipe, space = context.recipe_at(parameters), context.space
     for number, rung in enumerate(rungs(recipe, space.shares, context.survey), start=1):
         if rung.pretrained is not None:
