@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place, load
 from midmask.errors import UserError
-from midmask.estimate import as_text, estimate, estimate_text, refuse_impossible, shape_named
+from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
 from midmask.estimate.devices import this_machine
 from midmask.estimate.plan import Estimate
 from midmask.identity import override
@@ -142,7 +142,7 @@ def large(collection: str) -> Recipe:
 def refusal(recipe: Recipe, shape: str, tmp_path: Path, **named: int) -> str:
     target = plan(recipe).evaluation(recipe.evaluation)
     with pytest.raises(UserError) as error:
-        estimate_text([target], Place(str(tmp_path)), shape_named(shape), **named)
+        refuse_impossible(estimate([target], Place(str(tmp_path)), shape_named(shape), **named))
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -154,7 +154,7 @@ def test_a_share_that_does_not_fit_is_refused_with_the_sum_and_what_fits_is_righ
     assert "pretrain on 1xT4: 2048 rows at once need" in told and "activations" in told and "AdamW" in told
     fitting = int(told.split("pretrain.micro_batch=")[1].split()[0])
     assert 1 <= fitting < 2048
-    assert estimate_text(_evaluated(large, fitting), Place(str(tmp_path)), shape_named("1xT4"))
+    refuse_impossible(estimate(_evaluated(large, fitting), Place(str(tmp_path)), shape_named("1xT4")))
     assert "micro_batch" in refusal(override(large, {"pretrain.micro_batch": 2 * fitting}), "1xT4", tmp_path)
 
 
@@ -174,8 +174,8 @@ def test_days_without_a_gpu_are_refused_with_the_sum(large: Recipe, tmp_path: Pa
     told = refusal(cut, "2xcpu", tmp_path)
     assert "FLOPs at 57.6G FLOP/s" in told and "days without a GPU" in told and "--on 8xH100" in told
     target = [plan(cut).evaluation(cut.evaluation)]
-    assert "warning: slow" not in estimate_text(target, Place(str(tmp_path)), shape_named("8xH100"))
-    slow = estimate_text(target, Place(str(tmp_path)), shape_named("1xL4"))
+    assert "warning: slow" not in as_text(estimate(target, Place(str(tmp_path)), shape_named("8xH100")))
+    slow = as_text(estimate(target, Place(str(tmp_path)), shape_named("1xL4")))
     assert "warning: slow" in slow
 
 
@@ -187,6 +187,8 @@ def test_trainings_side_by_side_have_a_device_each(large: Recipe, tmp_path: Path
     beside = estimate([target], storage, shape, side_by_side=True)
     assert (spread.workers, spread.at_once, beside.workers, beside.at_once) == (4, 1, 1, 4)
     assert spread.total_hours == pytest.approx(beside.total_hours)
+    pairs = estimate([target], storage, shape, per_training=2, side_by_side=True)
+    assert (pairs.workers, pairs.at_once) == (2, 2)
     rows = [
         max(one.training.at_once(told.workers) for one in told.charges if one.training) for told in (spread, beside)
     ]

@@ -12,12 +12,13 @@ def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool =
     """Prints what is still to be paid for these steps and all that they need, on `--on` or this machine.
 
     Args:
-        side_by_side: whether trainings run so, one device each, as in sweeps and benchmarks.
+        side_by_side: whether several trainings run at once, as in sweeps and benchmarks.
 
     Raises:
         UserError: for an unknown shape; with the sum, if the plan could never run there.
     """
     shape = None if options.on is None else shape_named(options.on)
-    plan = estimate(targets, Place(options.storage), shape, workers=options.workers, side_by_side=side_by_side)
+    own = {"workers": options.workers, "per_training": options.workers_per_training}
+    plan = estimate(targets, Place(options.storage), shape, **own, side_by_side=side_by_side)
     print(f"\n{as_text(plan)}")
     refuse_impossible(plan)

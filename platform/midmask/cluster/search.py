@@ -92,9 +92,9 @@ def _tuner(
     def trainable(parameters: Point) -> None:
         run_trial(parameters, context, tune.report)
 
-    own = {"cpu": use.cpus, "gpu": use.gpus} if use.workers == 1 else {"cpu": 0}
+    own = {"CPU": use.cpus, "GPU": use.gpus} if use.workers == 1 else {"memory": 1}  # a byte: Tune refuses nothing
     return tune.Tuner(
-        tune.with_resources(trainable, own),
+        tune.with_resources(trainable, tune.PlacementGroupFactory([own])),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=scheduler(context.space, before),

@@ -65,20 +65,22 @@ def estimate(
     shape: Shape | None = None,
     *,
     workers: int | None = None,
+    per_training: int | None = None,
     side_by_side: bool = False,
 ) -> Estimate:
     """What is still to be paid for these steps and all that they need.
 
     Args:
         shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.
-        workers: training processes, or trainings at once if `side_by_side`; none: one per GPU, or one where there is
-            none (side by side: one per core).
-        side_by_side: whether each training has one device, or core, to itself, as in sweeps and benchmarks.
+        workers: trainings at once if `side_by_side`, as in sweeps and benchmarks, else processes of a training; none:
+            as many as there are GPUs, or one where there is none (side by side: as there are cores).
+        per_training: processes of a training, each with one device, or core, to itself; none: one if `side_by_side`,
+            else as `workers` says.
     """
     known = shape or measured(this_machine(), storage)
     every = known.count if known.device.kind == "cuda" or side_by_side else 1
-    at_once = (workers or every) if side_by_side else 1
-    count = 1 if side_by_side else (workers or every)
+    count = per_training or (1 if side_by_side else workers or every)
+    at_once = (workers or max(1, every // count)) if side_by_side else 1
     charges = Charges(storage, known.device.kind, count)
     left: dict[str, Step] = {}
     seen: set[str] = set()
