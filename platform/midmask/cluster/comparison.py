@@ -7,7 +7,6 @@ from functools import cached_property
 from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.cluster.graph import Graph
 from midmask.cluster.pace import Pace
-from midmask.cluster.post import Row
 from midmask.cluster.progress import SweepProgress
 from midmask.cluster.resources import Resources
 from midmask.cluster.tasks import run_tasks
@@ -56,17 +55,16 @@ def compare(entrants: Sequence[Entrant], storage: Place, use: Resources, progres
     """
     targets = [step for one in entrants for step in one.evaluations.values()]
     graph = Graph.of(targets, lambda step: (step.place(storage) / RECORD).exists(), Pace().weight)
-    run_tasks(graph, storage, use, Lines(entrants, graph, progress))
+    run_tasks(graph, storage, use, Lines(entrants, progress))
     return [
         Scored(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()}) for one in entrants
     ]
 
 
 class Lines:
-    """The watch of a comparison's tasks: a line now and then, and the first failure ends all."""
+    """The observer of a comparison: a line now and then, and the first failure ends all."""
 
-    def __init__(self, entrants: Sequence[Entrant], graph: Graph, progress: SweepProgress) -> None:
-        self._graph = graph
+    def __init__(self, entrants: Sequence[Entrant], progress: SweepProgress) -> None:
         self._progress = progress
         self._owner: dict[str, str] = {}
         for one in entrants:
@@ -74,14 +72,13 @@ class Lines:
                 for step in evaluation.upstream():
                     self._owner.setdefault(step.fingerprint, f"{one.label}, seed {one.seed}")
 
-    def started(self, step: Step) -> None: ...
+    def begin(self, step: Step) -> None: ...
 
-    def reported(self, fingerprint: str, row: Row) -> None:
-        if (step := self._graph.left.get(fingerprint)) is not None:
-            loss = row["values"].get("train/loss")
-            self._progress.step(self._owner[fingerprint], step.name, row["at"], step.optimiser_steps, loss)
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        owner, loss = self._owner[step.fingerprint], values.get("train/loss")
+        self._progress.step(owner, step.name, at, step.optimiser_steps, loss)
 
-    def ended(self, step: Step) -> None: ...
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
 
-    def failed(self, step: Step, error: Exception, lost: list[Step]) -> None:
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         raise error

@@ -5,14 +5,14 @@ Trainings are nested runs with their curves; so is every cell, with its measures
 
 import logging
 import time
+from collections.abc import Sequence
 
-from midmask.artifact import RECORD, Place, load
+from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.benchmark.design import Cell, Layout
 from midmask.cluster.graph import Graph
 from midmask.cluster.job import mistake_in
 from midmask.cluster.observe import BM25, TrackingObserver, artifact_tag, base_tags, log_evaluation
 from midmask.cluster.pace import Pace
-from midmask.cluster.post import Row
 from midmask.cluster.progress import EVERY, clock
 from midmask.identity import fingerprint, flatten
 from midmask.recipes.costs import TRAINING
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Ledger:
-    """The watch of a benchmark's tasks. `failures`: cell -> why it was not measured."""
+    """The observer of a benchmark. `failures`: cell -> why it was not measured."""
 
     def __init__(
         self,
@@ -69,31 +69,30 @@ class Ledger:
                         self._observer(step).end(step, load(step.place(self._storage)), cached=True)
             self._track_if_measured(cell)
 
-    def started(self, step: Step) -> None:
+    def begin(self, step: Step) -> None:
         self._began[step.fingerprint] = time.monotonic()
         if step.name in TRAINING:
             self._trainings[step.fingerprint] = self._observer(step)
             self._trainings[step.fingerprint].begin(step)
 
-    def reported(self, fingerprint: str, row: Row) -> None:
-        if fingerprint in self._trainings:
-            self._trainings[fingerprint].log(self._graph.left[fingerprint], row["at"], row["values"])
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        if step.fingerprint in self._trainings:
+            self._trainings[step.fingerprint].log(step, at, values)
 
-    def ended(self, step: Step) -> None:
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
         self._pace.add(step, time.monotonic() - self._began.pop(step.fingerprint))
         if step.fingerprint in self._trainings:
-            done = load(step.place(self._storage))
-            self._trainings.pop(step.fingerprint).end(step, done, cached=False)
+            self._trainings.pop(step.fingerprint).end(step, artifact, cached=cached)
         for cell in self._evaluating.get(step.fingerprint, ()):
             self._track_if_measured(cell)
         self._show()
 
-    def failed(self, step: Step, error: Exception, lost: list[Step]) -> None:
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         reason = mistake_in(error) or str(error).strip().splitlines()[-1]
         log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
         self._began.pop(step.fingerprint)
         if observer := self._trainings.pop(step.fingerprint, None):
-            observer.fail(step)
+            observer.fail(step, error, lost)
         for one in lost:
             for cell in self._evaluating.get(one.fingerprint, ()):
                 self.failures.setdefault(cell.name, f"{step.name}: {reason}")

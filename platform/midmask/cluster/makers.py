@@ -84,7 +84,8 @@ def _as_task(name: str) -> Maker:
     """The one-process step on some node of the cluster; its inputs travel as places, not as data."""
 
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
-        task = ray.remote(num_cpus=1)(_step)
+        # Without a strategy of its own it would have to fit into a trial's placement group, which holds no CPU.
+        task = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_step)
         result: dict[str, Any] = ray.get(task.remote(name, config, dict(inputs), out))
         return result
 

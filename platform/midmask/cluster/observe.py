@@ -1,7 +1,7 @@
 """What the driver's own steps do, written to MLflow as nested runs and to the terminal as a line now and then."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from midmask.artifact import Artifact, Place, load
@@ -188,8 +188,7 @@ class TrackingObserver:
         run.finish()
         log.info("%s: done, in %s", step.name, artifact.place)
 
-    def fail(self, step: Step) -> None:
-        """The step could not be made."""
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         self._open.pop(step.fingerprint).finish("failed")
 
 

@@ -5,36 +5,23 @@ at once as there is room for, and none is started before: a step that waits hold
 """
 
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 
-from midmask.artifact import Place
+from midmask.artifact import Place, load
 from midmask.cluster.channel import Channel, Drain
 from midmask.cluster.graph import Graph
 from midmask.cluster.makers import makers_of
-from midmask.cluster.post import Row
 from midmask.cluster.resources import Resources
 from midmask.recipes.costs import ON_DEVICE
-from midmask.recipes.run import Runner, Silent
+from midmask.recipes.run import Observer, Runner, Silent
 from midmask.recipes.step import Step
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """Seconds between two looks at what running steps report."""
-
-
-class Watch(Protocol):
-    """Hears what happens, in the driver's own thread; all reports of a step come before its end."""
-
-    def started(self, step: Step) -> None: ...
-
-    def reported(self, fingerprint: str, row: Row) -> None: ...
-
-    def ended(self, step: Step) -> None: ...
-
-    def failed(self, step: Step, error: Exception, lost: list[Step]) -> None: ...
 
 
 class Reports(Silent):
@@ -60,38 +47,39 @@ class Lane:
         self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2, max_calls=0)(_make)
         self.running: dict[Any, Step] = {}
 
-    def fill(self, graph: Graph, ready: list[Step], storage: Place, channel: Channel, watch: Watch) -> None:
+    def fill(self, graph: Graph, ready: list[Step], storage: Place, channel: Channel, observer: Observer) -> None:
         for step in ready[: self.width - len(self.running)]:
             graph.start(step)
             self.running[self._task.remote(step, storage, channel, self._use)] = step
-            watch.started(step)
+            observer.begin(step)
 
 
-def run_tasks(graph: Graph, storage: Place, use: Resources, watch: Watch) -> None:
-    """Runs all that is left of the graph. What fails is told to `watch`, and so is what is lost with it; all else is
-    run.
+def run_tasks(graph: Graph, storage: Place, use: Resources, observer: Observer) -> None:
+    """Runs all that is left of the graph. What fails is told to the observer, and so is what is lost with it; all
+    else is run.
 
     Args:
         use: what a step that trains or encodes may use, and how many of these run at once.
     """
     with Channel.open() as channel:
-        _run_lanes(_lanes(use), graph, storage, channel, watch)
+        _run_lanes(_lanes(use), graph, storage, channel, observer)
 
 
-def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, watch: Watch) -> None:
+def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, observer: Observer) -> None:
     while graph.left:
         ready = graph.ready()
         for on_device, lane in lanes.items():
             own = [step for step in ready if (step.name in ON_DEVICE) == on_device or len(lanes) == 1]
-            lane.fill(graph, own, storage, channel, watch)
+            lane.fill(graph, own, storage, channel, observer)
         running = {task: step for lane in lanes.values() for task, step in lane.running.items()}
         done, _ = ray.wait(list(running), num_returns=1, timeout=EVERY_S)
         for source, row in channel.drain():
-            watch.reported(source, row)
+            if (step := graph.left.get(source)) is not None:
+                observer.log(step, row["at"], row["values"])
         for task in done:
             for lane in lanes.values():
                 lane.running.pop(task, None)
-            _end(graph, running[task], task, watch)
+            _end(graph, running[task], task, storage, observer)
 
 
 def _lanes(use: Resources) -> dict[bool, Lane]:
@@ -102,14 +90,14 @@ def _lanes(use: Resources) -> dict[bool, Lane]:
     return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
 
 
-def _end(graph: Graph, step: Step, task: Any, watch: Watch) -> None:
+def _end(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer) -> None:
     try:
         ray.get(task)
     except ray.exceptions.RayError as error:
-        watch.failed(step, error, graph.fail(step))
+        observer.fail(step, error, graph.fail(step))
         return
     graph.end(step)
-    watch.ended(step)
+    observer.end(step, load(step.place(storage)), cached=False)
 
 
 def _make(step: Step, storage: Place, channel: Channel, use: Resources) -> None:

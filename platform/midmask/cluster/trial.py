@@ -62,6 +62,9 @@ class ChannelObserver:
         row = {"event": "end", "step": step.name, "fingerprint": step.fingerprint, "cached": cached}
         self._channel.push(self._source, [row])
 
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
+        """The driver learns it from Ray Tune, which has the traceback."""
+
 
 def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, float]], None]) -> None:
     """Runs one point of the space. `report` hands what was measured to the scheduler, which may end the trial at a

@@ -5,7 +5,7 @@ that its maker took.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from midmask.artifact import RECORD, Artifact, Place, Timing, load, produce
@@ -22,13 +22,16 @@ class Maker(Protocol):
 
 
 class Observer(Protocol):
-    """Sees what runs. It never changes a result."""
+    """Sees what runs, in one thread; all reports of a step come between its begin and its end. Changes no result."""
 
     def begin(self, step: Step) -> None: ...
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
+
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
+        """The step cannot be made, and what is lost with it, itself included."""
 
 
 class Silent:
@@ -39,6 +42,8 @@ class Silent:
     def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
+
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None: ...
 
 
 class Runner:
@@ -77,7 +82,11 @@ class Runner:
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
-        artifact = produce(place, self._record(step, inputs), make, self._timing)
+        try:
+            artifact = produce(place, self._record(step, inputs), make, self._timing)
+        except Exception as error:
+            self._observer.fail(step, error, [step])
+            raise
         self._observer.end(step, artifact, cached=False)
         return artifact
 
