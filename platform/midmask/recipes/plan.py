@@ -5,7 +5,7 @@ baseline computed yesterday is found today.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from midmask.corpora import CorpusConfig, corpus_identity
@@ -33,7 +33,7 @@ class Plan:
     `tokens` unless it has collections of its own. survey: what was read for it.
     """
 
-    survey: Survey
+    survey: Survey = field(compare=False, repr=False)
     corpus: Step
     tokens: Step
     pretraining_tokens: Step
