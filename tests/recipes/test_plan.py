@@ -131,6 +131,9 @@ class Notes:
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
         self.lines.append(("cached" if cached else "end", step.name))
 
+    def fail(self, step: Step, error: Exception, lost: list[Step]) -> None:
+        self.lines.append(("fail", step.name, str(error), *(one.name for one in lost)))
+
 
 STEPS = ("prepare", "tokenise", "pretrain", "finetune", "encode", "search", "evaluate")
 
@@ -164,10 +167,11 @@ def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(
 
 
 def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path):
-    calls, target = [], plan(retromae).stages[0]
+    calls, target, notes = [], plan(retromae).stages[0], Notes()
     storage = Place(str(tmp_path / "store"))
     with pytest.raises(RuntimeError):
-        Runner(storage, counting(calls, fails=("finetune",)), Notes()).run(target)
+        Runner(storage, counting(calls, fails=("finetune",)), notes).run(target)
+    assert notes.lines[-2:] == [("begin", "finetune"), ("fail", "finetune", "killed", "finetune")]
     Runner(storage, counting(calls), Notes()).run(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
