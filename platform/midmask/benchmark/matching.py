@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from midmask.benchmark.published import Published
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluate.statistics.intervals import LEVEL, Estimate
-from midmask.evaluate.statistics.seeds import Sample, Weighted, contrast, read_sample
+from midmask.evaluate.statistics.seeds import Weighted, contrast, read_sample
 
 NONE = "none"
 """The collection of a system without middle training, and the setting of one without fine-tuning."""
@@ -50,31 +50,21 @@ class Match:
             UserError: if systems or seeds were measured on different queries.
             ValueError: if a system has no result on one of the places, or other seeds than on the first.
         """
-        systems = [
-            Weighted(
-                term.key.system,
-                term.weight,
-                _samples(results, term.key, self.places, measure),
-                is_drawn=term.key.system not in DETERMINISTIC,
-            )
-            for term in self.terms
-        ]
-        return contrast(systems, level)
+        return contrast([_weighted(term, results, self.places, measure) for term in self.terms], level)
 
 
-def _samples(results: Results, key: SystemKey, places: Sequence[Place], measure: str) -> list[Sample]:
-    """A system's values on each of these places, seeds ascending."""
-    samples, seeds = [], []
-    for place in places:
-        here = (result for result in results if result.key == key and (result.corpus, result.split) == place)
-        found = sorted(here, key=lambda result: result.seed)
+def _weighted(term: Term, results: Results, places: Sequence[Place], measure: str) -> Weighted:
+    """A term with its system's values on each of these places, seeds ascending."""
+    key, samples, seeds = term.key, [], set()
+    for corpus, split in places:
+        found = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
         if not found:
-            raise ValueError(f"no result of {key} on {place[0]} {place[1]}")
+            raise ValueError(f"no result of {key} on {corpus} {split}")
         samples.append(read_sample(key.system, [result.per_query for result in found], measure))
-        seeds.append([result.seed for result in found])
-    if any(own != seeds[0] for own in seeds):
+        seeds.add(tuple(result.seed for result in found))
+    if len(seeds) > 1:
         raise ValueError(f"{key} was not measured with the same seeds on all corpora")
-    return samples
+    return Weighted(key.system, term.weight, samples, is_drawn=key.system not in DETERMINISTIC)
 
 
 @dataclass(frozen=True)

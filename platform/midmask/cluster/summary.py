@@ -74,7 +74,15 @@ def summary(end: Conclusion, *, study: str, sweep: str) -> dict[str, Any]:
         "best": trials.best.label,
         "noise_floor": _noise_floor(end),
         "importance": {"evaluator": "PED-ANOVA", **asdict(end.importance)} if end.importance else None,
-        "proxies": [_proxy(share, found) for share, found in end.proxies.items()],
+        "proxies": [
+            {
+                "share": share,
+                "trials": one.count,
+                **_values(one, "tau", "low", "high"),
+                "shown_to_rank": one.is_positive,
+            }
+            for share, one in end.proxies.items()
+        ],
         "systems": [_system(system, end) for system in end.systems],
         "floor": end.floor.label,
         "sentences": end.sentences,
@@ -115,24 +123,7 @@ def _point(end: Conclusion, trial: Trial, sweep: str) -> dict[str, Any]:
 
 
 def _to_best(row: Comparison) -> dict[str, Any]:
-    return {
-        "difference": row.difference,
-        "p": row.p,
-        "p_corrected": row.p_corrected,
-        "detectable": _finite(row.detectable),
-        "distinguishable": row.significant,
-    }
-
-
-def _proxy(share: float, found: RankCorrelation) -> dict[str, Any]:
-    return {
-        "share": share,
-        "trials": found.count,
-        "tau": found.tau,
-        "low": found.low,
-        "high": found.high,
-        "shown_to_rank": found.is_positive,
-    }
+    return {**_values(row, "difference", "p", "p_corrected", "detectable"), "distinguishable": row.significant}
 
 
 def _noise_floor(end: Conclusion) -> dict[str, Any] | None:
@@ -155,16 +146,11 @@ def _system(system: System, end: Conclusion) -> dict[str, Any]:
 
 
 def _to_floor(row: Comparison) -> dict[str, Any]:
-    return {
-        "difference": row.difference,
-        "low": _finite(row.low),
-        "high": _finite(row.high),
-        "p": row.p_corrected,
-        "outcome": outcome(row),
-        "queries": row.queries,
-    }
+    found = _values(row, "difference", "low", "high")
+    return {**found, "p": row.p_corrected, "outcome": outcome(row), "queries": row.queries}
 
 
-def _finite(value: float) -> float | None:
-    """JSON has no infinity: a single query gives an interval without ends."""
-    return value if math.isfinite(value) else None
+def _values(found: Comparison | RankCorrelation, *names: str) -> dict[str, float | None]:
+    """These fields; null for an infinite one, as JSON has no infinity: a single query has an interval without ends."""
+    values = {name: getattr(found, name) for name in names}
+    return {name: None if value is None or math.isinf(value) else value for name, value in values.items()}

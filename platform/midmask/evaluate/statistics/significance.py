@@ -1,9 +1,9 @@
 """Whether systems differ on the same queries: against a baseline, or every one against every other.
 
 Values are paired by query. A system may bring several seeds: its value of a query is then the mean over them, so that
-the query stays the unit of the test; how much seeds alone move a mean is counted where it is given (`seeds`), which a
-sweep does. Argument names (`baseline`, `test`, `correction`, `correction_alpha`) and their
-values are those of PyTerrier's `Experiment`; as there, the family that a correction looks at is one measure's tests.
+the query stays the unit of the test. Sweeps also give how much seeds alone move a mean. Argument names (`baseline`,
+`test`, `correction`, `correction_alpha`) and their values are those of PyTerrier's `Experiment`; as there, the family
+that a correction looks at is one measure's tests.
 
 The SIGIR'23 benchmark of middle training compares all systems by paired t-test with Bonferroni at 0.05:
 `compare(tables, measure="RR@10", correction="bonferroni")`.
@@ -22,14 +22,7 @@ from midmask.errors import UserError, unknown
 from midmask.evaluate.measures import of_queries
 from midmask.evaluate.statistics.intervals import LEVEL, Variance, standard_error
 from midmask.evaluate.statistics.p_values import Correction, Test, check_correction, correct, paired_p, strictest_level
-from midmask.evaluate.statistics.seeds import (
-    Sample,
-    SeedSpread,
-    check_same_queries,
-    deviation,
-    read_sample,
-    tables_of,
-)
+from midmask.evaluate.statistics.seeds import Sample, SeedSpread, check_same_queries, deviation, read_sample, tables_of
 
 PerQuery = Mapping[str, pa.Table | Sequence[pa.Table]]
 """System -> its table (query_id, measure, value), or one table per seed."""
@@ -99,23 +92,15 @@ def compare(
     if queries is not None:
         per_query = {name: [of_queries(table, queries) for table in tables_of(per_query[name])] for name in per_query}
     samples = _samples(per_query, measure, first=named)
-    pairs = (
-        [(later, earlier) for earlier, later in combinations(samples, 2)]
-        if named is None
-        else [(name, named) for name in samples if name != named]
-    )
+    if named is None:
+        pairs = [(later, earlier) for earlier, later in combinations(samples, 2)]
+    else:
+        pairs = [(name, named) for name in samples if name != named]
     level = strictest_level(correction_alpha, len(pairs), correction)
     rows = [_difference(samples[own], samples[base], test, correction_alpha, level, seeds, seed) for own, base in pairs]
     corrected = correct([row["p"] for row in rows], correction)
     return [
-        Comparison(
-            system=own,
-            baseline=base,
-            measure=measure,
-            p_corrected=p,
-            significant=p < correction_alpha,
-            **row,
-        )
+        Comparison(system=own, baseline=base, measure=measure, p_corrected=p, significant=p < correction_alpha, **row)
         for (own, base), row, p in zip(pairs, rows, corrected, strict=True)
     ]
 
