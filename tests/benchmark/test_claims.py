@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.benchmark.claims import CLAIMS, claims, claims_report, verdicts
-from midmask.benchmark.contrast import Estimate, Term
-from midmask.benchmark.matching import key_of
+from midmask.benchmark.matching import Term, key_of
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.published import PAPERS, published
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.benchmark.statistics import Statistic
 from midmask.benchmark.verdict import Part, Verdict, combined, decide, judge, pick
+from midmask.evaluate.statistics.intervals import Estimate
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET, LOUD = Noise().scaled(1e-3), Noise().scaled(10)

@@ -1,5 +1,6 @@
 """Plots of sweeps: what is drawn where, read back from matplotlib's own objects."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,12 @@ def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
     assert [path.name for path in plots.draw(sweep_of(sizes()), tmp_path)] == ["points.png", "lines.png", "pareto.png"]
     for path in tmp_path.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_difference_on_a_single_query_has_an_interval_without_ends() -> None:
+    told = decoder()
+    told["systems"][0]["to_floor"] = {
+        "test": {"difference": 0.1, "low": None, "high": None, "p": 1.0, "outcome": "undecided", "queries": 1}
+    }
+    found = sweep_of(told).systems[0].to_floor["test"]
+    assert (found.low, found.high) == (-math.inf, math.inf)

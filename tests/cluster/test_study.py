@@ -4,7 +4,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from midmask.cluster.study import Remaining, open_study, outcomes, remaining, sampler, suggest
+from midmask.cluster.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
+from midmask.evaluate.statistics.intervals import rank_correlation
 from midmask.recipes.space import Space
 
 RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
@@ -195,3 +196,13 @@ def test_the_same_seed_asks_the_same_points(tmp_path):
         study = optuna.load_study(study_name="s", storage=storage, sampler=sampler(tpe, seed=3))
         asked.append([finish(study, tpe, value) for value in (0.1, 0.3, 0.2, 0.4, 0.35, 0.1)])
     assert asked[0] == asked[1]
+
+
+def test_each_rung_is_held_against_the_end_over_the_trials_that_reached_it():
+    ended = [(0.1, 0.3, 0.2), (0.2, 0.1, 0.5), (0.5, 0.2, 0.9), (0.3, 0.6, 0.4), (0.4, 0.8, 0.6)]
+    pruned = [Outcome({}, {1: 0.9}, False), Outcome({}, {1: 0.9, 2: 0.9}, False)]
+    whole = [Outcome({}, dict(enumerate(values, start=1)), True) for values in ended]
+    first, second, last = zip(*ended, strict=True)
+    wanted = {0.25: rank_correlation(first, last), 0.5: rank_correlation(second, last)}
+    assert proxies([*whole, *pruned], (0.25, 0.5, 1.0)) == wanted
+    assert wanted[0.25].tau > wanted[0.5].tau and proxies(whole, (1.0,)) == {}

@@ -13,7 +13,7 @@ from scipy import stats
 from midmask.artifact import Artifact, Place
 from midmask.cluster.report import System, against, comparison_table
 from midmask.cluster.verdict import FEW_QUERIES, outcome, sentence
-from midmask.evaluate.significance import Comparison
+from midmask.evaluate.statistics.significance import Comparison
 
 MEASURE = "nDCG@10"
 SPLITS = ("dev", "test")

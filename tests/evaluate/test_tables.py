@@ -6,7 +6,7 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.evaluate.groups import FORUMS, folders, group_average
-from midmask.evaluate.significance import compare
+from midmask.evaluate.statistics.significance import compare
 from midmask.evaluate.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, by_slice, tabulate, unweighted
 from tests.support.evaluate.per_query import drawn, table
 

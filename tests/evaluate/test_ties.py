@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.evaluate.significance import Comparison, compare
+from midmask.evaluate.statistics.significance import Comparison, compare
 from midmask.evaluate.ties import label, letters, tie_groups
 from tests.support.evaluate.per_query import drawn, table
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from midmask.artifact import Artifact, Place
 from midmask.cluster.report import per_query
 from midmask.evaluate.rendering import markdown
-from midmask.evaluate.significance import compare
+from midmask.evaluate.statistics.significance import compare
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.plan import plan

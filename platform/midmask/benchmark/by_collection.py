@@ -14,6 +14,7 @@ from midmask.benchmark.matching import preferred
 from midmask.benchmark.results import Results
 from midmask.benchmark.sheets import VIEWS
 from midmask.evaluate.rendering import MISSING, markdown
+from midmask.evaluate.statistics.seeds import deviation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +89,7 @@ def collections_table(found: Sequence[Panel]) -> str:
 def _told(seeds: Seeds) -> str:
     if not seeds:
         return MISSING
-    spread = f" ± {np.std(seeds, ddof=1):.4f}" if len(seeds) > 1 else ""
+    spread = f" ± {deviation(seeds):.4f}" if len(seeds) > 1 else ""
     return f"{np.mean(seeds):.4f}{spread}"
 
 

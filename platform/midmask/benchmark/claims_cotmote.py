@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from midmask.benchmark.contrast import LEVEL
 from midmask.benchmark.published import Published
 from midmask.benchmark.results import Results
 from midmask.benchmark.statistics import Statistic, difference, of
 from midmask.benchmark.verdict import Claim, Verdict, all_of, combined, judge, pair, pick
+from midmask.evaluate.statistics.intervals import LEVEL
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"

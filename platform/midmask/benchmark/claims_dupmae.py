@@ -5,7 +5,6 @@ decoding tasks, both kinds of vectors.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from midmask.benchmark.contrast import estimate
 from midmask.benchmark.matching import Missing, match
 from midmask.benchmark.published import Published
 from midmask.benchmark.results import Results
@@ -64,7 +63,7 @@ def _wins(results: Results, part: Part) -> str:
         ours = match(part.terms, results.where(corpus=corpus), "nDCG@10", (corpus, "test"))
         if not isinstance(ours, Missing):
             total += 1
-            won += estimate(ours.terms, results, ours.places, "nDCG@10").value > 0
+            won += ours.estimate(results, "nDCG@10").value > 0
     corpora = "corpus" if total == 1 else "corpora"
     return f"{won} of {total} {corpora} than {part.terms[1].key.system} by nDCG@10" if total else ""
 

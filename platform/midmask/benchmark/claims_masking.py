@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from midmask.benchmark.contrast import LEVEL, Term, interval
-from midmask.benchmark.matching import NONE
+from midmask.benchmark.matching import NONE, Term
 from midmask.benchmark.results import Results, SystemKey
 from midmask.benchmark.statistics import Statistic, difference, of
 from midmask.benchmark.verdict import Part, Verdict, all_of, combined, judge, pick
+from midmask.evaluate.statistics.intervals import LEVEL, interval
 
 MEASURE = "stop share"
 COMMAND = "`python -m tests.speed.stop_word_share --corpus NAME` measures it"

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from midmask.benchmark.contrast import Term
-from midmask.benchmark.matching import called
+from midmask.benchmark.matching import Term, called
 from midmask.benchmark.published import Published, published
 from midmask.benchmark.results import Results
 from midmask.benchmark.verdict import Claim, Part, Verdict, all_of, measured_by, pair, pick, points, term
-from midmask.evaluate.significance import Comparison, compare
+from midmask.evaluate.statistics.significance import Comparison, compare
 
 PAPER = "sigir23"
 WEAK, STRONG = "1", "4"

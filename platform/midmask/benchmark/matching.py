@@ -5,9 +5,10 @@ under one other setting, or after reading one other collection, all of them alik
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from midmask.benchmark.contrast import Term
 from midmask.benchmark.published import Published
 from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluate.statistics.intervals import LEVEL, Estimate
+from midmask.evaluate.statistics.seeds import Weighted, contrast, read_sample
 
 NONE = "none"
 """The collection of a system without middle training, and the setting of one without fine-tuning."""
@@ -18,8 +19,20 @@ CORPUS = "corpus"
 SPLITS = ("test", "dev")
 """In order of preference: what was selected on dev is told on test."""
 
+DETERMINISTIC = ("bm25",)
+"""Systems without a seed to differ by."""
+
 Place = tuple[str, str]
 """(corpus, split)."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One system of a contrast, its weight, and the value that a paper prints for it; None: it prints none."""
+
+    weight: float
+    key: SystemKey
+    published: float | None = None
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,30 @@ class Match:
 
     terms: tuple[Term, ...]
     places: tuple[Place, ...]
-    differs: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+
+    def estimate(self, results: Results, measure: str, level: float = LEVEL) -> Estimate:
+        """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
+
+        Raises:
+            UserError: if systems or seeds were measured on different queries.
+            ValueError: if a system has no result on one of the places, or other seeds than on the first.
+        """
+        return contrast([_weighted(term, results, self.places, measure) for term in self.terms], level)
+
+
+def _weighted(term: Term, results: Results, places: Sequence[Place], measure: str) -> Weighted:
+    """A term with its system's values on each of these places, seeds ascending."""
+    key, samples, seeds = term.key, [], set()
+    for corpus, split in places:
+        found = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
+        if not found:
+            raise ValueError(f"no result of {key} on {corpus} {split}")
+        samples.append(read_sample(key.system, [result.per_query for result in found], measure))
+        seeds.add(tuple(result.seed for result in found))
+    if len(seeds) > 1:
+        raise ValueError(f"{key} was not measured with the same seeds on all corpora")
+    return Weighted(key.system, term.weight, samples, is_drawn=key.system not in DETERMINISTIC)
 
 
 @dataclass(frozen=True)

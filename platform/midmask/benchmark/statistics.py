@@ -2,7 +2,6 @@
 each with its run.
 """
 
-import math
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -12,8 +11,8 @@ import numpy as np
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from midmask.benchmark.contrast import Estimate, Variance, interval
 from midmask.errors import UserError
+from midmask.evaluate.statistics.intervals import Estimate, Variance, interval
 from midmask.identity import Config, as_user_error
 
 
@@ -40,11 +39,7 @@ class Statistic(Config):
     @property
     def variance(self) -> Variance:
         """Of the mean: of a share the binomial's, else from the draws; infinite for a single one."""
-        if self.count:
-            return Variance(self.mean * (1 - self.mean) / self.count, self.count - 1)
-        if len(self.values) < 2:
-            return Variance(math.inf, 1)
-        return Variance(float(np.var(self.values, ddof=1)) / len(self.values), len(self.values) - 1)
+        return Variance.of_share(self.mean, self.count) if self.count else Variance.of_mean(self.values)
 
 
 def difference(left: Statistic, right: Statistic, level: float) -> Estimate:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from midmask.benchmark.contrast import LEVEL, Estimate, Term, estimate
-from midmask.benchmark.matching import Missing, Place, key_of, match
+from midmask.benchmark.matching import Missing, Place, Term, key_of, match
 from midmask.benchmark.published import Published, published
 from midmask.benchmark.results import Results
+from midmask.evaluate.statistics.intervals import LEVEL, Estimate
 
 Outcome = Literal["holds", "does not hold", "not decidable", "not measured"]
 
@@ -122,7 +122,7 @@ def decide(part: Part, results: Results, level: float = LEVEL) -> Verdict:
     ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
     if isinstance(ours, Missing):
         return Verdict("not measured", f"{part.what}: {ours.what}.", published=part.published)
-    found = estimate(ours.terms, results, ours.places, part.measure, level)
+    found = ours.estimate(results, part.measure, level)
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
     drawn = "" if found.floor else ", how much seeds differ is not known"

@@ -9,10 +9,11 @@ from midmask.artifact import Artifact, Place, load
 from midmask.cluster import report, verdict
 from midmask.cluster.comparison import SPLITS, Scored
 from midmask.cluster.importance import Importance
-from midmask.cluster.noise import SeedSpread, Standing, noise_floor, seed_spread
-from midmask.cluster.proxy import Proxy, proxies
+from midmask.cluster.study import proxies
 from midmask.cluster.trials import Trials
-from midmask.evaluate.significance import Comparison
+from midmask.evaluate.statistics.intervals import RankCorrelation
+from midmask.evaluate.statistics.seeds import SeedSpread, seed_spread
+from midmask.evaluate.statistics.significance import Comparison, noise_floor
 from midmask.recipes.plan import Step
 from midmask.recipes.points import labels
 
@@ -44,15 +45,16 @@ class Conclusion:
         )
 
     @cached_property
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, Comparison]:
         return self.trials.standings(self.seeds)
 
     @cached_property
     def noise_floor(self) -> float | None:
-        return noise_floor(self.standings)
+        return noise_floor(self.standings.values())
 
     @cached_property
-    def proxies(self) -> list[Proxy]:
+    def proxies(self) -> dict[float, RankCorrelation]:
+        """Share of a rung -> how its probes rank trials as the end does."""
         return proxies([trial.outcome for trial in self.trials.all], self.trials.space.shares)
 
     @cached_property
@@ -97,7 +99,7 @@ class Conclusion:
         ]
         if space.has_several_objectives:
             told.insert(1, verdict.front_sentence(self.trials, self.systems))
-        told += [verdict.proxy_sentence(proxy, pruned=space.rungs.prune) for proxy in self.proxies]
+        told += [verdict.proxy_sentence(*proxy, pruned=space.rungs.prune) for proxy in self.proxies.items()]
         told.append(verdict.importance_sentence(self.importance, labels(space), len(self.trials.complete)))
         return [sentence for sentence in told if sentence]
 

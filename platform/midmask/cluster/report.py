@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from midmask.artifact import Artifact
 from midmask.cluster.reading_notes import notes
 from midmask.evaluate.rendering import markdown
-from midmask.evaluate.significance import Comparison, compare
+from midmask.evaluate.statistics.seeds import deviation
+from midmask.evaluate.statistics.significance import Comparison, compare
 from midmask.recipes.elsewhere import with_averages
 
 
@@ -28,8 +29,7 @@ class System:
 
     def spread(self, split: str, measure: str) -> float:
         """Standard deviation over seeds; 0 for a single one."""
-        values = [artifact.result["measures"][measure] for artifact in self.evaluations[split]]
-        return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return deviation([artifact.result["measures"][measure] for artifact in self.evaluations[split]])
 
 
 def per_query(artifact: Artifact) -> pa.Table:

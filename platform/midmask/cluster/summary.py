@@ -19,12 +19,12 @@ plots and the dashboard's Sweep page are drawn without asking any step again.
       seeds            [value of the first objective], one per fine-tuning seed
       front            whether it is on the Pareto front of the complete points (one objective: whether it is the best)
       to_best          {difference, p, p_corrected, detectable, distinguishable}: this point less the best
-                       (cluster.noise); null for the best itself and for pruned ones
+                       over queries and seeds; null for the best itself and for pruned ones
     best             label of the best point by the first objective
     noise_floor      {value, seed_spread, seed_degrees, repeats}: a difference between two points that is found with a
                      probability of 0.8, or null for a single point
     importance       {evaluator, trials, quantile, shares: {path: share}}, or null where trials are too few
-    proxies          [{share, trials, tau, low, high, shown_to_rank}], one per rung (cluster.proxy); null: not known
+    proxies          [{share, trials, tau, low, high, shown_to_rank}], one per rung; null: not known
     systems          [{label, dev: [value per seed], test: [value per seed], to_floor}]: the final comparison, by the
                      first objective; to_floor: {split: {difference, low, high, p, outcome, queries}}, p as Holm
                      corrects it, outcome: better, worse, equal or undecided; {} for the floor itself
@@ -34,6 +34,7 @@ plots and the dashboard's Sweep page are drawn without asking any step again.
 Numbers are finite; null stands for what is not known.
 """
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -41,7 +42,8 @@ from midmask.cluster.conclusion import Conclusion
 from midmask.cluster.report import System
 from midmask.cluster.trials import Trial
 from midmask.cluster.verdict import outcome
-from midmask.evaluate.significance import Comparison
+from midmask.evaluate.statistics.intervals import RankCorrelation
+from midmask.evaluate.statistics.significance import Comparison
 from midmask.identity import fingerprint
 from midmask.recipes.points import briefly, labels, mark_of
 from midmask.recipes.space import Space
@@ -72,7 +74,15 @@ def summary(end: Conclusion, *, study: str, sweep: str) -> dict[str, Any]:
         "best": trials.best.label,
         "noise_floor": _noise_floor(end),
         "importance": {"evaluator": "PED-ANOVA", **asdict(end.importance)} if end.importance else None,
-        "proxies": [{**asdict(proxy), "shown_to_rank": proxy.is_shown_to_rank} for proxy in end.proxies],
+        "proxies": [
+            {
+                "share": share,
+                "trials": one.count,
+                **_values(one, "tau", "low", "high"),
+                "shown_to_rank": one.is_positive,
+            }
+            for share, one in end.proxies.items()
+        ],
         "systems": [_system(system, end) for system in end.systems],
         "floor": end.floor.label,
         "sentences": end.sentences,
@@ -108,8 +118,12 @@ def _point(end: Conclusion, trial: Trial, sweep: str) -> dict[str, Any]:
         "costs": trial.measured.costs if trial.measured else {},
         "seeds": [one.result["measures"][objectives[0]] for one in trial.evaluations],
         "front": trial.label in end.trials.front,
-        "to_best": {**asdict(standing), "distinguishable": standing.is_distinguishable} if standing else None,
+        "to_best": _to_best(standing) if standing else None,
     }
+
+
+def _to_best(row: Comparison) -> dict[str, Any]:
+    return {**_values(row, "difference", "p", "p_corrected", "detectable"), "distinguishable": row.significant}
 
 
 def _noise_floor(end: Conclusion) -> dict[str, Any] | None:
@@ -132,11 +146,11 @@ def _system(system: System, end: Conclusion) -> dict[str, Any]:
 
 
 def _to_floor(row: Comparison) -> dict[str, Any]:
-    return {
-        "difference": row.difference,
-        "low": row.low,
-        "high": row.high,
-        "p": row.p_corrected,
-        "outcome": outcome(row),
-        "queries": row.queries,
-    }
+    found = _values(row, "difference", "low", "high")
+    return {**found, "p": row.p_corrected, "outcome": outcome(row), "queries": row.queries}
+
+
+def _values(found: Comparison | RankCorrelation, *names: str) -> dict[str, float | None]:
+    """These fields; null for an infinite one, as JSON has no infinity: a single query has an interval without ends."""
+    values = {name: getattr(found, name) for name in names}
+    return {name: None if value is None or math.isinf(value) else value for name, value in values.items()}

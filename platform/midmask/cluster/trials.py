@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from midmask.artifact import RECORD, Artifact, Place, load
-from midmask.cluster.noise import SeedSpread, Standing, standings
 from midmask.cluster.report import per_query
 from midmask.cluster.search import best
 from midmask.cluster.study import Outcome
 from midmask.cluster.trial import Measured, finals, measured, probe
 from midmask.evaluate.pareto import on_front
+from midmask.evaluate.statistics.seeds import SeedSpread
+from midmask.evaluate.statistics.significance import Comparison, compare
 from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.plan import Step, plan
 from midmask.recipes.points import described
@@ -76,10 +77,13 @@ class Trials:
         name = self.space.targets[0].measure
         return [[one.result["measures"][name] for one in trial.evaluations] for trial in self.complete]
 
-    def standings(self, seeds: SeedSpread) -> dict[str, Standing]:
-        """Label -> how the trial stands to the best, by the first objective on the dev queries."""
+    def standings(self, seeds: SeedSpread) -> dict[str, Comparison]:
+        """Label -> every other complete trial against the best, by the first objective on the dev queries,
+        Holm-corrected; with what seeds alone do to a mean.
+        """
         tables = {trial.label: [per_query(one) for one in trial.evaluations] for trial in self.complete}
-        return standings(tables, self.best.label, self.space.targets[0].measure, seeds)
+        found = compare(tables, baseline=self.best.label, measure=self.space.targets[0].measure, seeds=seeds)
+        return {row.system: row for row in found}
 
     def rung_share(self) -> float:
         """Share of the trials' time that probing at rungs took."""

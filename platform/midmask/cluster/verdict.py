@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from midmask.cluster.importance import FEWEST, Importance
-from midmask.cluster.noise import SeedSpread, Standing, noise_floor
-from midmask.cluster.proxy import Proxy
 from midmask.cluster.report import System, against
 from midmask.cluster.trials import Trial, Trials
 from midmask.evaluate.rendering import markdown
-from midmask.evaluate.significance import Comparison
+from midmask.evaluate.statistics.intervals import RankCorrelation
+from midmask.evaluate.statistics.seeds import SeedSpread
+from midmask.evaluate.statistics.significance import Comparison, noise_floor
 from midmask.identity import flatten
 from midmask.recipes.points import briefly, labels, mark_of, shown
 from midmask.recipes.space import COSTS
@@ -33,7 +33,7 @@ OUTCOMES: Mapping[Outcome, str] = {
 LATENCY = "search_ms_per_query"
 
 
-def trials_table(trials: Trials, standings: Mapping[str, Standing]) -> str:
+def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     """One row per trial in the order of asking: its parameters, what was measured, how it stands to the best, how it
     ended; with several objectives, also the query latency, and whether it is on the front.
     """
@@ -98,7 +98,7 @@ def _figures(row: Comparison) -> str:
     )
 
 
-def runner_up_sentence(trials: Trials, standings: Mapping[str, Standing]) -> str:
+def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     """Whether the best can be told from the next best, and from the recipe's own values, if these were tried."""
     sign = 1 if trials.space.targets[0].mode == "max" else -1
     others = sorted(standings, key=lambda label: -sign * standings[label].difference)
@@ -116,12 +116,12 @@ def runner_up_sentence(trials: Trials, standings: Mapping[str, Standing]) -> str
     )
 
 
-def floor_sentence(standings: Mapping[str, Standing], seeds: SeedSpread, repeats: int) -> str:
+def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repeats: int) -> str:
     """The noise floor, what it is made of, and how many trials it swallows."""
-    value = noise_floor(standings)
+    value = noise_floor(standings.values())
     if value is None:
         return ""
-    within = sum(not one.is_distinguishable for one in standings.values())
+    within = sum(not one.significant for one in standings.values())
     known = (
         f"a standard deviation of {seeds.spread:.4f} over fine-tuning seeds ({seeds.degrees} degrees of freedom; "
         f"{repeats} a trial)"
@@ -155,22 +155,22 @@ def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
     return f"{text} On dev, {'; '.join(told)}."
 
 
-def proxy_sentence(proxy: Proxy, *, pruned: bool) -> str:
+def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str:
     """How well a rung foretold the end, which decides whether it may stand for it."""
-    who = f"the {proxy.trials} trials that ran to the end"
+    who = f"the {found.count} trials that ran to the end"
     who += ", which the rungs had let through" if pruned else ""
-    if proxy.tau is None:
-        return f"The probe at {proxy.share:g} of the pre-training: no rank correlation can be told from {who}."
+    if found.tau is None:
+        return f"The probe at {share:g} of the pre-training: no rank correlation can be told from {who}."
     within = (
-        f"[95% interval {proxy.low:+.2f}, {proxy.high:+.2f}]" if proxy.low is not None else "[too few for an interval]"
+        f"[95% interval {found.low:+.2f}, {found.high:+.2f}]" if found.low is not None else "[too few for an interval]"
     )
     advice = (
         "it may stand for the whole run"
-        if proxy.is_shown_to_rank
+        if found.is_positive
         else "it is not shown to rank as the whole run does, so do not choose by it alone"
     )
     return (
-        f"The probe at {proxy.share:g} of the pre-training: Kendall tau {proxy.tau:+.2f} {within} on dev over {who}; "
+        f"The probe at {share:g} of the pre-training: Kendall tau {found.tau:+.2f} {within} on dev over {who}; "
         f"{advice}."
     )
 
@@ -186,8 +186,8 @@ def importance_sentence(found: Importance | None, names: Mapping[str, str], tria
     return f"Importance of parameters for the result on dev ({basis}): {shares}. It does not know the noise floor."
 
 
-def _verdict(standing: Standing) -> str:
-    return "is distinguishable from" if standing.is_distinguishable else "is not distinguishable from"
+def _verdict(standing: Comparison) -> str:
+    return "is distinguishable from" if standing.significant else "is not distinguishable from"
 
 
 def _sizes(own: Trial, other: Trial) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from midmask.errors import UserError, unknown
 from midmask.evaluate.escaping import csv_cell, markdown_text
-from midmask.evaluate.significance import Comparison
+from midmask.evaluate.statistics.significance import Comparison
 from midmask.evaluate.tables import Cell, ResultTable
 from midmask.evaluate.ties import label
 

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from midmask.errors import UserError
-from midmask.evaluate.inference import Correction, Test
 from midmask.evaluate.measures import by_query, of_queries
-from midmask.evaluate.significance import Comparison, PerQuery, better_than, compare, tables_of
+from midmask.evaluate.statistics.p_values import Correction, Test
+from midmask.evaluate.statistics.seeds import deviation, tables_of
+from midmask.evaluate.statistics.significance import Comparison, PerQuery, better_than, compare
 from midmask.evaluate.ties import letters, tie_groups
 
 Average = Callable[[Mapping[str, float]], float]
@@ -146,7 +147,7 @@ def _cells(column: Column, comparisons: Sequence[Comparison], *, all_pairs: bool
     return {
         name: Cell(
             mean=means[name],
-            spread=float(np.std([mean for mean, _ in found], ddof=1)) if len(found) > 1 else 0.0,
+            spread=deviation([mean for mean, _ in found]),
             queries=found[0][1],
             seeds=len(found),
             best=_is_best(means[name], means.values()),

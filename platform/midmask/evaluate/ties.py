@@ -8,7 +8,7 @@ distinguishable is not transitive, so a system may be in several groups: "ab" st
 from collections.abc import Sequence
 from itertools import combinations
 
-from midmask.evaluate.significance import Comparison
+from midmask.evaluate.statistics.significance import Comparison
 
 Group = tuple[str, ...]
 

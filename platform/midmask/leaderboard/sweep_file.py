@@ -4,6 +4,7 @@ Sweeps of before have none, and those that run have none yet: `surfaces` makes w
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,9 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Difference:
-    """A system less the floor, on the queries of one split. p: as Holm corrects it."""
+    """A system less the floor, on the queries of one split. low, high: infinite for a single query. p: as Holm corrects
+    it.
+    """
 
     difference: float
     low: float
@@ -231,8 +234,13 @@ def _point(told: Mapping[str, Any]) -> SweepPoint:
 
 
 def _compared(told: Mapping[str, Any]) -> Compared:
-    to_floor = {split: Difference(**own) for split, own in told.get("to_floor", {}).items()}
+    to_floor = {split: _difference(own) for split, own in told.get("to_floor", {}).items()}
     return Compared(told["label"], {split: fmean(told[split]) for split in ("dev", "test")}, to_floor)
+
+
+def _difference(told: Mapping[str, Any]) -> Difference:
+    low, high = (end if told[name] is None else told[name] for name, end in (("low", -math.inf), ("high", math.inf)))
+    return Difference(**{**told, "low": low, "high": high})
 
 
 def _others(sweep: Sweep, point: SweepPoint, left_out: set[str]) -> str:

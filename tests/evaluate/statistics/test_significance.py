@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 
 from midmask.errors import UserError
-from midmask.evaluate.inference import correct, minimum_detectable
-from midmask.evaluate.significance import better_than, compare
+from midmask.evaluate.statistics.p_values import correct
+from midmask.evaluate.statistics.seeds import SeedSpread, seed_spread
+from midmask.evaluate.statistics.significance import better_than, compare, noise_floor
 from tests.support.evaluate.per_query import drawn, table
 
 
@@ -92,7 +93,8 @@ def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
     spread = (drawn(1) - drawn(0)).std(ddof=1)
     for correction, level in ((None, 0.05), ("bonferroni", 0.05 / 6), ("holm", 0.05 / 6), ("fdr_bh", 0.05 / 6)):
         row = compare(systems, measure="RR@10", correction=correction)[0]
-        assert row.detectable == pytest.approx(minimum_detectable(spread, 40, alpha=level))
+        quantiles = stats.t.ppf(1 - level / 2, 39) + stats.t.ppf(0.8, 39)
+        assert row.detectable == pytest.approx(quantiles * spread / math.sqrt(40))
 
 
 def test_a_slice_is_compared_on_its_own_queries_alone():
@@ -121,7 +123,40 @@ def test_equal_systems_differ_by_nothing():
 
 def test_a_single_query_decides_nothing():
     (row,) = compare({"a": table([0.1]), "b": table([0.9])}, baseline="a", measure="RR@10")
-    assert row.p == 1.0 and math.isinf(row.detectable) and not row.significant
+    assert row.p == 1.0 and not row.significant
+    assert (row.low, row.high, row.detectable) == (-math.inf, math.inf, math.inf)
+    (seeded,) = compare({"a": table([0.1]), "b": table([0.9])}, baseline="a", measure="RR@10", seeds=SeedSpread(0.1, 3))
+    assert (seeded.p, seeded.low, seeded.detectable) == (1.0, -math.inf, math.inf)
+    assert noise_floor([row]) is None
+
+
+def test_without_repeats_the_spread_over_seeds_adds_nothing():
+    systems = {name: table(drawn(row, shift=0.05 * row)) for row, name in enumerate("abc")}
+    plain = compare(systems, baseline="a", measure="RR@10")
+    for row, own in zip(compare(systems, baseline="a", measure="RR@10", seeds=SeedSpread(0.0, 0)), plain, strict=True):
+        wanted = (own.p, own.p_corrected, own.low, own.high, own.detectable)
+        assert (row.p, row.p_corrected, row.low, row.high, row.detectable) == pytest.approx(wanted)
+    assert noise_floor(plain) == pytest.approx(np.mean([row.detectable for row in plain]))
+    assert noise_floor([]) is None
+
+
+def test_without_differences_between_queries_it_is_the_t_test_of_seeds():
+    """Two systems of four seeds each, whose queries all move alike: Student's t-test of two samples."""
+    seeds = {"best": [0.50, 0.52, 0.47, 0.51], "other": [0.44, 0.47, 0.49, 0.42]}
+    tables = {name: [table([mean] * 30) for mean in means] for name, means in seeds.items()}
+    (row,) = compare(tables, baseline="best", measure="RR@10", seeds=seed_spread(list(seeds.values())))
+    reference = stats.ttest_ind(seeds["other"], seeds["best"])
+    interval = reference.confidence_interval(0.95)
+    assert (row.p, row.low, row.high) == pytest.approx((reference.pvalue, interval.low, interval.high))
+    pooled = math.sqrt(sum(np.var(means, ddof=1) for means in seeds.values()) / 2)
+    quantiles = stats.t.ppf(0.975, 6) + stats.t.ppf(0.8, 6)
+    assert row.detectable == pytest.approx(quantiles * pooled * math.sqrt(2 / 4))
+
+
+def test_the_spread_over_seeds_is_for_the_t_test_alone():
+    systems = {"a": table(drawn(0)), "b": table(drawn(1))}
+    with pytest.raises(ValueError, match="by the t-test alone, not by wilcoxon"):
+        compare(systems, measure="RR@10", test="wilcoxon", seeds=SeedSpread(0.1, 3))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Statistics of paired differences: tests, corrections for a family of them, the smallest effect that can be found.
+"""Tests of paired differences over queries, and corrections for a family of tests.
 
 Tests and corrections bear the names of PyTerrier's `Experiment`, which are those of statsmodels' `multipletests`.
 """
@@ -8,21 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from midmask.errors import unknown
+from midmask.evaluate.statistics.intervals import Values
 
 Test = Literal["t", "wilcoxon", "permutation"]
 Correction = Literal["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh"]
 
 RESAMPLES = 9_999
 """Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
-
-POWER = 0.8
-"""Of the minimum detectable effect."""
-
-Values = NDArray[np.float64]
 
 
 def _t(difference: Values, seed: int) -> float:
@@ -38,6 +33,8 @@ def _wilcoxon(difference: Values, seed: int) -> float:
 def _permutation(difference: Values, seed: int) -> float:
     # The sign of 0 is nothing to permute: without the zeros, half of them with RR@10, the distribution is the same.
     difference = difference[difference != 0]
+    if len(difference) < 2:  # scipy asks for two values; of one, either sign is as far from 0
+        return 1.0
     found = stats.permutation_test(
         (difference,),
         lambda values, axis: np.mean(values, axis=axis),
@@ -136,15 +133,3 @@ def strictest_level(alpha: float, tests: int, correction: Correction | None) -> 
     if correction in ("holm-sidak", "hs"):
         return -math.expm1(math.log1p(-alpha) / tests)
     return alpha / tests
-
-
-def minimum_detectable(spread: float, count: int, *, alpha: float = 0.05, power: float = POWER) -> float:
-    """The smallest true mean difference that a two-sided paired t-test finds with probability `power`.
-
-    (t(1 - alpha/2) + t(power)) · spread / √count, with count - 1 degrees of freedom (Cohen 1988, section 2.4); 0 if
-    there is no spread, infinite for a single query.
-    """
-    if count < 2:
-        return math.inf
-    quantiles = stats.t.ppf(1 - alpha / 2, count - 1) + stats.t.ppf(power, count - 1)
-    return float(quantiles) * spread / math.sqrt(count)
