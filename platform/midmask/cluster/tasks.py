@@ -4,7 +4,6 @@ Ray gives a task to a worker that is idle, so processes are reused and torch is 
 at once as there is room for, and none is started before: a step that waits holds nothing.
 """
 
-import logging
 from typing import Any
 
 import ray
@@ -17,8 +16,6 @@ from midmask.cluster.resources import Resources
 from midmask.recipes.costs import ON_DEVICE
 from midmask.recipes.run import Observer, Runner, Silent
 from midmask.recipes.step import Step
-
-log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """Seconds between two looks at what running steps report."""
