@@ -14,6 +14,7 @@ from tests.fuzz.running import Outcome, Target
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, write, write_beir
 from tests.support.corpora.registered import register
+from tests.support.corpora.saved import write_saved, write_saved_texts
 
 LIMIT = 2_000
 """Characters of the longest passage, so that some are too long."""
@@ -69,6 +70,8 @@ SEEDS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "nq": ("nq", layouts.write_nq),
     "nq, dpr json": ("nq", write_all_of_nq),
     "tripclick": ("tripclick", layouts.write_tripclick),
+    "hf": ("hf", partial(write_saved, passages=20, queries=9)),
+    "hf, texts": ("hf", write_saved_texts),
     "texts": ("texts", write_texts),
 }
 
