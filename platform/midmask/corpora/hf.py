@@ -71,7 +71,8 @@ JUDGEMENT = (
 class ArrowPiece:
     """An Arrow file of one kind of rows ("docs", "queries", "qrels").
 
-    columns: usual name -> the file's own. parse: row -> its values, as `BLOCKS` has them. split: of judgements.
+    size: bytes of the columns that are read. columns: usual name -> the file's own. parse: row -> its values, as
+    `BLOCKS` has them. split: of judgements.
     """
 
     number: int
@@ -190,7 +191,8 @@ def _pieces(
     for split, path in sorted(datasets.items()):
         own = split if rows == "qrels" else ""
         for file in _arrow_files(folder, path):
-            size, found = file_size(folder, file), _columns(folder / file, columns)
+            found, share = _columns(folder / file, columns)
+            size = round(file_size(folder, file) * share)
             pieces.append(ArrowPiece(len(pieces), rows, folder, file, size, found, parse, max_characters, own))
     return tuple(pieces)
 
@@ -222,14 +224,26 @@ def _json(file: Place, field: str, kind: type = str) -> list[Any]:
     return values
 
 
-def _columns(file: Place, wanted: tuple[Column, ...]) -> dict[str, str]:
-    """usual name -> the file's own name of each column that is wanted and there.
+def _columns(file: Place, wanted: tuple[Column, ...]) -> tuple[dict[str, str], float]:
+    """usual name -> the file's own name of each column that is wanted and there; and the share of the file's bytes that
+    they take, by its first batch.
 
     Raises:
         UserError: naming a column that is missing or of another type, and the columns that are there.
     """
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
-        schema = arrow_batches(stream)[0]
+        schema, batches = arrow_batches(stream)
+        found = _found(file, schema, wanted)
+        if len(found) == len(schema):
+            return found, 1.0
+        first = next(batches, None)
+    if first is None:
+        return found, 1.0
+    read = sum(first[name].get_total_buffer_size() for name in found.values())
+    return found, read / max(1, first.get_total_buffer_size())
+
+
+def _found(file: Place, schema: pa.Schema, wanted: tuple[Column, ...]) -> dict[str, str]:
     found = {}
     for column in wanted:
         names = [name for name in column.names if schema.names.count(name) == 1]
