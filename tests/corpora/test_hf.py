@@ -121,9 +121,9 @@ def _one_of_qrels(folder: Path) -> None:
     (folder / "old/train").rename(folder / "qrels")
 
 
-def _outside(folder: Path) -> None:
-    text = (folder / "corpus/state.json").read_text()
-    (folder / "corpus/state.json").write_text(text.replace("data-00000", "../../secret/data-00000"))
+def _state(folder: Path, old: str, new: str) -> None:
+    file = folder / "corpus/state.json"
+    file.write_text(file.read_text().replace(old, new))
 
 
 REFUSED: dict[str, tuple[Damage, str]] = {
@@ -161,8 +161,12 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     ),
     "no state": (lambda f: (f / "corpus/state.json").write_text("{}"), r"state\.json: no list '_data_files' in it"),
     "a state that is no JSON": (lambda f: (f / "corpus/state.json").write_text("{"), r"state\.json: no list"),
+    "an index": (
+        lambda f: _state(f, '"_data_files"', '"_indices_data_files": [{"filename": "i.arrow"}], "_data_files"'),
+        r"corpus/state\.json selects rows by an index, as old versions of datasets did; save it again",
+    ),
     "a file elsewhere": (
-        _outside,
+        lambda f: _state(f, "data-00000", "../../secret/data-00000"),
         r"names files that are not beside it: '\.\./\.\./secret/data-00000-of-00003\.arrow'",
     ),
     "no Arrow": (

@@ -201,24 +201,28 @@ def _arrow_files(folder: Place, path: str) -> list[str]:
     """Names, within the folder, of the files that a dataset's state.json names; sorted.
 
     Raises:
-        UserError: if one is not in the dataset's folder, or state.json cannot be read.
+        UserError: if one is not in the dataset's folder, state.json cannot be read, or an index selects rows of them.
     """
     dataset = folder / path if path else folder
     there = dataset.names()
     files = [entry.get("filename") for entry in _json(dataset / STATE, "_data_files", dict)]
     if strange := [file for file in files if file not in there]:
         raise UserError(f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again")
+    if _json(dataset / STATE, "_indices_data_files", dict, absent=[]):  # until 2021; later versions write the rows
+        raise UserError(f"{dataset / STATE} selects rows by an index, as old versions of datasets did; save it again")
     return sorted(f"{path}/{file}" if path else file for file in files)
 
 
-def _json(file: Place, field: str, kind: type = str) -> list[Any]:
-    """The list of a field of a JSON file, its elements of one type."""
+def _json(file: Place, field: str, kind: type = str, absent: list[Any] | None = None) -> list[Any]:
+    """The list of a field of a JSON file, its elements of one type; `absent` where there is none or null."""
     with readable(file, f"wanted is {LAYOUT}"):
         data = file.read()
     try:
-        values = json.loads(data)[field]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        values = json.loads(data).get(field)
+    except (ValueError, AttributeError, RecursionError):
         values = None
+    if values is None and absent is not None:
+        return absent
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
         raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
     return values
