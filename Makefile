@@ -12,7 +12,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations mutants fuzz chaos races check lint format types contracts venv ui leaderboard clean
+.PHONY: help demo test test-all mutations mutants fuzz chaos races guide check lint format types contracts venv ui leaderboard clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same r
 
 races: $(MADE) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.races
+
+guide: $(MADE) ## the table of formats in docs/, from the formats themselves
+	$(BIN)/python -m midmask.corpora.guide docs/*.md
 
 # The import contracts are held by a test (tests/test_house.py).
 check: $(MADE)

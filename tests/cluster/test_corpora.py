@@ -10,6 +10,7 @@ from midmask.corpora import CorpusConfig, pieces, prepare
 from midmask.errors import UserError
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora.saved import write_saved
 
 
 def both(config: CorpusConfig, folder: Path) -> tuple[Path, Path]:
@@ -34,7 +35,8 @@ def test_answers_slices_and_titles_apart(ray_local: None, tmp_path: Path) -> Non
     layouts.write_dpr_training(tmp_path / "nq")
     layouts.write_rocketqa(tmp_path / "msmarco")
     layouts.write_tripclick(tmp_path / "tripclick")
-    for kind in ("nq", "msmarco", "tripclick"):
+    write_saved(tmp_path / "hf")
+    for kind in ("nq", "msmarco", "tripclick", "hf"):
         both(CorpusConfig(name=f"{kind}:{tmp_path}/{kind}"), tmp_path / f"{kind}-out")
 
 

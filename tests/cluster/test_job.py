@@ -102,7 +102,8 @@ def test_a_corpus_in_a_relative_folder_is_made_absolute_by_the_driver(project: P
     (tmp_path / "elsewhere" / "near").mkdir()
     assert options(project, "--corpus", "beir:near").corpus == f"beir:{tmp_path}/elsewhere/near"
     assert options(project, "--corpus", "trec:data").corpus == f"trec:{project}/data"
-    for name in ("pydocs", "hf:org/data", "ir_datasets:cranfield", "beir:s3://bucket/squad", "beir:/abs/squad"):
+    assert options(project, "--corpus", "hf:data").corpus == f"hf:{project}/data"
+    for name in ("pydocs", "ir_datasets:cranfield", "beir:s3://bucket/squad", "beir:/abs/squad"):
         assert options(project, "--corpus", name).corpus == name
 
 

@@ -87,7 +87,7 @@ def test_a_missing_folder_and_a_strange_format_are_named() -> None:
         open_corpus(CorpusConfig(name="beir:/nowhere/cranfield"))
     with pytest.raises(UserError, match="'bier'; did you mean 'beir'"):
         CorpusConfig(name="bier:/data")
-    with pytest.raises(UserError, match="place is missing"):
+    with pytest.raises(UserError, match="the folder is missing; write beir:FOLDER"):
         CorpusConfig(name="beir:")
 
 

@@ -7,13 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, prepare
-from tests.fuzz.mutating import Files, mutate_files
+from tests.fuzz.mutating import TEXTS, Files, mutate_files
 from tests.fuzz.running import Outcome, Target
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, write, write_beir
 from tests.support.corpora.registered import register
+from tests.support.corpora.saved import save, write_saved, write_saved_texts
 
 LIMIT = 2_000
 """Characters of the longest passage, so that some are too long."""
@@ -69,6 +72,8 @@ SEEDS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "nq": ("nq", layouts.write_nq),
     "nq, dpr json": ("nq", write_all_of_nq),
     "tripclick": ("tripclick", layouts.write_tripclick),
+    "hf": ("hf", partial(write_saved, passages=20, queries=9)),
+    "hf, texts": ("hf", write_saved_texts),
     "texts": ("texts", write_texts),
 }
 
@@ -97,7 +102,11 @@ def targets(root: Path) -> list[Target]:
         write_seed(folder)
         found.append(Target(name, partial(_read, kind, LINES.get(name), files_of(folder))))
     register("fuzz/seed", root / "registered")
-    return [*found, Target("ir_datasets", partial(_read_registered, files_of(root / "registered")))]
+    return [
+        *found,
+        Target("hf, cells", _read_cells),
+        Target("ir_datasets", partial(_read_registered, files_of(root / "registered"))),
+    ]
 
 
 def _read(kind: str, documents: str | None, seeds: Files, rng: random.Random, folder: Path) -> Outcome:
@@ -123,6 +132,26 @@ def _read_registered(seeds: Files, rng: random.Random, folder: Path) -> Outcome:
     register(name, folder / "in")
     write_files(folder / "in", mutate_files(rng, seeds))
     return _outcome(_prepared(rng, f"ir_datasets:{name}", folder / "out"), folder / "out")
+
+
+def _read_cells(rng: random.Random, folder: Path) -> Outcome:
+    """Saved datasets whose files are whole, with cells, types and columns as they should not be."""
+    ids = [*(f"d{n}" for n in range(9)), None, *rng.sample(TEXTS, 3)]
+    texts = [*(f"passage {n}" for n in range(9)), None, *rng.sample(TEXTS, 3)]
+    scores: list[float | None] = [0, 1, 2, None, 0.5, -1, float("nan"), float("inf"), 1e300, 2.0**31]
+
+    def table(columns: dict[str, list[Any]]) -> pa.Table:
+        rows = {name: pa.array(rng.choices(values, k=30), from_pandas=False) for name, values in columns.items()}
+        if rng.random() < 0.1:
+            del rows[rng.choice(sorted(rows))]
+        if rng.random() < 0.2:
+            rows[rng.choice(["_id", "text", "n"])] = pa.array(rng.choices([1, 2, None], k=30))
+        return pa.table(rows)
+
+    save(folder / "in/corpus", table({"_id": ids, "title": texts, "text": texts}), shards=rng.choice([1, 2]))
+    save(folder / "in/queries", table({"_id": ids, "text": texts}))
+    save(folder / "in/qrels/test", table({"query-id": ids, "corpus-id": ids, "score": scores}))
+    return _outcome(_prepared(rng, f"hf:{folder}/in", folder / "out"), folder / "out")
 
 
 def _prepared(rng: random.Random, name: str, out: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.steps import LOCAL
 from tests.support.corpora.collections import json_lines, write, write_beir
+from tests.support.corpora.saved import save
 
 AS_BEFORE = {"corpus": "d6ad6ab229978c14", "tokens": "67ccc9d52826e518", "pretrained": "15f6bb2ced067d52"}
 """Of `mlm` on `tiny` before there was `pretrain_on`, with the library versions below. They may change with the recipe's
@@ -130,6 +131,17 @@ def test_a_middle_training_sees_only_the_other_collections_and_is_probed_on_the_
     assert_read(alone, passages(own)[1])
     with pytest.raises(AssertionError):
         assert_read(alone, rows)
+
+
+def test_a_saved_dataset_is_read_as_lines_of_the_same_texts(folders: Path) -> None:
+    docs = [{"_id": f"d{n}", "text": f"small title set {n}"} for n in range(30)]
+    save(folders / "saved/more", pa.Table.from_pylist(docs), shards=2)
+    lines, saved = (
+        pretrained(recipe_on(folders, name), folders / "store")
+        for name in (f"beir:{folders}/more", f"hf:{folders}/saved/more")
+    )
+    assert passages(saved[1]) == passages(lines[1])
+    assert_read(saved[0], passages(lines[1])[1])
 
 
 @pytest.mark.parametrize("name", ["mlm", "rom", "packed"])

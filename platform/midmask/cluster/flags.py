@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from midmask.corpora.formats import name_forms
 from midmask.errors import UserError, unknown
 
 AddFlags = Callable[[argparse.ArgumentParser], None]
@@ -52,8 +53,7 @@ def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags
 
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
-    formats = "FORMAT:FOLDER with FORMAT beir, msmarco, trec, nq, tripclick or texts, or ir_datasets:ID"
-    shared.add_argument("--corpus", metavar="NAME", help=f"pydocs (built in, the default), or {formats}")
+    shared.add_argument("--corpus", metavar="NAME", help=f"{name_forms()}; default: pydocs")
     shared.add_argument(
         "--pretrain-on",
         action="append",

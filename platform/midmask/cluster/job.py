@@ -18,6 +18,7 @@ from typing import Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from midmask.cluster.flags import AddFlags, parse
+from midmask.corpora.formats import has_folder
 from midmask.errors import UserError
 from midmask.redaction import has_credentials, redact_output, redacted
 
@@ -26,9 +27,6 @@ RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 NO_VERIFY = "MIDMASK_NO_VERIFY"
 """As `midmask.digests` has it, which would import more than --help waits for."""
-
-CORPORA_BY_ID = ("hf", "ir_datasets")
-"""Names whose place is no folder: they are passed on as they are."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ def resolve_corpus(name: str, base: Path) -> str:
     Workers run in other directories than the driver, so none but the driver can do this.
     """
     kind, colon, place = name.partition(":")
-    if not colon or kind in CORPORA_BY_ID or "://" in place:
+    if not colon or not has_folder(kind) or "://" in place:
         return name
     folder = Path(place).expanduser()
     here = Path.cwd() / folder

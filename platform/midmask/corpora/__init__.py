@@ -1,11 +1,30 @@
-"""Collections: one file per format, composed of passages, queries and judgements; and the step that prepares them."""
+"""Collections: one file per format, composed of passages, queries and judgements; and the step that prepares them.
 
-from midmask.corpora.assemble import prepare
-from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import Corpus
-from midmask.corpora.formats import corpus_identity, judged_splits, open_corpus
-from midmask.corpora.joining import JoinConfig, join
-from midmask.corpora.statistics import statistics_table
+The names below are imported when they are first used: `--help` lists the formats (`formats`) without waiting for Arrow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midmask.corpora.assemble import prepare
+    from midmask.corpora.config import CorpusConfig
+    from midmask.corpora.corpus import Corpus
+    from midmask.corpora.joining import JoinConfig, join
+    from midmask.corpora.reader import corpus_identity, judged_splits, open_corpus
+    from midmask.corpora.statistics import statistics_table
+
+_MODULES = {
+    "Corpus": "corpus",
+    "CorpusConfig": "config",
+    "JoinConfig": "joining",
+    "corpus_identity": "reader",
+    "join": "joining",
+    "judged_splits": "reader",
+    "open_corpus": "reader",
+    "prepare": "assemble",
+    "statistics_table": "statistics",
+}
 
 __all__ = [
     "Corpus",
@@ -18,3 +37,9 @@ __all__ = [
     "prepare",
     "statistics_table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

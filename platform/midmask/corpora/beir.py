@@ -10,24 +10,34 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
 from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.reader import FolderReader
 
 LAYOUT = "corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv[.gz]"
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line."""
-    row = _object(text)
-    title = row.get("title")
-    return _id(row), _text({"title": "" if title is None else title}, "title"), _text(row, "text", "contents")
+    return passage_values(json_object(text))
 
 
 def parse_query(text: str) -> tuple[str, str]:
     """(query_id, text) of one line."""
-    row = _object(text)
+    return query_values(json_object(text))
+
+
+def passage_values(row: dict[str, Any]) -> tuple[str, str, str]:
+    """(doc_id, title, text) of one row; ValueError where one is missing or of another type."""
+    title = row.get("title")
+    return _id(row), _text({"title": "" if title is None else title}, "title"), _text(row, "text", "contents")
+
+
+def query_values(row: dict[str, Any]) -> tuple[str, str]:
+    """(query_id, text) of one row; ValueError where one is missing or of another type."""
     return _id(row), _text(row, "text", "contents")
 
 
-def _object(text: str) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
+    """The JSON object of one line; ValueError where there is none."""
     row = json.loads(text)
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
@@ -67,3 +77,6 @@ def open_beir(folder: Place, name: str, max_characters: int) -> Corpus:
     return Corpus(
         name, docs, text_pieces("queries", folder, [queries], parse_query, limits), qrel_pieces(folder, files, limits)
     )
+
+
+READER = FolderReader(LAYOUT, open_beir)

@@ -4,10 +4,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from midmask.corpora.formats import FORMATS, name_forms
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, runtime
-
-FORMATS = ("pydocs", "beir", "msmarco", "trec", "nq", "tripclick", "texts", "ir_datasets")
 
 PACKAGES = (
     "torch",
@@ -39,9 +38,8 @@ class CorpusConfig(Config):
 
     name: str = Field(
         "pydocs",
-        description="pydocs; FORMAT:PLACE with FORMAT beir, msmarco, trec, nq, tripclick or texts, and PLACE a folder "
-        "or URI; or ir_datasets:ID, such as ir_datasets:msmarco-passage/dev/small. An ID whose children are judged "
-        "(beir/scifact: train, test) has these as splits; any other is one split: train, dev or test, as its parts say "
+        description=f"{name_forms()}; a FOLDER may be a URI. An ID whose children are judged (beir/scifact: train, "
+        "test) has these as splits; any other is one split: train, dev or test, as its parts say "
         "(antique/train/split200-valid is dev), test if none does",
     )
     max_passages: int | None = Field(
@@ -80,16 +78,14 @@ class CorpusConfig(Config):
     def _known_format(cls, name: str) -> str:
         kind, colon, place = name.partition(":")
         if kind not in FORMATS:
-            raise unknown(
-                "corpus format", kind, FORMATS, hint="Write pydocs, or FORMAT:PLACE such as beir:/data/cranfield."
-            )
-        if kind == "pydocs" and colon:
-            raise UserError(f"corpus {name!r}: pydocs takes no place; write --corpus pydocs")
-        if kind != "pydocs" and not place:
+            raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
+        wanted = FORMATS[kind]
+        if colon and not wanted.place:
+            raise UserError(f"corpus {name!r}: {kind} takes no place; write --corpus {kind}")
+        if wanted.place and not place:
             raise UserError(
-                f"corpus {name!r}: the place is missing; write {kind}:FOLDER, for example {kind}:/data/cranfield"
-                if kind != "ir_datasets"
-                else f"corpus {name!r}: the id is missing; write ir_datasets:ID, for example ir_datasets:beir/scifact"
+                f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "
+                f"{kind}:{wanted.example}"
             )
         return name
 
@@ -105,6 +101,6 @@ class CorpusConfig(Config):
     @property
     def short_name(self) -> str:
         """`pydocs`, an id with hyphens for slashes, or the last folder of the place: what metrics and tables bear."""
-        if self.format == "ir_datasets":
+        if FORMATS[self.format].place == "ID":
             return self.place.replace("/", "-")
         return self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name

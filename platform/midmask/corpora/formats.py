@@ -1,82 +1,61 @@
-"""From a corpus's name to its parts, and to what makes two corpora the same."""
+"""The table of corpus formats, one line each: the choices in flags, fields, errors and the guide are made from it.
 
-from typing import Any
+A format's own module is imported when a collection of it is read, so that `--help` does not wait for Arrow.
+"""
 
-from midmask.artifact import Place
-from midmask.corpora.beir import open_beir
-from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import Corpus
-from midmask.corpora.irds import fingerprints, open_ir_dataset
-from midmask.corpora.msmarco import open_msmarco
-from midmask.corpora.nq import open_nq
-from midmask.corpora.pydocs import open_pydocs, package_versions
-from midmask.corpora.texts import open_texts
-from midmask.corpora.trec import open_trec
-from midmask.corpora.tripclick import open_tripclick
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
 from midmask.registry import Registry
 
-READER_VERSION = 2
-"""Raised whenever a reader gives other rows for the same source."""
+if TYPE_CHECKING:
+    from midmask.corpora.reader import Reader
 
-OPENERS = Registry(
+
+@dataclass(frozen=True)
+class Format:
+    """A line of the table.
+
+    module: in `midmask.corpora`; its READER reads the format. place: what stands behind `NAME:` in a corpus's name, a
+    FOLDER (or URI), an ID, or nothing for a collection that is built in. example: such a place.
+    """
+
+    module: str
+    place: Literal["FOLDER", "ID", ""] = "FOLDER"
+    example: str = "/data/cranfield"
+
+    def reader(self) -> "Reader":
+        """The reader of the format's module."""
+        reader: Reader = import_module(f"midmask.corpora.{self.module}").READER
+        return reader
+
+
+FORMATS = Registry(
     "corpus format",
     {
-        "beir": open_beir,
-        "msmarco": open_msmarco,
-        "trec": open_trec,
-        "nq": open_nq,
-        "tripclick": open_tripclick,
-        "texts": open_texts,
+        "pydocs": Format("pydocs", place="", example=""),  # docstrings of installed packages
+        "beir": Format("beir"),  # Thakur et al. 2021: jsonl files and qrels/SPLIT.tsv
+        "msmarco": Format("msmarco"),  # the official passage files, RocketQA's titles, TREC Deep Learning
+        "trec": Format("trec"),  # <DOC> elements, topics and qrels
+        "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
+        "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
+        "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
+        "texts": Format("texts"),  # jsonl files of texts, for pre-training
+        "ir_datasets": Format("irds", place="ID", example="beir/scifact"),  # MacAvaney et al. 2021
     },
 )
 
 
-def open_corpus(config: CorpusConfig) -> Corpus:
-    """The corpus's parts; only names of files and first lines are read.
+def name_forms() -> str:
+    """How a corpus can be named, for help and errors: `pydocs, FORMAT:FOLDER with FORMAT beir, … or texts, or …:ID`."""
+    built_in, folders, ids = ([name for name in FORMATS if FORMATS[name].place == p] for p in ("", "FOLDER", "ID"))
+    forms = [*built_in, f"FORMAT:FOLDER with FORMAT {', '.join(folders[:-1])} or {folders[-1]}"]
+    return ", ".join(forms) + "".join(f", or {name}:ID" for name in ids)
 
-    Raises:
-        UserError: naming the missing file, folder or package, and the layout wanted.
+
+def has_folder(name: str) -> bool:
+    """Whether a corpus of this format is named by a folder or URI; True for names that are no format, such as groups of
+    collections.
     """
-    if config.format == "pydocs":
-        return open_pydocs(config.packages, config.max_characters)
-    if config.format == "ir_datasets":
-        return open_ir_dataset(config.place, config.short_name, config.max_characters)
-    return OPENERS[config.format](Place.named(config.place), config.short_name, config.max_characters)
-
-
-def judged_splits(config: CorpusConfig) -> list[str]:
-    """Names of the splits that a prepared collection has, told from its files' names; sorted, [] without judgements.
-
-    Raises:
-        UserError: as `open_corpus`.
-    """
-    corpus = open_corpus(config)
-    names = {piece.split for piece in (*corpus.qrels, *corpus.queries) if piece.split}
-    if config.format == "pydocs" or (names and config.splits == "complete" and not corpus.unions):
-        names |= {"train", "dev", "test"}
-    return sorted(names | corpus.unions.keys())
-
-
-def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
-    """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
-
-    Files count by name and contents, not by where they lie; an id of ir_datasets by its records; pydocs by the versions
-    of packages and of Python, whose grammar decides which sources can be read. The short name counts, since results
-    bear it.
-    """
-    facts: dict[str, Any] = {
-        "reader": READER_VERSION,
-        "name": config.short_name,
-        "format": config.format,
-        "max_passages": config.max_passages,
-        "max_characters": config.max_characters,
-        "splits": config.splits,
-        "self_matches": config.self_matches,
-        "split_seed": config.split_seed,
-    }
-    if config.format == "pydocs":
-        return {**facts, **package_versions(config.packages)}
-    if config.format == "ir_datasets":
-        return {**facts, "records": fingerprints(open_corpus(config))}
-    folder = Place.named(config.place)
-    return {**facts, "files": {file: (folder / file).digest() for file in open_corpus(config).files()}}
+    return name not in FORMATS or FORMATS[name].place == "FOLDER"

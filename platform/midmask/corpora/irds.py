@@ -18,9 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.irds_library import Missing, children, dataset, missing_line, records
-from midmask.corpora.pieces import END, MALFORMED, PIECE_BYTES, RAW_CHARACTERS, Block, Fault, checked
+from midmask.corpora.pieces import PIECE_BYTES, Fault
+from midmask.corpora.records import record_blocks
 from midmask.errors import UserError
 
 WORDS = {"train": "train", "training": "train", "test": "test"}
@@ -51,17 +53,14 @@ class IrPiece:
         Raises:
             UserError: if something that it needs is not on this machine, or it cannot make sense of its files.
         """
-        block, count = Block(self.rows, self.number), 0
-        for count, record in enumerate(records(self.dataset_id, self.rows), start=1):
-            try:
-                block.add(count, None, None, checked(self.rows, _VALUES[self.rows](record), self.max_characters))
-            except ValueError as error:
-                kind = str(error) if isinstance(error, Fault) else MALFORMED
-                block.add(count, kind, "\t".join(map(str, record))[:RAW_CHARACTERS], None)
-            if block.full:
-                yield block.take()
-        block.add(count, END, None, None)
-        yield block.take()
+        return record_blocks(
+            records(self.dataset_id, self.rows),
+            _VALUES[self.rows],
+            lambda record: "\t".join(map(str, record)),
+            rows=self.rows,
+            piece=self.number,
+            max_characters=self.max_characters,
+        )
 
     def fingerprint(self) -> str:
         """Of all records; reads them (MS MARCO's passages: about a minute)."""
@@ -182,3 +181,22 @@ def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise Fault(NO_TEXT)
     return value
+
+
+@dataclass(frozen=True)
+class IrDatasetsReader:
+    """Reads an id of ir_datasets; its records are what decides the rows."""
+
+    layout: str = (
+        "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; nothing is fetched: "
+        "what is not on this machine is named with the command that fetches it"
+    )
+
+    def open(self, config: CorpusConfig) -> Corpus:
+        return open_ir_dataset(config.place, config.short_name, config.max_characters)
+
+    def identity(self, config: CorpusConfig) -> dict[str, Any]:
+        return {"records": fingerprints(self.open(config))}
+
+
+READER = IrDatasetsReader()

@@ -13,6 +13,7 @@ from midmask.artifact import Place
 from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
 from midmask.corpora.pieces import Piece, TextPiece
 from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.reader import FolderReader
 from midmask.corpora.titled import TitledPiece, plain_title
 from midmask.errors import UserError
 
@@ -92,3 +93,6 @@ def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str
         if other and not file:
             raise UserError(f"{folder}: {name} is missing, which belongs to {other}; wanted layout: {LAYOUT}")
     return (present[0], present[1]) if present[0] else None
+
+
+READER = FolderReader(LAYOUT, open_msmarco)

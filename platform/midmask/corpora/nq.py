@@ -27,6 +27,7 @@ from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
 from midmask.corpora.dpr_json import Items
 from midmask.corpora.pieces import Fault, Lines, Record, TextPiece, opened
 from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -171,3 +172,6 @@ def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict
 def _has_header(folder: Place, file: str) -> bool:
     with opened(folder, file) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
+
+
+READER = FolderReader(LAYOUT, open_nq)

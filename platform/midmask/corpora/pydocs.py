@@ -13,9 +13,11 @@ from functools import cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.docstrings import docstrings, pair
 from midmask.corpora.pieces import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS
@@ -147,7 +149,7 @@ def package_version(package: str) -> str:
     return version(names[0]).split("+")[0] if names else "unknown"
 
 
-def package_versions(packages: tuple[str, ...]) -> dict[str, object]:
+def package_versions(packages: tuple[str, ...]) -> dict[str, Any]:
     """What decides which docstrings are read: the packages in order, and this Python, whose grammar must parse them."""
     return {
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -180,3 +182,19 @@ def _batches(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
                     paths, size = [], 0
     if paths:
         yield tuple(paths), size
+
+
+@dataclass(frozen=True)
+class PydocsReader:
+    """Reads the installed packages; their versions, and this Python, are what decides the rows."""
+
+    layout: str = "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries"
+
+    def open(self, config: CorpusConfig) -> Corpus:
+        return open_pydocs(config.packages, config.max_characters)
+
+    def identity(self, config: CorpusConfig) -> dict[str, Any]:
+        return package_versions(config.packages)
+
+
+READER = PydocsReader()

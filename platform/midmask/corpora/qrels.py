@@ -43,14 +43,23 @@ def parse_judgement(layout: Layout, text: str) -> tuple[str, str, int]:
     cells = columns(text)
     if len(cells) != layout.width:
         raise ValueError(f"{len(cells)} columns instead of {layout.width}")
-    grade = 1 if layout.grade is None else _whole(cells[layout.grade])
+    grade = 1 if layout.grade is None else whole_grade(cells[layout.grade])
     return cells[layout.query], cells[layout.doc], grade
 
 
-def _whole(text: str) -> int:
-    value = float(text)
+def judgement_values(row: dict[str, Any]) -> tuple[str, str, int]:
+    """(query_id, doc_id, grade) of a row with BEIR's columns; ValueError where one is missing."""
+    query_id, doc_id, grade = row["query-id"], row["corpus-id"], row["score"]
+    if query_id is None or doc_id is None or grade is None:
+        raise ValueError("a judgement without query, document or grade")
+    return str(query_id), str(doc_id), whole_grade(grade)
+
+
+def whole_grade(told: str | float) -> int:
+    """A grade of 32 bits; ValueError for any other number, or none."""
+    value = float(told)
     if not value.is_integer() or abs(value) >= 2**31:  # infinities and NaN are no integers
-        raise ValueError(f"grade {text}")
+        raise ValueError(f"grade {told}")
     return int(value)
 
 

@@ -5,24 +5,28 @@ a text that stands there twice is one passage, and its copies are counted as dup
 """
 
 import hashlib
-import json
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.beir import parse_passage
+from midmask.corpora.beir import json_object, passage_values
 from midmask.corpora.corpus import Corpus, text_pieces
+from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError
 
 ENDS = (".jsonl", ".jsonl.gz")
+LAYOUT = '*.jsonl or *.jsonl.gz files of {"text": …} lines, for pre-training alone'
 
 
 def parse_text(line: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line."""
-    row: Any = json.loads(line)
-    if isinstance(row, dict) and isinstance(row.get("text"), str) and not {"_id", "id"} & row.keys():
+    return text_values(json_object(line))
+
+
+def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
+    """(doc_id, title, text) of one row; ValueError where the text is missing or of another type."""
+    if isinstance(row.get("text"), str) and not {"_id", "id"} & row.keys():
         row = {**row, "_id": hashlib.sha256(row["text"].encode()).hexdigest()[:16]}
-        return parse_passage(json.dumps(row))
-    return parse_passage(line)
+    return passage_values(row)
 
 
 def open_texts(folder: Place, name: str, max_characters: int) -> Corpus:
@@ -33,5 +37,8 @@ def open_texts(folder: Place, name: str, max_characters: int) -> Corpus:
     """
     files = sorted(file for file in folder.names() if file.endswith(ENDS))
     if not files:
-        raise UserError(f'{folder}: no *.jsonl or *.jsonl.gz in it; wanted are files of {{"text": …}} lines')
+        raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {LAYOUT}")
     return Corpus(name, text_pieces("docs", folder, files, parse_text, {"max_characters": max_characters}), (), ())
+
+
+READER = FolderReader(LAYOUT, open_texts)

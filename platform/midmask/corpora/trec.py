@@ -18,6 +18,7 @@ from midmask.corpora.corpus import Corpus, split_names, text_pieces
 from midmask.corpora.markup import elements, plain_text
 from midmask.corpora.pieces import Lines, Record, TextPiece, opened
 from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError
 
 LAYOUT = "docs/* (<DOC> elements, jsonl or id<TAB>text), topics* (<top> elements or qid<TAB>text), qrels[.SPLIT].txt"
@@ -151,3 +152,6 @@ def mixed_pieces(
 def _first_character(folder: Place, file: str) -> bytes:
     with opened(folder, file) as stream:
         return stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+
+
+READER = FolderReader(LAYOUT, open_trec)

@@ -17,6 +17,7 @@ from midmask.corpora import beir, trec
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.msmarco import parse_query
 from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.reader import FolderReader
 from midmask.corpora.titled import plain_title
 from midmask.errors import UserError
 
@@ -95,3 +96,6 @@ def _unions(files: dict[str, str]) -> dict[str, tuple[str, ...]]:
         if "-" not in own:
             unions[part] = (*unions.get(part, ()), split)
     return unions
+
+
+READER = FolderReader(LAYOUT, open_tripclick)

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
+from midmask.corpora.tables import columns_told, is_id, is_list_of_ids, is_list_of_numbers, readable
 from midmask.errors import UserError, quoted
 from midmask.exchange.hard_negatives_file import id_in
 from midmask.exchange.pickles import read_pickle
-from midmask.exchange.tables import columns_told, is_id, is_list_of_ids, is_list_of_numbers, readable
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
+from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_list, readable
 from midmask.errors import UserError
-from midmask.exchange.tables import columns_told, is_id, is_list, readable
 
 TOKENS = ("input_ids", "token_ids")
 IDS = ("docid", "doc_id", "_id", "id")
@@ -109,16 +109,8 @@ def _batches(place: Place) -> Iterator[pa.RecordBatch]:
             for batch in parquet.iter_batches(batch_size=BLOCK_ROWS, columns=list(columns.values())):
                 yield _renamed(batch, columns)
             return
-        is_file = stream.read(6) == b"ARROW1"
-        stream.seek(0)
-        if is_file:
-            file = pa.ipc.open_file(stream)
-            columns = _columns(place, file.schema)
-            for number in range(file.num_record_batches):
-                yield _renamed(file.get_batch(number), columns)
-            return
-        batches = pa.ipc.open_stream(stream)
-        columns = _columns(place, batches.schema)
+        schema, batches = arrow_batches(stream)
+        columns = _columns(place, schema)
         for batch in batches:
             yield _renamed(batch, columns)
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
+from midmask.corpora.tables import readable
 from midmask.errors import UserError, quoted
 from midmask.exchange.hard_negatives_file import id_in, ids_in
-from midmask.exchange.tables import readable
 from midmask.retrieve.lines import parsed_lines, text_lines, written_lines
 
 

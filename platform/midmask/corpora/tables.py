@@ -1,7 +1,8 @@
-"""Tables of other people, in Parquet or Arrow: whatever is wrong with such a file becomes one line."""
+"""Tables of other people, in Parquet or Arrow: what columns hold, and one line for whatever is wrong with a file."""
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,9 +22,28 @@ def readable(name: object, layout: str) -> Iterator[None]:
         raise UserError(f"{name}: it cannot be read ({reason(error)}); {layout}") from None
 
 
+def arrow_batches(stream: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema and record batches of a seekable stream in Arrow's IPC format, as a stream or as a file."""
+    is_file = stream.read(6) == b"ARROW1"
+    stream.seek(0)
+    if is_file:
+        file = pa.ipc.open_file(stream)
+        return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+    batches = pa.ipc.open_stream(stream)
+    return batches.schema, iter(batches)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 def is_id(kind: pa.DataType) -> bool:
     """Whether a column of this type can hold ids: texts or whole numbers."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+    return is_text(kind) or bool(pa.types.is_integer(kind))
 
 
 def is_list_of_ids(kind: pa.DataType) -> bool:
@@ -31,7 +51,7 @@ def is_list_of_ids(kind: pa.DataType) -> bool:
 
 
 def is_list_of_numbers(kind: pa.DataType) -> bool:
-    return is_list(kind) and bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+    return is_list(kind) and is_number(kind.value_type)
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -1,0 +1,265 @@
+"""Hugging Face datasets saved to disk (`save_to_disk` of the library `datasets`), read with pyarrow alone.
+
+    corpus/     `_id` (or `id`), `text` and, if there is one, `title`
+    queries/    `_id` (or `id`), `text`
+    qrels/      one dataset a split, in train/, dev/ (or validation/), test/: `query-id`, `corpus-id`, `score`
+
+That is how BEIR's collections on the hub look once their configurations are saved. Each dataset is a folder with
+`dataset_info.json` and `state.json`, which names its Arrow files (IPC streams); or, where a DatasetDict was saved, a
+folder with `dataset_dict.json` and a dataset for each split. The splits of corpus/ and of queries/ are read together.
+
+A folder that is one dataset holds texts for pre-training alone; texts without an id are known by a hash, as in `texts`.
+
+Files are read in the order of their names. Only files that lie in these folders are read; nothing is fetched or run.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from midmask.artifact import Place
+from midmask.corpora.beir import passage_values, query_values
+from midmask.corpora.corpus import Corpus, split_names
+from midmask.corpora.pieces import NOT_UTF8, Fault, file_size
+from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
+from midmask.corpora.reader import FolderReader
+from midmask.corpora.records import record_blocks
+from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
+from midmask.corpora.texts import text_values
+from midmask.errors import UserError
+
+STATE, SPLITS = "state.json", "dataset_dict.json"
+LAYOUT = (
+    "corpus/ (_id, text[, title]), queries/ (_id, text) and qrels/SPLIT/ (query-id, corpus-id, score), each as "
+    "save_to_disk of Hugging Face's datasets writes it (state.json and the .arrow files that it names); or one such "
+    "dataset with a column text, for pre-training alone"
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column to read. names: what it may be called, the usual name first. accepts: its types. kind: these in words.
+    optional: a dataset may lack it.
+    """
+
+    names: tuple[str, ...]
+    accepts: Callable[[pa.DataType], bool]
+    kind: str
+    optional: bool = False
+
+
+def _names(usual: str, others: set[str]) -> tuple[str, ...]:
+    return (usual, *sorted(others - {usual}))
+
+
+ID = Column(("_id", "id"), is_id, "strings or whole numbers")
+TEXT = Column(("text",), is_text, "strings")
+TITLE = Column(("title",), is_text, "strings", optional=True)
+JUDGEMENT = (
+    Column(_names("query-id", QUERY_NAMES), is_id, ID.kind),
+    Column(_names("corpus-id", DOC_NAMES), is_id, ID.kind),
+    Column(_names("score", GRADE_NAMES), is_number, "numbers"),
+)
+
+
+@dataclass(frozen=True)
+class ArrowPiece:
+    """An Arrow file of one kind of rows ("docs", "queries", "qrels").
+
+    size: bytes of the columns that are read. columns: usual name -> the file's own. parse: row -> its values, as
+    `BLOCKS` has them. split: of judgements.
+    """
+
+    number: int
+    rows: str
+    folder: Place
+    file: str
+    size: int
+    columns: Mapping[str, str]
+    parse: Callable[[Row], tuple[Any, ...]]
+    max_characters: int
+    split: str = ""
+
+    def read(self) -> Iterator[pa.Table]:
+        """As `TextPiece.read`; `line` counts the file's rows.
+
+        Raises:
+            UserError: if the file cannot be read here, or is damaged.
+        """
+        with readable(self.folder / self.file, f"wanted is {LAYOUT}"):
+            yield from record_blocks(
+                self._records(),
+                self._values,
+                _quoted,
+                rows=self.rows,
+                piece=self.number,
+                max_characters=self.max_characters,
+            )
+
+    def _records(self) -> Iterator[Row]:
+        with (self.folder / self.file).reading() as stream:
+            for batch in arrow_batches(stream)[1]:
+                columns = [_checked_column(batch[name]).to_pylist() for name in self.columns.values()]
+                for values in zip(*columns, strict=True):
+                    yield dict(zip(self.columns, values, strict=True))
+
+    def _values(self, row: Row) -> tuple[Any, ...]:
+        try:
+            return self.parse(_decoded(row))
+        except UnicodeError:
+            raise Fault(NOT_UTF8) from None
+
+
+def _checked_column(column: pa.Array) -> pa.Array:
+    """The column, its texts as bytes: Arrow trusts the places that a file states, and a text that is no UTF-8 is one
+    bad row, not a damaged file.
+    """
+    if is_text(column.type):
+        column = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
+    column.validate(full=True)
+    return column
+
+
+def _decoded(row: Row, errors: str = "strict") -> Row:
+    return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def _quoted(row: Row) -> str:
+    return json.dumps(_decoded(row, "replace"), ensure_ascii=False)
+
+
+def open_hf(folder: Place, name: str, max_characters: int) -> Corpus:
+    """The corpus in a folder of saved datasets.
+
+    Raises:
+        UserError: naming the dataset, split or column that is missing, and the layout.
+    """
+    if not folder.is_folder():
+        raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
+    if STATE in folder.names():
+        docs = _pieces("docs", folder, {"": ""}, (replace(ID, optional=True), TITLE, TEXT), text_values, max_characters)
+        return Corpus(name, docs, (), ())
+    found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
+    missing = [f"{part}/" for part in found if not found[part]]
+    if missing not in ([], ["queries/", "qrels/"]):
+        several = not found["corpus"] and SPLITS in folder.names()
+        hint = ". It holds several splits; name the folder of one, such as its train/" if several else ""
+        raise UserError(f"{folder}: no dataset saved to disk in {', '.join(missing)}; wanted is {LAYOUT}{hint}")
+    if "" in found["qrels"]:
+        raise UserError(
+            f"{folder}: qrels/ is a dataset without a split's name; move it to qrels/test/ (or train/, dev/)"
+        )
+    judged = split_names([f"qrels/{split}" for split in found["qrels"]], prefix="")
+    return Corpus(
+        name,
+        _pieces("docs", folder, found["corpus"], (ID, TITLE, TEXT), passage_values, max_characters),
+        _pieces("queries", folder, found["queries"], (ID, TEXT), query_values, max_characters),
+        _pieces("qrels", folder, judged, JUDGEMENT, judgement_values, max_characters),
+    )
+
+
+def _datasets(folder: Place, part: str) -> dict[str, str]:
+    """split -> path within the folder, of the datasets that a part consists of: "" -> the part if it is one itself;
+    else those that dataset_dict.json names, or, without this file, all that are there.
+    """
+    names = (folder / part).names()
+    if STATE in names:
+        return {"": part}
+    if SPLITS in names:
+        listed = _json(folder / part / SPLITS, "splits")
+        if absent := [split for split in listed if split not in names]:
+            raise UserError(f"{folder / part / SPLITS} names splits that are not there: {absent[0]!r}; save it again")
+        return {split: f"{part}/{split}" for split in sorted(listed)}
+    return {split: f"{part}/{split}" for split in names if (folder / part / split / STATE).exists()}
+
+
+def _pieces(
+    rows: str,
+    folder: Place,
+    datasets: Mapping[str, str],
+    columns: tuple[Column, ...],
+    parse: Callable[[Row], tuple[Any, ...]],
+    max_characters: int,
+) -> tuple[ArrowPiece, ...]:
+    """A piece for each file of the datasets (split -> path); the split counts for judgements alone."""
+    pieces: list[ArrowPiece] = []
+    for split, path in sorted(datasets.items()):
+        own = split if rows == "qrels" else ""
+        for file in _arrow_files(folder, path):
+            found, share = _columns(folder / file, columns)
+            size = round(file_size(folder, file) * share)
+            pieces.append(ArrowPiece(len(pieces), rows, folder, file, size, found, parse, max_characters, own))
+    return tuple(pieces)
+
+
+def _arrow_files(folder: Place, path: str) -> list[str]:
+    """Names, within the folder, of the files that a dataset's state.json names; sorted.
+
+    Raises:
+        UserError: if one is not in the dataset's folder, state.json cannot be read, or an index selects rows of them.
+    """
+    dataset = folder / path if path else folder
+    there = dataset.names()
+    files = [entry.get("filename") for entry in _json(dataset / STATE, "_data_files", dict)]
+    if strange := [file for file in files if file not in there]:
+        raise UserError(f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again")
+    if _json(dataset / STATE, "_indices_data_files", dict, absent=[]):  # until 2021; later versions write the rows
+        raise UserError(f"{dataset / STATE} selects rows by an index, as old versions of datasets did; save it again")
+    return sorted(f"{path}/{file}" if path else file for file in files)
+
+
+def _json(file: Place, field: str, kind: type = str, absent: list[Any] | None = None) -> list[Any]:
+    """The list of a field of a JSON file, its elements of one type; `absent` where there is none or null."""
+    with readable(file, f"wanted is {LAYOUT}"):
+        data = file.read()
+    try:
+        values = json.loads(data).get(field)
+    except (ValueError, AttributeError, RecursionError):
+        values = None
+    if values is None and absent is not None:
+        return absent
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
+    return values
+
+
+def _columns(file: Place, wanted: tuple[Column, ...]) -> tuple[dict[str, str], float]:
+    """usual name -> the file's own name of each column that is wanted and there; and the share of the file's bytes that
+    they take, by its first batch.
+
+    Raises:
+        UserError: naming a column that is missing or of another type, and the columns that are there.
+    """
+    with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
+        schema, batches = arrow_batches(stream)
+        found = _found(file, schema, wanted)
+        if len(found) == len(schema):
+            return found, 1.0
+        first = next(batches, None)
+    if first is None:
+        return found, 1.0
+    read = sum(first[name].get_total_buffer_size() for name in found.values())
+    return found, read / max(1, first.get_total_buffer_size())
+
+
+def _found(file: Place, schema: pa.Schema, wanted: tuple[Column, ...]) -> dict[str, str]:
+    found = {}
+    for column in wanted:
+        names = [name for name in column.names if schema.names.count(name) == 1]
+        fitting = [name for name in names if column.accepts(schema.field(name).type)]
+        if fitting:
+            found[column.names[0]] = fitting[0]
+        elif not column.optional or any(not pa.types.is_null(schema.field(name).type) for name in names):
+            raise UserError(
+                f"{file} has no column {column.names[0]} ({column.kind}); its columns are {columns_told(schema)}; "
+                f"wanted is {LAYOUT}"
+            )
+    return found
+
+
+READER = FolderReader(LAYOUT, open_hf)

@@ -1,0 +1,92 @@
+"""What a format's module provides, and what is asked of a corpus whatever its format."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from midmask.artifact import Place
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.corpus import Corpus
+from midmask.corpora.formats import FORMATS
+
+READER_VERSION = 2
+"""Raised whenever a reader gives other rows for the same source."""
+
+
+class Reader(Protocol):
+    """Reads one format; a module's READER."""
+
+    @property
+    def layout(self) -> str:
+        """What a collection of this format consists of, in one line, for errors and the guide."""
+
+    def open(self, config: CorpusConfig) -> Corpus:
+        """The corpus's parts; only names of files and first lines are read.
+
+        Raises:
+            UserError: naming the missing file, folder, column or package, and the layout wanted.
+        """
+
+    def identity(self, config: CorpusConfig) -> dict[str, Any]:
+        """What decides the rows besides the config's own fields, as plain data.
+
+        Raises:
+            UserError: as `open`.
+        """
+
+
+@dataclass(frozen=True)
+class FolderReader:
+    """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
+
+    open_folder: folder, short name, most characters of a passage -> the corpus's parts.
+    """
+
+    layout: str
+    open_folder: Callable[[Place, str, int], Corpus]
+
+    def open(self, config: CorpusConfig) -> Corpus:
+        return self.open_folder(Place.named(config.place), config.short_name, config.max_characters)
+
+    def identity(self, config: CorpusConfig) -> dict[str, Any]:
+        folder = Place.named(config.place)
+        return {"files": {file: (folder / file).digest() for file in self.open(config).files()}}
+
+
+def open_corpus(config: CorpusConfig) -> Corpus:
+    """The corpus's parts; see `Reader.open`."""
+    return FORMATS[config.format].reader().open(config)
+
+
+def judged_splits(config: CorpusConfig) -> list[str]:
+    """Names of the splits that a prepared collection has, told from its files' names; sorted, [] without judgements.
+
+    Raises:
+        UserError: as `open_corpus`.
+    """
+    corpus = open_corpus(config)
+    names = {piece.split for piece in (*corpus.qrels, *corpus.queries) if piece.split}
+    if config.format == "pydocs" or (names and config.splits == "complete" and not corpus.unions):
+        names |= {"train", "dev", "test"}
+    return sorted(names | corpus.unions.keys())
+
+
+def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
+    """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
+
+    The short name counts, since results bear it; of the place only what the format's reader says (`Reader.identity`).
+
+    Raises:
+        UserError: as `open_corpus`.
+    """
+    return {
+        "reader": READER_VERSION,
+        "name": config.short_name,
+        "format": config.format,
+        "max_passages": config.max_passages,
+        "max_characters": config.max_characters,
+        "splits": config.splits,
+        "self_matches": config.self_matches,
+        "split_seed": config.split_seed,
+        **FORMATS[config.format].reader().identity(config),
+    }

@@ -1,0 +1,39 @@
+"""Records that are no lines of a text, such as rows of a table: read into blocks, their faults counted."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from midmask.corpora.pieces import END, MALFORMED, RAW_CHARACTERS, Block, Fault, checked
+
+T = TypeVar("T")
+
+
+def record_blocks(
+    records: Iterable[T],
+    parse: Callable[[T], tuple[Any, ...]],
+    quote: Callable[[T], str],
+    *,
+    rows: str,
+    piece: int,
+    max_characters: int,
+) -> Iterator[pa.Table]:
+    """The blocks of a piece, as `TextPiece.read` gives them; `line` counts the records, from 1.
+
+    Args:
+        parse: a record -> the row's own values (`pieces.BLOCKS`, without words and question). Raises Fault, or
+            ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs", "queries" or
+            "qrels". piece: its number.
+    """
+    block, count = Block(rows, piece), 0
+    for count, record in enumerate(records, start=1):
+        try:
+            block.add(count, None, None, checked(rows, parse(record), max_characters))
+        except ValueError as error:
+            kind = str(error) if isinstance(error, Fault) else MALFORMED
+            block.add(count, kind, quote(record)[:RAW_CHARACTERS], None)
+        if block.full:
+            yield block.take()
+    block.add(count, END, None, None)
+    yield block.take()

@@ -1,0 +1,218 @@
+"""Datasets saved to disk by Hugging Face's `datasets`: read as the same collection in BEIR's layout, faults counted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from midmask.artifact import Place
+from midmask.corpora import CorpusConfig, corpus_identity, judged_splits, open_corpus
+from midmask.corpora.export import export_beir
+from midmask.errors import UserError
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.saved import save, save_splits, write_saved, write_saved_texts
+
+
+def table(*records: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(records))
+
+
+def test_it_is_the_collection_that_beirs_layout_gives(tmp_path: Path) -> None:
+    write_saved(tmp_path / "hub" / "set", passages=3_500)
+    write_beir(tmp_path / "beir" / "set", passages=3_500)
+    for kind, folder in (("hf", "hub"), ("beir", "beir")):
+        corpus = layouts.read(f"{kind}:{tmp_path}/{folder}/set", tmp_path / "prepared" / kind)
+        assert corpus.result["passages"] == 3_500 and set(corpus.result["splits"]) == {"train", "dev", "test"}
+        export_beir(corpus.place, Place(str(tmp_path / "exported" / kind)))
+    exported = [contents(tmp_path / "exported" / kind) for kind in ("hf", "beir")]
+    assert exported[0] == exported[1] and len(exported[0]) == 5
+    docs = rows(tmp_path / "prepared/hf/docs")
+    for number in (0, 9, 3_499):
+        wanted = {"doc_id": f"d{number}", "title": f"title {number}", "text": f"passage {number} of a small set"}
+        assert wanted.items() <= docs[number].items()
+    assert judged_splits(CorpusConfig(name=f"hf:{tmp_path}/hub/set", splits="official")) == ["dev", "test", "train"]
+
+
+def test_one_dataset_is_texts_as_jsonl_files_are(tmp_path: Path) -> None:
+    write_saved_texts(tmp_path / "saved" / "wiki")
+    write(tmp_path / "lines/wiki/all.jsonl", json_lines([{"text": f"text number {n}"} for n in range(40)]))
+    for kind, folder in (("hf", "saved"), ("texts", "lines")):
+        assert layouts.read(f"{kind}:{tmp_path}/{folder}/wiki", tmp_path / kind).result["splits"] == {}
+    assert rows(tmp_path / "hf/docs") == rows(tmp_path / "texts/docs")
+
+
+def test_numbers_as_ids_wide_strings_whole_scores_and_other_columns(tmp_path: Path) -> None:
+    docs = pa.table(
+        {"id": [1, 2], "title": [None, "two"], "text": pa.array(["a", "b"], pa.large_string()), "n": [1, 2]}
+    )
+    save(tmp_path / "in/corpus", docs)
+    save(tmp_path / "in/queries", pa.table({"id": pa.array([7], pa.int32()), "text": ["which"]}))
+    save(tmp_path / "in/qrels/test", pa.table({"query_id": [7], "doc_id": [2], "score": [3]}))
+    corpus = layouts.read(f"hf:{tmp_path}/in", tmp_path / "out")
+    assert [(row["doc_id"], row["title"], row["text"]) for row in rows(tmp_path / "out/docs")] == [
+        ("1", "", "a"),
+        ("2", "two", "b"),
+    ]
+    assert rows(tmp_path / "out/qrels.parquet") == [{"split": "test", "query_id": "7", "doc_id": "2", "grade": 3}]
+    assert corpus.result["splits"] == {"test": {"queries": 1, "judgements": 1}}
+
+
+def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) -> None:
+    write_saved(tmp_path / "in", passages=9)
+    good = [{"_id": f"d{n}", "title": "", "text": f"passage {n}"} for n in range(2_500)]
+    bad = {
+        3: {"_id": None, "title": "", "text": "nobody's"},
+        70: {"_id": "n7", "title": "", "text": None},
+        1_500: {"_id": "n8", "title": " ", "text": ""},
+        2_100: {"_id": "n9", "title": "", "text": "x" * 301},
+        2_200: {"_id": "d2", "title": "", "text": "again"},
+        2_300: {"_id": "two words", "title": "", "text": "spaced"},
+    }
+    for place, row in bad.items():
+        good[place] = row  # type: ignore[assignment]
+    save(tmp_path / "in/corpus", pa.Table.from_pylist(good))
+    file = tmp_path / "in/corpus/data-00000-of-00001.arrow"
+    file.write_bytes(file.read_bytes().replace(b"passage 42passage", b"passage \xff2passage"))
+    scores = [("q0", "d0", 1.0), ("q1", "d1", 0.5), ("q2", "d5", None), ("q3", "nowhere", 1.0), ("q0", "d0", 1.0)]
+    scores += [(None, "d1", 1.0), ("q4", "d4", float("inf"))]
+    judged = table(*({"query-id": q, "corpus-id": d, "score": s} for q, d, s in scores))
+    save(tmp_path / "in/qrels/train", judged)
+    result = prepared(f"hf:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0, max_characters=300)
+    assert result["rows_by_kind"]["docs"] == {
+        "kept": 2_493,
+        "quarantined": {
+            "duplicate id": 1,
+            "empty passage": 1,
+            "invalid UTF-8": 1,
+            "malformed line": 2,
+            "oversized passage": 1,
+            "white space in an id": 1,
+        },
+        "left_out": 0,
+    }
+    assert result["rows_by_kind"]["qrels"]["quarantined"] == {
+        "duplicate judgement": 1,
+        "malformed line": 4,
+        "unknown id": 1,
+    }
+    found = quarantine(tmp_path / "out")
+    names = {row["file"] for row in found}
+    assert names == {"corpus/data-00000-of-00001.arrow", "qrels/train/data-00000-of-00001.arrow"}
+    lines = {row["line"] for row in found if row["file"].startswith("corpus")}
+    assert lines == {43, *(place + 1 for place in bad)}
+    (unreadable,) = (row for row in found if row["kind"] == "invalid UTF-8")
+    assert json.loads(unreadable["text"]) == {"_id": "d42", "title": "", "text": "passage \ufffd2"}
+
+
+Damage = Callable[[Path], object]
+
+
+def _several(folder: Path) -> None:
+    (folder / "corpus").rename(folder / "elsewhere")
+    save_splits(folder, {"train": table({"text": "a"})})
+
+
+def _one_of_qrels(folder: Path) -> None:
+    (folder / "qrels").rename(folder / "old")
+    (folder / "old/train").rename(folder / "qrels")
+
+
+def _state(folder: Path, old: str, new: str) -> None:
+    file = folder / "corpus/state.json"
+    file.write_text(file.read_text().replace(old, new))
+
+
+REFUSED: dict[str, tuple[Damage, str]] = {
+    "no corpus": (lambda f: (f / "corpus").rename(f / "docs"), r"in: no dataset saved to disk in corpus/; wanted is "),
+    "no judgements": (lambda f: (f / "qrels").rename(f / "other"), r"no dataset saved to disk in qrels/; wanted is "),
+    "several splits": (_several, r"in corpus/; wanted is .* name the folder of one, such as its train/$"),
+    "no split": (_one_of_qrels, r"qrels/ is a dataset without a split's name; move it to qrels/test/"),
+    "a split twice": (
+        lambda f: save_splits(f / "qrels", dict.fromkeys(("dev", "validation"), table({"a": 1}))),
+        "qrels/dev and qrels/validation both are judgements of the split 'dev'",
+    ),
+    "a split that is not there": (
+        lambda f: (f / "qrels/test").rename(f / "qrels/other"),
+        r"dataset_dict\.json names splits that are not there: 'test'; save it again",
+    ),
+    "no text": (
+        lambda f: save(f / "corpus", table({"_id": "d", "body": "x", "n": 1})),
+        r"\.arrow has no column text \(strings\); its columns are _id \(string\), body \(string\), n \(int64\); wanted",
+    ),
+    "no id": (
+        lambda f: save(f / "queries/queries", table({"qid": "q", "text": "x"})),
+        r"has no column _id \(strings or whole numbers\); its columns are qid \(string\), text \(string\)",
+    ),
+    "numbers as texts": (
+        lambda f: save(f / "corpus", table({"_id": "d", "text": 1})),
+        r"has no column text \(strings\); its columns are _id \(string\), text \(int64\)",
+    ),
+    "a title that is a list": (
+        lambda f: save(f / "corpus", table({"_id": "d", "text": "x", "title": ["a"]})),
+        r"has no column title \(strings\); its columns are .*title \(list",
+    ),
+    "no score": (
+        lambda f: save(f / "qrels/test", table({"query-id": "q", "corpus-id": "d"})),
+        r"qrels/test/.* has no column score \(numbers\); its columns are query-id \(string\), corpus-id \(string\)",
+    ),
+    "no state": (lambda f: (f / "corpus/state.json").write_text("{}"), r"state\.json: no list '_data_files' in it"),
+    "a state that is no JSON": (lambda f: (f / "corpus/state.json").write_text("{"), r"state\.json: no list"),
+    "an index": (
+        lambda f: _state(f, '"_data_files"', '"_indices_data_files": [{"filename": "i.arrow"}], "_data_files"'),
+        r"corpus/state\.json selects rows by an index, as old versions of datasets did; save it again",
+    ),
+    "a file elsewhere": (
+        lambda f: _state(f, "data-00000", "../../secret/data-00000"),
+        r"names files that are not beside it: '\.\./\.\./secret/data-00000-of-00003\.arrow'",
+    ),
+    "no Arrow": (
+        lambda f: (f / "corpus/data-00000-of-00003.arrow").write_bytes(b"no Arrow at all"),
+        r"data-00000-of-00003\.arrow: it cannot be read \(ArrowInvalid.*wanted is corpus/",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_such_collection_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
+    write_saved(tmp_path / "in")
+    damage, said = REFUSED[case]
+    damage(tmp_path / "in")
+    with pytest.raises(UserError, match=said) as error:
+        open_corpus(CorpusConfig(name=f"hf:{tmp_path}/in"))
+    assert "\n" not in str(error.value)
+
+
+def test_other_folders_and_files_that_end_early_are_refused(tmp_path: Path) -> None:
+    write_beir(tmp_path / "beir")
+    for place, said in (
+        ("nowhere", "there is no folder"),
+        ("beir", r"no dataset saved to disk in corpus/, queries/, qrels/"),
+    ):
+        with pytest.raises(UserError, match=rf"{said}.*wanted is .*state\.json and the \.arrow files"):
+            open_corpus(CorpusConfig(name=f"hf:{tmp_path}/{place}"))
+    write_saved(tmp_path / "in")
+    file = tmp_path / "in/corpus/data-00001-of-00003.arrow"
+    file.write_bytes(file.read_bytes()[:-300])
+    with pytest.raises(UserError, match=r"data-00001-of-00003\.arrow: it cannot be read"):
+        prepared(f"hf:{tmp_path}/in", tmp_path / "out")
+
+
+def test_the_contents_of_files_are_the_identity_not_where_or_when_they_were_saved(tmp_path: Path) -> None:
+    write_saved(tmp_path / "one" / "set")
+    write_saved(tmp_path / "two" / "set")
+    one, two = (CorpusConfig(name=f"hf:{tmp_path}/{parent}/set") for parent in ("one", "two"))
+    state = tmp_path / "two/set/corpus/state.json"
+    state.write_text(state.read_text().replace("b3f73a2ce25216f6", "0123456789abcdef"))
+    assert corpus_identity(one) == corpus_identity(two) and len(corpus_identity(one)["files"]) == 3 + 1 + 3
+    save(tmp_path / "two/set/queries/queries", table({"_id": "q0", "text": "another"}))
+    assert corpus_identity(one) != corpus_identity(two)
+
+
+def test_a_dataset_without_rows_has_no_files_and_no_passages(tmp_path: Path) -> None:
+    save(tmp_path / "in", table({"text": "x"}).slice(0, 0))
+    with pytest.raises(UserError, match="there is no passage in it"):
+        prepared(f"hf:{tmp_path}/in", tmp_path / "out")
