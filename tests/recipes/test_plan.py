@@ -40,6 +40,10 @@ def recipe_of(recipe: Recipe, name: str) -> Recipe:
     return override(RECIPES[name](), {"corpus.name": recipe.corpus.name})
 
 
+def test_plans_of_one_recipe_are_equal_whoever_read_its_places(retromae):
+    assert plan(retromae) == plan(retromae, Survey()) != plan(override(retromae, {"pretrain.steps": 3}))
+
+
 def test_a_fine_tuning_seed_leaves_the_middle_training_shared(retromae):
     seeded = plan(override(retromae, {"stages.0.train.seed": 7}))
     assert seeded.pretrained.fingerprint == plan(retromae).pretrained.fingerprint

@@ -33,7 +33,7 @@ class Plan:
     `tokens` unless it has collections of its own. survey: what was read for it.
     """
 
-    survey: Survey = field(compare=False, repr=False)
+    survey: Survey = field(compare=False)
     corpus: Step
     tokens: Step
     pretraining_tokens: Step

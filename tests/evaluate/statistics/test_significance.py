@@ -83,9 +83,17 @@ def test_the_baseline_may_be_a_position_as_in_pyterrier():
     systems = {"a": table(drawn(0)), "b": table(drawn(1)), "c": table(drawn(2))}
     assert compare(systems, baseline=1, measure="RR@10") == compare(systems, baseline="b", measure="RR@10")
     assert [row.system for row in compare(systems, baseline=0, measure="RR@10")] == ["b", "c"]
-    for position in (3, -1):
+    for position in (3, 4, -1):
         with pytest.raises(UserError, match=f"baseline {position}: positions of the 3 systems count from 0"):
             compare(systems, baseline=position, measure="RR@10")
+
+
+def test_a_permutation_test_draws_by_its_seed_which_is_0_unless_said():
+    systems = {"a": table(drawn(0)), "b": table(drawn(1))}
+    plain, first, second = (
+        compare(systems, measure="RR@10", test="permutation", **seed)[0].p for seed in ({}, {"seed": 0}, {"seed": 1})
+    )
+    assert plain == first != second == pytest.approx(first, abs=0.05)
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
