@@ -22,12 +22,13 @@ import pyarrow as pa
 
 from midmask.artifact import Place
 from midmask.corpora.beir import passage_values, query_values
+from midmask.corpora.columns import Column, find_columns
 from midmask.corpora.corpus import Corpus, split_names
 from midmask.corpora.pieces import NOT_UTF8, Fault, file_size
 from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.records import record_blocks
-from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
+from midmask.corpora.tables import arrow_batches, is_id, is_number, is_text, readable
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 
@@ -39,18 +40,6 @@ LAYOUT = (
 )
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column to read. names: what it may be called, the usual name first. accepts: its types. kind: these in words.
-    optional: a dataset may lack it.
-    """
-
-    names: tuple[str, ...]
-    accepts: Callable[[pa.DataType], bool]
-    kind: str
-    optional: bool = False
 
 
 def _names(usual: str, others: set[str]) -> tuple[str, ...]:
@@ -191,7 +180,7 @@ def _pieces(
     for split, path in sorted(datasets.items()):
         own = split if rows == "qrels" else ""
         for file in _arrow_files(folder, path):
-            found, share = _columns(folder / file, columns)
+            found, share = find_columns(folder / file, columns, LAYOUT)
             size = round(file_size(folder, file) * share)
             pieces.append(ArrowPiece(len(pieces), rows, folder, file, size, found, parse, max_characters, own))
     return tuple(pieces)
@@ -226,40 +215,6 @@ def _json(file: Place, field: str, kind: type = str, absent: list[Any] | None = 
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
         raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
     return values
-
-
-def _columns(file: Place, wanted: tuple[Column, ...]) -> tuple[dict[str, str], float]:
-    """usual name -> the file's own name of each column that is wanted and there; and the share of the file's bytes that
-    they take, by its first batch.
-
-    Raises:
-        UserError: naming a column that is missing or of another type, and the columns that are there.
-    """
-    with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
-        schema, batches = arrow_batches(stream)
-        found = _found(file, schema, wanted)
-        if len(found) == len(schema):
-            return found, 1.0
-        first = next(batches, None)
-    if first is None:
-        return found, 1.0
-    read = sum(first[name].get_total_buffer_size() for name in found.values())
-    return found, read / max(1, first.get_total_buffer_size())
-
-
-def _found(file: Place, schema: pa.Schema, wanted: tuple[Column, ...]) -> dict[str, str]:
-    found = {}
-    for column in wanted:
-        names = [name for name in column.names if schema.names.count(name) == 1]
-        fitting = [name for name in names if column.accepts(schema.field(name).type)]
-        if fitting:
-            found[column.names[0]] = fitting[0]
-        elif not column.optional or any(not pa.types.is_null(schema.field(name).type) for name in names):
-            raise UserError(
-                f"{file} has no column {column.names[0]} ({column.kind}); its columns are {columns_told(schema)}; "
-                f"wanted is {LAYOUT}"
-            )
-    return found
 
 
 READER = FolderReader(LAYOUT, open_hf)
