@@ -116,7 +116,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
-    """What a worker needs to know to pre-train: plain data and places, so that it travels to any node."""
+    """Builds the setup of a pre-training worker from config and input artifacts: plain data, so any node can read it."""
     reads = config.objective.reads()
     rows = inputs[reads.rows if reads.rows in inputs else "tokens"]
     packed = {"passage_length": inputs["tokens"].record["config"]["max_length"]} if reads.rows == "packed" else {}
@@ -140,7 +140,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Tr
 
 
 def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
-    """What a worker needs to know to fine-tune."""
+    """Builds the setup of a fine-tuning worker from config and input artifacts."""
     return TrainingSetup(
         kind="finetune",
         objective=config.loss,

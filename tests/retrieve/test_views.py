@@ -225,7 +225,7 @@ def test_queries_without_words_are_counted_and_searched_like_any_other(inputs, t
         "passages": made(encode, PASSAGES, given, Place(str(tmp_path / "passages"))),
         "queries": made(encode, QUERIES, given, Place(str(tmp_path / "queries"))),
     }
-    assert vectors["queries"].result["empty"] == 1 and "1 queries of dev have no token" in caplog.text
+    assert vectors["queries"].result["empty"] == 1 and "1 dev queries are empty after tokenisation" in caplog.text
     search(SearchConfig(depth=5), {**vectors, "tokens": tokens}, Place(str(tmp_path / "found")))
     listed = [row for row in ranked.read(tmp_place(tmp_path) / "dev.parquet").to_pylist() if row["query_id"] == "q8"]
     names = [

@@ -56,7 +56,7 @@ class Setting(Config):
 
 
 class Benchmark(Config):
-    """Which systems are compared under which conditions. Everything that is no system is equal for all of them."""
+    """Which systems are compared, and how. They share corpus, seeds and evaluation; only the system differs."""
 
     name: str = Field(description="of the preset")
     title: str = Field(description="one line for the head of the report")

@@ -226,7 +226,7 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
         finished = tracker.find(job.fingerprint, step="benchmark").finished
         if finished and not job.left():
             tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("nothing to compute: this benchmark was run before, in the tracked run %s", finished)
+            log.info("already computed in the tracked run %s; nothing to compute", finished)
             return _report(job, {}), {}
         connect()
         with tracker.run(name, tags=tags, params=flatten(wanted)) as parent:

@@ -132,7 +132,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
         runner = Runner(storage, {}, Silent())
         if finished and all(runner.is_finished(step) for step in targets.values()):
             tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("nothing to compute: this was done before, in the tracked run %s", finished)
+            log.info("already computed in the tracked run %s; nothing to compute", finished)
             return {key: load(step.place(storage)) for key, step in targets.items()}
         for note in notes:
             log.warning("%s", note)

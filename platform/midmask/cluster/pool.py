@@ -49,7 +49,7 @@ def encode(
     units = deque(range(blocks))
     with actor_pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
         made = sum(result for _, result in deal([actor.encode for actor in pool], [units] * count))
-    log.info("%d of %d blocks of %s were not there and have been encoded", made, blocks, config.side)
+    log.info("encoded %d of %d blocks of %s (%d were stored already)", made, blocks, config.side, blocks - made)
     return work.finish()
 
 

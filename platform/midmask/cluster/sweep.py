@@ -71,7 +71,7 @@ def run_sweep(sweep: Sweep) -> str:
         finished = tracker.find(sweep.fingerprint, step="sweep").finished
         if finished and (sweep.place / RECORD).exists():
             tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("nothing to compute: this sweep was done before, in the tracked run %s", finished)
+            log.info("already computed in the tracked run %s; nothing to compute", finished)
             return str(load(sweep.place).result["report"])
         connect()
         use = resources(ray.cluster_resources(), options.workers, options.workers_per_training or 1)

@@ -125,7 +125,7 @@ def open_nq(folder: Place, name: str, max_characters: int) -> Corpus:
     if not asked and not trained:
         raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
     for split in trained.keys() & asked.keys():
-        log.info("%s is not read: the questions of %s are those of %s", asked.pop(split), split, trained[split])
+        log.info("skipping %s: its %s questions are the questions of %s", asked.pop(split), split, trained[split])
     judged = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     if twice := sorted(trained.keys() & judged.keys()):
         raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")

@@ -42,7 +42,7 @@ class Pooling(nn.Module):
     def views(
         self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
     ) -> TextVectors:
-        """The same with all words."""
+        """Dense and lexical vectors of a batch, without pruning to the heaviest words."""
         if self.representation.dense == "cls" and self.representation.lexical is None:
             return TextVectors(self._projected(backbone.first(ids_BL, lengths_B, side)), None)
         hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)

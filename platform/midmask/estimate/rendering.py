@@ -28,7 +28,7 @@ def as_text(plan: Estimate) -> str:
     searched = max(plan.charges, key=lambda charge: charge.host)
     if searched.host:
         lines.append(f"  memory of the host in {searched.step.name}: {gib(searched.host)}")
-    lines.append(f"  storage while it runs, with checkpoints that go again: {gib(plan.peak_bytes)}")
+    lines.append(f"  peak storage, including temporary checkpoints: {gib(plan.peak_bytes)}")
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in warnings(plan))])
 
 

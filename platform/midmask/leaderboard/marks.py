@@ -101,4 +101,4 @@ def _text(table: ResultTable, shown: Shown, unpaired: Sequence[str]) -> str:
     if not unpaired:
         return said
     names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")
-    return f"{said} Not compared, for lack of values of the same queries: {names}."
+    return f"{said} Not compared (evaluated on other queries): {names}."

@@ -198,7 +198,9 @@ class Encode:
             return 0
         empty = int((self._lengths() <= EMPTY).sum())
         if empty:
-            log.warning("%d queries of %s have no token; what they find says nothing", empty, self.config.split)
+            log.warning(
+                "%d %s queries are empty after tokenisation; their results are arbitrary", empty, self.config.split
+            )
         return empty
 
 

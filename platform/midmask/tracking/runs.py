@@ -153,7 +153,7 @@ class Tracker:
 
     def _send_left(self, run_id: str, journal: Journal) -> None:
         """Sends what a job that is gone has left for a run, and ends the run as killed unless the job ended it."""
-        log.info("sending what an earlier job left for run %s", run_id)
+        log.info("uploading values that an earlier job could not send (run %s)", run_id)
         has_ended = any(entry.kind == "end" for entry in journal.entries())
         outbox = self._sender.open(run_id, journal)
         if not has_ended:

@@ -14,7 +14,7 @@ from midmask.train.plan import BatchPlan
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to read: its share of the steps start … stop - 1 of the plan. Picklable."""
+    """The rows that one worker reads in steps start … stop - 1 of the batch plan. Picklable."""
 
     examples: Examples
     batch_size: int
