@@ -116,7 +116,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
-    """Builds the setup of a pre-training worker from config and input artifacts: plain data, so any node can read it."""
+    """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
     reads = config.objective.reads()
     rows = inputs[reads.rows if reads.rows in inputs else "tokens"]
     packed = {"passage_length": inputs["tokens"].record["config"]["max_length"]} if reads.rows == "packed" else {}
