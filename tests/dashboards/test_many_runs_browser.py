@@ -39,5 +39,5 @@ def test_five_thousand_runs(browser: Chrome, store: Path, tmp_path: Path) -> Non
     with served(page, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:
         browser.get(address)
         wait_for_text(browser, "Systems 1 to 100 of 1,000")
-        WebDriverWait(browser, 60).until(lambda shown: shown.find_elements(By.CSS_SELECTOR, "[data-testid=stAlert]"))
+        WebDriverWait(browser, 180).until(lambda shown: shown.find_elements(By.CSS_SELECTOR, "[data-testid=stAlert]"))
         wait_for_text(browser, "Below is what was known before")
