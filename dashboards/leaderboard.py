@@ -60,12 +60,22 @@ def page() -> None:
     ]
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
-    news = "" if watch.wait(0) else " · reading what has changed since"
-    st.caption(f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC{news}")
+    summary = f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC"
+    if watch.wait(0):
+        st.caption(summary)
+    else:
+        st.fragment(until_read, run_every=1.0)(watch, summary)
     if watch.error is not None:
         st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
     chosen.run()
     about(uri, watch)
+
+
+def until_read(watch: Watch, summary: str) -> None:
+    """Tells that a look is under way, and draws the page again when it has ended."""
+    if watch.wait(0):
+        st.rerun()
+    st.caption(f"{summary} · reading what has changed since")
 
 
 def about(uri: str, watch: Watch) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
+from midmask.tracking.store import alone_with
 from tests.support.dashboards import many
 from tests.support.dashboards.browser import ROOT, served
 from tests.support.dashboards.pages import wait_for_lines, wait_for_text
@@ -37,7 +37,9 @@ def test_five_thousand_runs(browser: Chrome, store: Path, tmp_path: Path) -> Non
     assert store.with_name("mlflow.db.runs.parquet").exists()
     store.write_bytes(b"no database" * 1000)  # from here on, what is shown comes from the snapshot
     with served(page, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:
-        browser.get(address)
-        wait_for_text(browser, "Systems 1 to 100 of 1,000")
-        WebDriverWait(browser, 180).until(lambda shown: shown.find_elements(By.CSS_SELECTOR, "[data-testid=stAlert]"))
+        with alone_with(uri):  # the page's look waits for this
+            browser.get(address)
+            wait_for_text(browser, "Systems 1 to 100 of 1,000")
+            wait_for_text(browser, "reading what has changed since")
         wait_for_text(browser, "Below is what was known before")
+        assert browser.find_elements(By.CSS_SELECTOR, "[data-testid=stAlert]")

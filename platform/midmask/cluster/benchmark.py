@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from pydantic import ValidationError
 
-from midmask.artifact import RECORD, Place, load
+from midmask.artifact import Place, load
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Layout, lay_out, variant
 from midmask.benchmark.maps import embedding_maps
@@ -62,7 +62,7 @@ class Job:
         return fingerprint({"benchmark": self.layout.benchmark.name, "cells": names})
 
     def is_finished(self, step: Step) -> bool:
-        return (step.place(self.storage) / RECORD).exists()
+        return step.is_finished(self.storage)
 
     def left(self) -> list[Step]:
         """Evaluations that are not there."""
@@ -244,11 +244,11 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
 def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> Ledger:
     """First what goes through whole collections, step by step; then all else, side by side."""
     pace = _pace(job)
-    use = resources(ray.cluster_resources(), job.options.workers, job.options.workers_per_training or 1)
+    use = resources(ray.cluster_resources(), job.options.workers, job.options.workers_per_training)
     graph = Graph.of(job.left(), job.is_finished, pace.weight)
     first = job.layout.cells[0].recipe
     observer = TrackingObserver(tracker, parent, job.options.job, first, job.storage)
-    runner = Runner(job.storage, cluster_makers(job.options.workers), observer)
+    runner = Runner(job.storage, cluster_makers(job.options.training_workers), observer)
     while shared := [step for step in graph.ready() if step.name in SHARED]:
         for step in shared:
             graph.start(step)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.artifact import Artifact, Place, load
 from midmask.cluster.graph import Graph
 from midmask.cluster.pace import Pace
 from midmask.cluster.progress import SweepProgress
 from midmask.cluster.resources import Resources
 from midmask.cluster.tasks import run_tasks
 from midmask.recipes.plan import Plan, Step, plan
+from midmask.recipes.run import Silent
 from midmask.recipes.schema import Recipe
 from midmask.recipes.survey import Survey
 
@@ -54,14 +55,14 @@ def compare(entrants: Sequence[Entrant], storage: Place, use: Resources, progres
         RayError: of the first step that fails.
     """
     targets = [step for one in entrants for step in one.evaluations.values()]
-    graph = Graph.of(targets, lambda step: (step.place(storage) / RECORD).exists(), Pace().weight)
-    run_tasks(graph, storage, use, Lines(entrants, progress))
+    graph = Graph.of(targets, lambda step: step.is_finished(storage), Pace().weight)
+    run_tasks(graph, storage, use, ComparisonProgress(entrants, progress))
     return [
         Scored(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()}) for one in entrants
     ]
 
 
-class Lines:
+class ComparisonProgress(Silent):
     """The observer of a comparison: a line now and then, and the first failure ends all."""
 
     def __init__(self, entrants: Sequence[Entrant], progress: SweepProgress) -> None:
@@ -72,13 +73,9 @@ class Lines:
                 for step in evaluation.upstream():
                     self._owner.setdefault(step.fingerprint, f"{one.label}, seed {one.seed}")
 
-    def begin(self, step: Step) -> None: ...
-
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
         owner, loss = self._owner[step.fingerprint], values.get("train/loss")
         self._progress.step(owner, step.name, at, step.optimiser_steps, loss)
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
 
     def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         raise error

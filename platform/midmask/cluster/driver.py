@@ -139,7 +139,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
         connect()
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
             observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
-            runner = Runner(storage, cluster_makers(options.workers_per_training or options.workers), observer)
+            runner = Runner(storage, cluster_makers(options.training_workers), observer)
             done = {key: runner.run(step) for key, step in targets.items()}
             parent.read(all_datasets(targets.values(), storage))
             if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:

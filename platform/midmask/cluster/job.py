@@ -56,6 +56,11 @@ class Options:
     dry_run: bool
     on: str | None = None
 
+    @property
+    def training_workers(self) -> int | None:
+        """Processes of a training that has the cluster to itself; none: as many as there are GPUs, else one."""
+        return self.workers_per_training or self.workers
+
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
         from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.artifact import Artifact, Place, load
 from midmask.benchmark.design import Cell, Layout
 from midmask.cluster.graph import Graph
 from midmask.cluster.job import mistake_in
@@ -102,7 +102,7 @@ class Ledger:
         return TrackingObserver(self._tracker, self._parent, self._job, recipe, self._storage)
 
     def _is_there(self, step: Step) -> bool:
-        return (step.place(self._storage) / RECORD).exists()
+        return step.is_finished(self._storage)
 
     def _track_if_measured(self, cell: Cell) -> None:
         """A run with the cell's measures, or a link to the one that has them; once."""

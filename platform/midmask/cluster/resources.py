@@ -21,16 +21,17 @@ ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 """One training at a time, in one process."""
 
 
-def resources(cluster: dict[str, float], asked: int | None, workers: int = 1) -> Resources:
+def resources(cluster: dict[str, float], asked: int | None, per_training: int | None) -> Resources:
     """Each process on a GPU of its own, or on a CPU core where there is none.
 
     Args:
         asked: trainings side by side; none: as many as there is room for.
-        workers: processes of each.
+        per_training: processes of each; none: one.
 
     Raises:
         UserError: if these could never be scheduled together, with the sum.
     """
+    workers = per_training or 1
     gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
     room, kind = gpus or cpus, "GPU" if gpus else "CPU"
     if workers > room:

@@ -74,7 +74,7 @@ def run_sweep(sweep: Sweep) -> str:
             log.info("already computed in the tracked run %s; nothing to compute", finished)
             return str(load(sweep.place).result["report"])
         connect()
-        use = resources(ray.cluster_resources(), options.workers, options.workers_per_training or 1)
+        use = resources(ray.cluster_resources(), options.workers, options.workers_per_training)
         params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
         with tracker.run(name, tags=tags, params=params) as parent:
             record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
@@ -89,7 +89,7 @@ def run_sweep(sweep: Sweep) -> str:
 def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out: Place) -> dict[str, Any]:
     storage, recipe = Place(sweep.options.storage), sweep.recipe
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
-    runner = Runner(storage, cluster_makers(sweep.options.workers), observer)
+    runner = Runner(storage, cluster_makers(sweep.options.training_workers), observer)
     planned = plan(recipe, sweep.survey)
     runner.run(planned.pretraining_tokens)
     runner.run(planned.tokens)

@@ -23,7 +23,7 @@ from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.costs import costs_of
 from midmask.recipes.plan import Step, plan, rungs
 from midmask.recipes.points import Point
-from midmask.recipes.run import Runner
+from midmask.recipes.run import Runner, Silent
 from midmask.recipes.schema import Recipe
 from midmask.recipes.space import Objective, Space
 from midmask.recipes.survey import Survey
@@ -44,8 +44,10 @@ class Context:
         return apply_changes(recipe_from(self.recipe), parameters)
 
 
-class ChannelObserver:
-    """Tells the driver what a trial does; the driver alone writes to MLflow and to the terminal."""
+class ChannelObserver(Silent):
+    """Reports a trial's steps to the driver, which alone writes to MLflow and to the terminal; failures reach it
+    through Ray Tune, with their tracebacks.
+    """
 
     def __init__(self, channel: Channel, source: str) -> None:
         self._channel = channel
@@ -61,9 +63,6 @@ class ChannelObserver:
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
         row = {"event": "end", "step": step.name, "fingerprint": step.fingerprint, "cached": cached}
         self._channel.push(self._source, [row])
-
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        """The driver learns it from Ray Tune, which has the traceback."""
 
 
 def run_trial(parameters: Point, context: Context, report: Callable[[dict[str, float]], None]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.artifact import Artifact, Place, load
 from midmask.cluster.report import per_query
 from midmask.cluster.search import best
 from midmask.cluster.study import Outcome
@@ -115,7 +115,7 @@ class Trials:
         """
         search = evaluation.inputs["ranked"]
         encodings = [search.inputs[name] for name in ("passages", "queries")]
-        there = [step for step in encodings if (step.place(self.storage) / RECORD).exists()]
+        there = [step for step in encodings if step.is_finished(self.storage)]
         return sum(self._seconds(step) for step in (evaluation, search, *there, encodings[0].inputs["model"]))
 
     def _seconds(self, step: Step) -> float:

@@ -11,7 +11,7 @@ from midmask.errors import UserError
 
 
 @dataclass(frozen=True)
-class Column:
+class WantedColumn:
     """A column to read. names: what it may be called, the usual name first. accepts: its types. kind: these in words.
     optional: a dataset may lack it.
     """
@@ -22,7 +22,7 @@ class Column:
     optional: bool = False
 
 
-def find_columns(file: Place, wanted: Sequence[Column], layout: str) -> tuple[dict[str, str], float]:
+def find_columns(file: Place, wanted: Sequence[WantedColumn], layout: str) -> tuple[dict[str, str], float]:
     """Usual name -> the file's own name of each column that is wanted and there; and the share of the file's bytes that
     they take, by its first batch.
 
@@ -41,7 +41,7 @@ def find_columns(file: Place, wanted: Sequence[Column], layout: str) -> tuple[di
     return found, read / max(1, first.get_total_buffer_size())
 
 
-def _found(file: Place, schema: pa.Schema, wanted: Sequence[Column], layout: str) -> dict[str, str]:
+def _found(file: Place, schema: pa.Schema, wanted: Sequence[WantedColumn], layout: str) -> dict[str, str]:
     found = {}
     for column in wanted:
         names = [name for name in column.names if schema.names.count(name) == 1]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from midmask.artifact import Place
 from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.columns import Column, find_columns
+from midmask.corpora.columns import WantedColumn, find_columns
 from midmask.corpora.corpus import Corpus, split_names
 from midmask.corpora.pieces import NOT_UTF8, Fault, file_size
 from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
@@ -46,13 +46,13 @@ def _names(usual: str, others: set[str]) -> tuple[str, ...]:
     return (usual, *sorted(others - {usual}))
 
 
-ID = Column(("_id", "id"), is_id, "strings or whole numbers")
-TEXT = Column(("text",), is_text, "strings")
-TITLE = Column(("title",), is_text, "strings", optional=True)
+ID = WantedColumn(("_id", "id"), is_id, "strings or whole numbers")
+TEXT = WantedColumn(("text",), is_text, "strings")
+TITLE = WantedColumn(("title",), is_text, "strings", optional=True)
 JUDGEMENT = (
-    Column(_names("query-id", QUERY_NAMES), is_id, ID.kind),
-    Column(_names("corpus-id", DOC_NAMES), is_id, ID.kind),
-    Column(_names("score", GRADE_NAMES), is_number, "numbers"),
+    WantedColumn(_names("query-id", QUERY_NAMES), is_id, ID.kind),
+    WantedColumn(_names("corpus-id", DOC_NAMES), is_id, ID.kind),
+    WantedColumn(_names("score", GRADE_NAMES), is_number, "numbers"),
 )
 
 
@@ -171,7 +171,7 @@ def _pieces(
     rows: str,
     folder: Place,
     datasets: Mapping[str, str],
-    columns: tuple[Column, ...],
+    columns: tuple[WantedColumn, ...],
     parse: Callable[[Row], tuple[Any, ...]],
     max_characters: int,
 ) -> tuple[ArrowPiece, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from midmask.artifact import RECORD, Place
+from midmask.artifact import Place
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.devices import Shape, this_machine
 from midmask.estimate.measured import measured
@@ -98,7 +98,7 @@ def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) 
     if step.fingerprint in seen:
         return
     seen.add(step.fingerprint)
-    if (step.place(storage) / RECORD).exists():
+    if step.is_finished(storage):
         return
     for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
         _missing(source, storage, left, seen)

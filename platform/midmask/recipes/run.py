@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from midmask.artifact import RECORD, Artifact, Place, Timing, load, produce
+from midmask.artifact import Artifact, Place, Timing, load, produce
 from midmask.recipes.plan import Step
 
 Log = Callable[[int, dict[str, float]], None]
@@ -62,7 +62,7 @@ class Runner:
         self._timing = timing
 
     def is_finished(self, step: Step) -> bool:
-        return (step.place(self.storage) / RECORD).exists()
+        return step.is_finished(self.storage)
 
     def run(self, step: Step) -> Artifact:
         """The step's artifact, computed only if it is not there; inputs of a finished step are not even looked at."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from midmask.artifact import Place
+from midmask.artifact import RECORD, Place
 from midmask.identity import Config, fingerprint, identity_of, library_versions
 from midmask.steps import FinetuneConfig, PretrainConfig
 from midmask.teacher.teach import TeachConfig
@@ -55,6 +55,10 @@ class Step:
 
     def place(self, storage: Place) -> Place:
         return storage / self.name / self.fingerprint
+
+    def is_finished(self, storage: Place) -> bool:
+        """Whether the step's artifact is in the storage."""
+        return (self.place(storage) / RECORD).exists()
 
     def upstream(self) -> Iterator["Step"]:
         """Every step that this one needs, itself last, each once, in an order that can be run."""
