@@ -23,7 +23,7 @@ help: ## this list
 	@echo "  ARGS='--corpus beir:…'   flags for the job of make demo"
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python -m midmask.cluster.head -- ray job submit -- jobs/sweep_mask_ratio.py $(ARGS)
+	$(BIN)/python -m midmask.backend.head -- ray job submit -- jobs/sweep_mask_ratio.py $(ARGS)
 	@echo
 	@echo "MLflow:       $(BIN)/mlflow ui --host $(LOOPBACK) --backend-store-uri $(MLFLOW_TRACKING_URI)"
 	@echo "Leaderboard:  $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)"

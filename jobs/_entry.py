@@ -47,8 +47,8 @@ if missing:
     sys.stderr.write(f"error: {sys.executable} (Python {sys.version.split()[0]}) lacks {missing}. {remedy()}\n")
     sys.exit(2)
 
-from midmask.cluster.flags import add_sweep_flags  # noqa: E402
-from midmask.cluster.job import run  # noqa: E402
+from midmask.app.flags import add_sweep_flags  # noqa: E402
+from midmask.app.job import run  # noqa: E402
 
 
 def run_space(name: str, description: "str | None", variants: "Sequence[tuple[str, str, str]]" = ()) -> None:
@@ -68,7 +68,7 @@ def run_space(name: str, description: "str | None", variants: "Sequence[tuple[st
         parser.set_defaults(space=name)
 
     def work(options, flags):
-        from midmask.cluster.sweep import sweep
+        from midmask.sweep.run import sweep
 
         sweep(options, flags, folder / (flags.space + ".yaml"))
 

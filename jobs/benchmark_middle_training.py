@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
-from midmask.cluster.flags import add_zero_shot_flag
-from midmask.cluster.job import Options
+from midmask.app.flags import add_zero_shot_flag
+from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -24,9 +24,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.benchmark import benchmark
+    from midmask.benchmark.run import benchmark
+    from midmask_papers.report import report_of
 
-    benchmark(options, flags)
+    benchmark(options, flags, report_of)
 
 
 if __name__ == "__main__":

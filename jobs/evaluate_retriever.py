@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
-from midmask.cluster.flags import add_zero_shot_flag
-from midmask.cluster.job import Options, resolve_corpus
+from midmask.app.flags import add_zero_shot_flag
+from midmask.app.job import Options, resolve_corpus
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -19,10 +19,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import evaluated_split, recipe_for, run_steps, searched_with
-    from midmask.cluster.report import evaluations_table, zero_shot_table
-    from midmask.recipes.elsewhere import zero_shot
-    from midmask.recipes.plan import plan
+    from midmask.app.driver import evaluated_split, recipe_for, run_steps, searched_with
+    from midmask.experiment.plan import plan
+    from midmask.experiment.report import evaluations_table, zero_shot_table
+    from midmask.experiment.zero_shot import zero_shot
 
     recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model, options)
     recipe, split = evaluated_split(recipe, flags.split, options, trains=model is None)

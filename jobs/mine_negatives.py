@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
-from midmask.cluster.job import Options
+from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -18,9 +18,9 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import recipe_for, run_steps, searched_with
-    from midmask.evaluate.rendering import markdown
-    from midmask.recipes.plan import plan
+    from midmask.app.driver import recipe_for, run_steps, searched_with
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
 
     recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model, options)
     steps = plan(recipe)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from _entry import run
 
-from midmask.cluster.job import Options, resolve_storage
+from midmask.app.job import Options, resolve_storage
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -29,12 +29,12 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import recipe_for, run_steps
     from midmask.artifact import Place
-    from midmask.cluster.driver import recipe_for, run_steps
     from midmask.corpora import statistics_table
-    from midmask.derived.shown import shown
-    from midmask.recipes.exporting import export
-    from midmask.recipes.plan import plan
+    from midmask.derived.preview import shown
+    from midmask.experiment.export import export
+    from midmask.experiment.plan import plan
 
     if flags.pseudo_queries:
         options = replace(options, changes={**options.changes, "pseudo_queries.source": flags.pseudo_queries})

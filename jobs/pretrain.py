@@ -9,13 +9,13 @@ from argparse import Namespace
 
 from _entry import run
 
-from midmask.cluster.job import Options
+from midmask.app.job import Options
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import recipe_for, run_steps
-    from midmask.evaluate.rendering import markdown
-    from midmask.recipes.plan import plan
+    from midmask.app.driver import recipe_for, run_steps
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
 
     recipe = recipe_for(options, default="retromae")
     steps = plan(recipe)

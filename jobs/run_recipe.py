@@ -5,15 +5,15 @@ from argparse import Namespace
 
 from _entry import run
 
-from midmask.cluster.flags import add_zero_shot_flag
-from midmask.cluster.job import Options, resolve_corpus
+from midmask.app.flags import add_zero_shot_flag
+from midmask.app.job import Options, resolve_corpus
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import recipe_for, run_steps
-    from midmask.cluster.report import evaluations_table, zero_shot_table
-    from midmask.recipes.elsewhere import zero_shot
-    from midmask.recipes.plan import plan
+    from midmask.app.driver import recipe_for, run_steps
+    from midmask.experiment.plan import plan
+    from midmask.experiment.report import evaluations_table, zero_shot_table
+    from midmask.experiment.zero_shot import zero_shot
 
     recipe = recipe_for(options, default="retromae")
     planned = plan(recipe)

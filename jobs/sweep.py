@@ -6,8 +6,8 @@ from pathlib import Path
 
 from _entry import run
 
-from midmask.cluster.flags import add_sweep_flags
-from midmask.cluster.job import Options
+from midmask.app.flags import add_sweep_flags
+from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.sweep import sweep
+    from midmask.sweep.run import sweep
 
     sweep(options, flags, flags.space)
 

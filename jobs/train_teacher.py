@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from _entry import run
 
-from midmask.cluster.job import Options
+from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -17,10 +17,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.cluster.driver import recipe_for, run_steps
+    from midmask.app.driver import recipe_for, run_steps
     from midmask.errors import UserError
-    from midmask.evaluate.rendering import markdown
-    from midmask.recipes.plan import plan
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
 
     recipe = recipe_for(options, default="dupmae")
     taught = {number: step for number, step in enumerate(plan(recipe).stages) if "scores" in step.inputs}

@@ -16,8 +16,8 @@ from scipy import stats
 from torch import Tensor
 
 from midmask import masking
+from midmask.batch import TokenRows
 from midmask.masking import Purpose
-from midmask.nouns import TokenRows
 from tests.support.masking.hashing import position_hash
 from tests.support.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 

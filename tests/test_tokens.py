@@ -10,7 +10,7 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
-from midmask.steps import InitialConfig, initial
+from midmask.experiment.steps import InitialConfig, initial
 from midmask.tokens import TokensConfig, tokenise
 from midmask.vocabulary import Vocabulary, load_tokenizer
 

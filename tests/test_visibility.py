@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from midmask import masking
+from midmask.batch import TokenRows
 from midmask.masking import Purpose
-from midmask.nouns import TokenRows
 from tests.support.objectives.texts import CLS, FIRST, PAD, random_texts, small_vocabulary, token_rows
 
 WORD = FIRST

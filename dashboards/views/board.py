@@ -9,7 +9,7 @@ import streamlit as st
 
 from context import Context
 from look import link, sortable, table
-from midmask.evaluate.escaping import markdown_text
+from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.board import Board, View, board_of
 from midmask.leaderboard.cells import legend
 from midmask.leaderboard.entries import Entry

@@ -11,8 +11,8 @@ import streamlit as st
 from charts import LOSS, TIE, WIN, draw
 from context import Context
 from look import NONE, VERDICTS, choice, choices, link, table
-from midmask.evaluate.escaping import markdown_text
-from midmask.evaluate.statistics.significance import Comparison, compare
+from midmask.evaluation.escaping import markdown_text
+from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.leaderboard.queries import EQUAL, Pairing, Sided, paired, widest
 from midmask.leaderboard.rows import Row, measure_names
 from runs import choose_place, named, nothing_evaluated, short_name

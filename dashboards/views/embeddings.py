@@ -12,7 +12,7 @@ from context import Context
 from look import NONE, choice, choices, link, table
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.evaluate.embeddings import CAVEAT, PERPLEXITY, Map
+from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.leaderboard.embeddings import PAIRS, Encodings, Sample, encodings, mapped, sampled
 from midmask.leaderboard.passages import passage_texts, query_texts
 from midmask.leaderboard.rows import Row

@@ -9,7 +9,7 @@ from charts import LABELLED, draw, side_by_side
 from context import Context
 from look import choice
 from midmask.errors import UserError
-from midmask.evaluate.escaping import markdown_text
+from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
 from midmask.leaderboard.surfaces import STEP, Point, followed, sweep_surface, sweeps

@@ -7,7 +7,7 @@ from html import escape
 import streamlit as st
 
 from look import NONE, VERDICTS, link, table
-from midmask.evaluate.escaping import markdown_text
+from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measured
 from midmask.leaderboard.sweep_file import Compared, Sweep, SweepPoint
 from midmask.tracking import TrackedRow

@@ -2,7 +2,8 @@
 
 import pytest
 
-from midmask.benchmark.design import Benchmark, Setting, lay_out, recipe_of, variant
+from midmask.benchmark.design import Benchmark, Setting, variant
+from midmask.benchmark.layout import lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.errors import UserError
 from midmask.recipes import RECIPES

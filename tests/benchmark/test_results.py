@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from midmask.artifact import Place
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.errors import UserError
-from midmask.evaluate.measures import SCHEMA, aggregate
-from midmask.evaluate.tables import by_measure, tabulate
-from midmask.recipes.costs import Costs
+from midmask.evaluation.measures import SCHEMA, aggregate
+from midmask.evaluation.tables import by_measure, tabulate
+from midmask.experiment.costs import Costs
 
 COSTS = Costs(12.5, 0.25, 0.0, 3000, 400, 512.0, None)
 

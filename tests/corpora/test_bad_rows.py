@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.corpora import pieces
+from midmask.corpora import chunks as pieces
 from midmask.errors import UserError
 from tests.support.corpora.collections import prepared, quarantine, rows, write, write_beir
 

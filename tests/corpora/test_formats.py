@@ -94,6 +94,6 @@ def test_the_guide_and_the_commands_name_all_formats() -> None:
 
 
 def test_formats_are_listed_without_waiting_for_libraries() -> None:
-    listing = "import midmask.cluster.flags, midmask.corpora.formats as f, sys; f.name_forms(); print(*sys.modules)"
+    listing = "import midmask.app.flags, midmask.corpora.formats as f, sys; f.name_forms(); print(*sys.modules)"
     listed = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {name for name in HEAVY if name in listed.stdout.split()}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from midmask.corpora import CorpusConfig, dpr_json, open_corpus
+from midmask.corpora.chunks import BrokenFile
 from midmask.corpora.nq import parse_answers
-from midmask.corpora.pieces import BrokenFile
 from midmask.errors import UserError
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import prepared, quarantine, rows, write

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.evaluate.retriever import EvaluateConfig, evaluate_retriever
+from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import rows

@@ -16,7 +16,7 @@ from midmask.derived.terms import WEIGH, WeighConfig, scale
 from midmask.derived.words import STATISTICS, StatisticsConfig, shard_words, token_ids
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
-from midmask.objectives.mlm import MLM
+from midmask.objectives.pretraining.mlm import MLM
 from tests.support.derived.weighed import (
     Inputs,
     by_token,

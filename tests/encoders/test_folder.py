@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from midmask.encoders.backbone import Backbone, Side
-from midmask.encoders.card import Card
 from midmask.encoders.experts import Split
-from midmask.encoders.facts import FILE, Facts, read_facts, read_projection, read_representation, view_widths
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
+from midmask.encoders.model_card import Card
+from midmask.encoders.model_settings import FILE, Facts, read_facts, read_projection, read_representation, view_widths
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from midmask.encoders.facts import read_facts, read_projection, read_representation
 from midmask.encoders.folder import load_bi_encoder
+from midmask.encoders.model_settings import read_facts, read_projection, read_representation
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError

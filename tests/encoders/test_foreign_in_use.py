@@ -12,11 +12,11 @@ from transformers import AlbertConfig, AlbertModel
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.encoders.facts import read_representation
 from midmask.encoders.folder import save_bi_encoder, take_projection
+from midmask.encoders.model_settings import read_representation
 from midmask.errors import UserError
+from midmask.experiment.model_folder import as_folder_reads
 from midmask.recipes import RECIPES
-from midmask.recipes.model_folder import as_folder_reads
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.models import open_encoder
 from midmask.retrieve.vectors import Encoding, encode_rows

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import Split
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.masking import row_keys
-from midmask.nouns import Batch, TokenRows
 from midmask.objectives import PRETRAINING, ObjectiveConfig, build_objective
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows

@@ -9,16 +9,16 @@ from midmask.artifact import RECORD, Place, load
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.ranking import pair_work
 from midmask.estimate.storage import RANKED
+from midmask.experiment.plan import Plan, Step, adopted, plan, rungs
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
+from midmask.experiment.survey import Survey
 from midmask.identity import override
 from midmask.mining.given_negatives import ReadNegativesConfig
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Plan, Step, adopted, plan, rungs
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.run import Runner, Silent
-from midmask.recipes.schema import Recipe
-from midmask.recipes.survey import Survey
-from midmask.steps import LOCAL
 from midmask.teacher.score import ScoreConfig
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
 

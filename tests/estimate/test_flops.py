@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
+from midmask.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs, Template
 from midmask.encoders.reading import sized_settings
@@ -18,9 +19,8 @@ from midmask.encoders.representation import Representation
 from midmask.estimate.methods import METHODS, Row, row_work
 from midmask.estimate.ranking import finetuning_work, pair_work, text_work
 from midmask.estimate.sizes import encoder_sizes, trained_parameters
-from midmask.nouns import Batch
 from midmask.objectives import PRETRAINING, build_objective
-from midmask.objectives.contrastive import Contrastive
+from midmask.objectives.finetuning.contrastive import Contrastive
 from tests.speed.steps import batch_for, full_rows, vocabulary
 from tests.support.estimate.counted import count_flops, learn
 

@@ -9,7 +9,7 @@ from midmask.estimate.methods import Row, row_work
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.work import Work, encoded
 from midmask.objectives import PRETRAINING, build_objective
-from midmask.train.optimiser import TrainConfig, build_optimiser
+from midmask.training.optimiser import TrainConfig, build_optimiser
 from tests.speed.steps import batch_for, full_rows, vocabulary
 from tests.support.estimate.counted import kept_bytes, learn
 

@@ -14,13 +14,13 @@ from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
 from midmask.estimate.devices import this_machine
 from midmask.estimate.plan import Estimate
+from midmask.experiment.plan import Plan, plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Plan, plan
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.run import Runner, Silent
-from midmask.recipes.schema import Recipe
-from midmask.steps import LOCAL
 
 PASSAGES, QUERIES = 1500, 300
 

@@ -9,20 +9,20 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from midmask.artifact import RECORD, Place
+from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
 from midmask.estimate.plan import Estimate
 from midmask.estimate.searches import dense_bytes
+from midmask.experiment.plan import plan
+from midmask.experiment.schema import Recipe
 from midmask.identity import override
-from midmask.nouns import Batch
 from midmask.objectives import build_objective
-from midmask.objectives.mlm import MLM
+from midmask.objectives.pretraining.mlm import MLM
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
-from midmask.recipes.schema import Recipe
-from midmask.train.loop import Divided, accumulate
-from midmask.train.optimiser import TrainConfig, build_optimiser, update
+from midmask.training.loop import Divided, accumulate
+from midmask.training.optimiser import TrainConfig, build_optimiser, update
 from tests.support.benchmark.tiny import write_collection
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 

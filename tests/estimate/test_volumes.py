@@ -10,7 +10,7 @@ import pytest
 from midmask.artifact import Place
 from midmask.corpora import CorpusConfig
 from midmask.estimate.volumes import Volumes
-from midmask.recipes.step import Step
+from midmask.experiment.step import Step
 from tests.support.corpora.saved import save
 
 

@@ -12,8 +12,8 @@ import torch
 
 from midmask.encoders.backbone import load_backbone
 from midmask.encoders.cross_encoder import read_cross_encoder
-from midmask.encoders.facts import read_facts, view_widths
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
+from midmask.encoders.model_settings import read_facts, view_widths
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary

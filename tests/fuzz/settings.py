@@ -8,15 +8,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from midmask.app.flags import add_sweep_flags, add_zero_shot_flag, parse
 from midmask.artifact import Place
-from midmask.cluster.flags import add_sweep_flags, add_zero_shot_flag, parse
 from midmask.estimate import as_text, estimate, refuse_impossible
+from midmask.experiment.plan import plan
+from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
-from midmask.recipes.points import budget, check, grid
-from midmask.recipes.schema import Recipe
-from midmask.recipes.space import load_space
+from midmask.sweep.points import budget, check, grid
+from midmask.sweep.space import load_space
 from tests.fuzz.mutating import TEXTS, VALUES, mutate_text
 from tests.fuzz.running import Outcome, Target
 from tests.support.corpora.collections import write_beir

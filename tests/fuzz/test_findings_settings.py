@@ -12,10 +12,10 @@ from midmask.corpora import CorpusConfig
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import LONGEST, UserError, quoted, unknown
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.plan import plan
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.recipes.needed_splits import refuse_missing_splits
-from midmask.recipes.plan import plan
 from tests.fuzz.refusing import refused
 from tests.support.corpora.collections import write, write_beir
 from tests.support.encoders.models import random_model

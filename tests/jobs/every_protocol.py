@@ -1,6 +1,6 @@
 """Every fine-tuning protocol by `jobs/run_recipe.py`: killed with -9 while it runs, and started again until it is done.
 
-    python -m midmask.cluster.head -- python -m tests.jobs.every_protocol --recipe mlm [PROTOCOL …] [-- FLAGS]
+    python -m midmask.backend.head -- python -m tests.jobs.every_protocol --recipe mlm [PROTOCOL …] [-- FLAGS]
     python -m tests.jobs.every_protocol --here --recipe mlm [PROTOCOL …] [-- PATH=VALUE …]
 
 A run is killed in each step that --kill-in names, in their order, once the step has begun and up to two seconds (by a
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from midmask.artifact import Place
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.run import Runner, Silent
-from midmask.steps import LOCAL
 from tests.support.jobs.killing import kill_tree
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "run_recipe.py"

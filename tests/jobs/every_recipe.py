@@ -1,6 +1,6 @@
 """Every recipe's middle training through its job: started, killed with -9 at its first checkpoint, started again.
 
-    python -m midmask.cluster.head -- python -m tests.jobs.every_recipe --corpus beir:../shared/data/wiki [RECIPE …]
+    python -m midmask.backend.head -- python -m tests.jobs.every_recipe --corpus beir:../shared/data/wiki [RECIPE …]
 
 Prints, as a Markdown table, each recipe's loss parts at the beginning and the end of the run.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from midmask.cluster.head import head
+from midmask.backend.head import head
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.planted import ENVIRONMENT, FLAGS, PASSWORD, USER, found_below, found_in, tracking_uri
 from tests.support.tracking.guarded import Guarded
@@ -33,7 +33,7 @@ PLANTED = [
 TRACKED = """
 import json, logging, sys
 from pathlib import Path
-from midmask.cluster.job import run
+from midmask.app.job import run
 from midmask.tracking import Dataset, Patience, TrackedModel, Tracker
 
 def work(options, flags):

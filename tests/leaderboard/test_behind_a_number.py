@@ -15,12 +15,12 @@ import pytest
 
 from midmask.artifact import Place, load
 from midmask.errors import UserError
+from midmask.experiment.plan import plan
 from midmask.leaderboard.embeddings import encodings, mapped, sampled
 from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
 from midmask.leaderboard.queries import looked_up
 from midmask.leaderboard.rows import measured, rows
 from midmask.leaderboard.training import curves, parts_of, trainings
-from midmask.recipes.plan import plan
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
 from tests.support.dashboards import worked
@@ -162,7 +162,7 @@ def test_the_command_names_the_same_fingerprint(recipe: str, runs: dict[str, Tra
     """The program's own words, through a shell, as a person pastes them."""
     run = runs[recipe]
     wanted = {"tags": run.tags, "params": run.params, "split": "dev"}
-    asked = [sys.executable, "-m", "midmask.recipes.rerun"]
+    asked = [sys.executable, "-m", "midmask.app.rerun"]
     found = json.loads(
         subprocess.run(asked, input=json.dumps(wanted), capture_output=True, check=True, text=True).stdout
     )

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from midmask.evaluate.retriever import EvaluateConfig
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.plan import plan
+from midmask.experiment.schema import Recipe
+from midmask.experiment.step import Step
 from midmask.identity import flatten
 from midmask.leaderboard.entries import SEEDS, WITHOUT_EFFECT
 from midmask.leaderboard.lineage import TOLD
 from midmask.leaderboard.surfaces import DECODER_RATIO, ENCODER_RATIO
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
-from midmask.recipes.schema import Recipe
-from midmask.recipes.step import Step
 from tests.support.dashboards.browser import ROOT
 from tests.support.unread import Unread
 

@@ -3,17 +3,17 @@
 import pytest
 
 from midmask.errors import UserError
+from midmask.experiment.schema import Recipe
+from midmask.experiment.stage import StageConfig
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.identity import override
 from midmask.objectives import FINETUNING, PRETRAINING
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.cross_encoder import ListwiseRanking
-from midmask.objectives.mlm import MLM
-from midmask.objectives.ranking import Ranking
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.ranking import Ranking
+from midmask.objectives.pretraining.mlm import MLM
 from midmask.recipes import RECIPES, recipe_from
-from midmask.recipes.schema import Recipe
-from midmask.recipes.stage import StageConfig
-from midmask.steps import FinetuneConfig, PretrainConfig
-from midmask.train.optimiser import TrainConfig
+from midmask.training.optimiser import TrainConfig
 
 TRAIN = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)
 

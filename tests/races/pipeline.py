@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from midmask.artifact import Artifact, Place, load
+from midmask.experiment.plan import Step, plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import Step, plan
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.run import Runner, Silent
-from midmask.steps import LOCAL
 from tests.support.corpora.collections import write_beir
 
 SMALL = {"steps": 10, "batch_size": 8, "checkpoint_every": 2, "threads": 1}

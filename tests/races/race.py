@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from midmask.artifact import Artifact, Place, Timing, load, produce
-from midmask.steps import LOCAL
+from midmask.experiment.steps import LOCAL
 from tests.races.pipeline import Entry
 
 KILLS = 2

@@ -26,7 +26,9 @@ def races(folder: Path, count: int, seed: int, kinds: tuple[str, ...] = ()) -> I
         kinds: the steps that are raced; empty: every kind of the pipeline.
     """
     with object_store() as options, mock.patch.dict(os.environ, {"MIDMASK_CACHE": str(folder / "cache")}):
-        multiprocessing.get_context("forkserver").set_forkserver_preload(["midmask.steps", "tests.races.race"])
+        multiprocessing.get_context("forkserver").set_forkserver_preload(
+            ["midmask.experiment.steps", "tests.races.race"]
+        )
         steps = pipeline(folder / "corpus")
         roots = {"disk": Place(str(folder / "store")), "S3": Place(f"s3://bucket/store?{options}")}
         alone = {store: entries(steps, root, kinds) for store, root in roots.items()}

@@ -7,14 +7,14 @@ import torch
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.sigir23 import SIGIR23
-from midmask.recipes.run import Runner, Silent
-from midmask.recipes.schema import Recipe
-from midmask.steps import LOCAL
 from tests.support.benchmark.tiny import write_collection
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig
 
-from midmask.cluster.benchmark import asked as benchmark_asked
-from midmask.cluster.driver import recipe_for, scale_notes
-from midmask.cluster.flags import parse
-from midmask.cluster.job import Options, resolve
-from midmask.cluster.sweep_plan import describe, sweep_for
+from midmask.app.driver import recipe_for, scale_notes
+from midmask.app.flags import parse
+from midmask.app.job import Options, resolve
+from midmask.benchmark.run import asked as benchmark_asked
 from midmask.errors import UserError
-from midmask.recipes.schema import Recipe
-from midmask.recipes.space import load_space
+from midmask.experiment.schema import Recipe
+from midmask.sweep.plan import describe, sweep_for
+from midmask.sweep.space import load_space
 from tests.support.benchmark.tiny import write_collection
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"

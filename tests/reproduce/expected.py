@@ -17,7 +17,7 @@ from scipy import stats
 
 from midmask.artifact import Place
 from midmask.benchmark.results import Results, SystemKey, read_results
-from midmask.evaluate.rendering import markdown
+from midmask.evaluation.rendering import markdown
 from tests.support.reproduce.pages import HEADER, Figure
 
 LEVEL = 0.05

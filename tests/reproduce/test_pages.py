@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from midmask.artifact import Place
-from midmask.benchmark.layouts import slots_of
 from midmask.benchmark.presets import PRESETS
-from midmask.benchmark.published import PAPERS, published
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
+from midmask_papers.layouts import slots_of
+from midmask_papers.published import PAPERS, published
 from tests.reproduce.expected import FLOOR, figures
 from tests.support.reproduce.pages import FOLDER, SCALES, Figure, Section, section
 

@@ -21,12 +21,12 @@ import ray
 import torch
 
 from midmask.artifact import Artifact, Place
-from midmask.cluster.train import train_on_ray
+from midmask.backend.worker_group import train_on_ray
 from midmask.encoders.backbone import BackboneConfig
-from midmask.objectives.retromae import RetroMAE
+from midmask.objectives.pretraining.retromae import RetroMAE
 from midmask.tokens import TokensConfig, tokenise
-from midmask.train.optimiser import TrainConfig
-from midmask.train.run import TrainingSetup, local_reader, run_training
+from midmask.training.optimiser import TrainConfig
+from midmask.training.run import TrainingSetup, local_reader, run_training
 from tests.speed.own_ray import start_ray
 
 PASSAGES = 20_000

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
-from midmask.evaluate import measures
+from midmask.evaluation import measures
 from midmask.retrieve import ranked
 
 PASSAGES = 8_841_823

@@ -35,11 +35,11 @@ import torch
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.regularisers import Regularisers
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.tokens import TokensConfig, tokenise
-from midmask.train.optimiser import TrainConfig
-from midmask.train.run import TrainingSetup, local_reader, run_training
+from midmask.training.optimiser import TrainConfig
+from midmask.training.run import TrainingSetup, local_reader, run_training
 from midmask.vocabulary import Vocabulary
 
 SQUAD = Path(__file__).resolve().parents[3] / "shared" / "data" / "squad"

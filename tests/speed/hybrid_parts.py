@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 
 from midmask.artifact import Artifact, Place
-from midmask.cluster.report import per_query
-from midmask.evaluate.rendering import markdown
-from midmask.evaluate.statistics.significance import compare
+from midmask.evaluation.rendering import markdown
+from midmask.evaluation.statistics.significance import compare
+from midmask.experiment.plan import plan
+from midmask.experiment.report import per_query
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.run import Runner, Silent
-from midmask.recipes.schema import Recipe
-from midmask.steps import LOCAL
 
 PARTS = {"both": "all", "[CLS] of it": "dense", "ordinary tokens of it": "lexical"}
 SEPARATE = {"CLS:768 for itself": "dupmae_cls", "OT:768 for itself": "dupmae_ot"}

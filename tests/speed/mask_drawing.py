@@ -18,11 +18,11 @@ from statistics import median
 
 import torch
 
+from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import visibility
-from midmask.nouns import Batch, TokenRows
 from midmask.objectives import build_objective
-from midmask.objectives.retromae import RetroMAE
+from midmask.objectives.pretraining.retromae import RetroMAE
 from midmask.vocabulary import Vocabulary
 from tests.speed.steps import full_rows, vocabulary
 

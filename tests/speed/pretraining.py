@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from midmask.nouns import TokenRows
+from midmask.batch import TokenRows
 from midmask.objectives import PRETRAINING
 from midmask.vocabulary import Vocabulary
 from tests.speed.steps import batch_for, objective_named, training_step, vocabulary

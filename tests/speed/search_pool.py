@@ -96,7 +96,7 @@ def in_turn(work: Search, clock: Callable[[], float]) -> float:
 
 
 def pooled(work: Search) -> float:
-    from midmask.cluster.pool import actor_pool, deal, met_by_all
+    from midmask.backend.pool import actor_pool, deal, met_by_all
 
     shards, blocks = work.shards(ACTORS), work.begin()
     with actor_pool(SearchWorker, [(work, shard) for shard in shards], work.config.threads) as actors:

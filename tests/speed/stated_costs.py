@@ -19,13 +19,13 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.estimate.devices import DEVICES, Device, shape_named
 from midmask.estimate.measured import finished_trainings
 from midmask.estimate.trainings import Lengths, training
+from midmask.experiment.steps import PretrainConfig
 from midmask.objectives import ObjectiveConfig
-from midmask.objectives.cotmae import CoTMAE
-from midmask.objectives.cotmote import CoTMoTE
-from midmask.objectives.mlm import MLM
-from midmask.objectives.retromae import RetroMAE
-from midmask.steps import PretrainConfig
-from midmask.train.optimiser import TrainConfig
+from midmask.objectives.pretraining.cotmae import CoTMAE
+from midmask.objectives.pretraining.cotmote import CoTMoTE
+from midmask.objectives.pretraining.mlm import MLM
+from midmask.objectives.pretraining.retromae import RetroMAE
+from midmask.training.optimiser import TrainConfig
 
 BASE, BERT_VOCABULARY = BackboneConfig(name="base"), 30_522
 WIKI_AND_BOOKS = 4.4e9

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import torch
 
+from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import Purpose, corrupt, select_words
-from midmask.nouns import Batch, TokenRows
 from midmask.objectives import PRETRAINING, Objective
-from midmask.train.loop import Divided, accumulate
-from midmask.train.optimiser import TrainConfig
+from midmask.training.loop import Divided, accumulate
+from midmask.training.optimiser import TrainConfig
 from midmask.vocabulary import Vocabulary
 from tests.speed.steps import (
     batch_for,

@@ -11,9 +11,9 @@ from statistics import median
 import numpy as np
 import torch
 
+from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import row_keys
-from midmask.nouns import Batch, TokenRows
 from midmask.objectives import PRETRAINING, Objective, ObjectiveConfig, build_objective
 from midmask.vocabulary import Vocabulary
 

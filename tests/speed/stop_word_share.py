@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import torch
 
 from midmask.artifact import Artifact, Place
+from midmask.batch import TokenRows
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.masking import Purpose, row_keys, select_highest
-from midmask.nouns import TokenRows
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
-from midmask.recipes.run import Runner, Silent
-from midmask.steps import LOCAL
 from midmask.vocabulary import Vocabulary, load_tokenizer, speller
 
 RATIO = 0.15

@@ -28,7 +28,7 @@ def prepare_in_this_process(folder: str) -> None:
     import ray
 
     from midmask.artifact import Place
-    from midmask.cluster.corpora import prepare
+    from midmask.backend.prepare import prepare
     from midmask.corpora import CorpusConfig
     from tests.speed.own_ray import start_ray
 

@@ -2,8 +2,8 @@
 
 import json
 
+from midmask.experiment.schema import Recipe
 from midmask.identity import flatten
-from midmask.recipes.schema import Recipe
 
 
 def params_of(recipe: Recipe) -> dict[str, str]:

@@ -18,7 +18,7 @@ from midmask.retrieve import ranked
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.teacher.teach import TeacherConfig
 from midmask.tokens import TokensConfig
-from midmask.train.table import read_table
+from midmask.training.table import read_table
 from tests.support.teacher.lists import QUERIES, write_negatives
 from tests.support.teacher.texts import texts_of
 

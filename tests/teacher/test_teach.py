@@ -12,14 +12,14 @@ from transformers import AutoConfig
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.objectives.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.teacher.teach import TeachConfig, TeacherConfig, teach
-from midmask.train.optimiser import TrainConfig
-from midmask.train.table import read_table
+from midmask.training.optimiser import TrainConfig
+from midmask.training.table import read_table
 from midmask.vocabulary import Vocabulary
 from tests.support.teacher.lists import teaching, trace_of
 from tests.support.teacher.texts import texts_of
-from tests.support.train.runs import assert_same_run
+from tests.support.training.runs import assert_same_run
 
 
 def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at: int | None = None) -> dict:

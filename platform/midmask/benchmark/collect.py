@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 
 from midmask.artifact import RECORD, Artifact, Place, load
-from midmask.benchmark.design import Cell, Layout
+from midmask.benchmark.layout import Cell, Layout
 from midmask.benchmark.results import Result, Results
-from midmask.recipes.costs import Costs, costs_of
+from midmask.experiment.costs import Costs, costs_of
 
 
 def collect(layout: Layout, storage: Place) -> Results:

@@ -5,23 +5,17 @@ What makes no sense is left out with a reason: nothing disappears silently.
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from midmask.benchmark.results import SystemKey
-from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
-from midmask.identity import Config, flatten
+from midmask.experiment.schema import Recipe
+from midmask.identity import Config
 from midmask.recipes import RECIPES
-from midmask.recipes.backbone_defaults import apply_changes
-from midmask.recipes.elsewhere import SPLIT, collections
-from midmask.recipes.plan import Step, plan
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.schema import Recipe
-from midmask.recipes.survey import Survey
 
 Kind = Literal["dense", "splade", "lexical", "hybrid"]
 """What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, or both kinds together."""
@@ -30,11 +24,6 @@ VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": 
 
 BM25 = "bm25"
 NONE = "none"
-SECTIONS = ("objective", "backbone", "representation")
-"""Where the fields of a variant such as retromae[decoding=basic] are looked for, the first first."""
-
-HEADLESS = ("simcse", "ict")
-"""Methods that leave the MLM head as it was, so that words have no meaning to begin with."""
 
 
 class Setting(Config):
@@ -115,58 +104,6 @@ class Benchmark(Config):
                 yield SystemKey(name, collection, kind, setting)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One system under one condition with one seed.
-
-    evaluations: (short name of the corpus, split) -> step; the corpus's own splits come first, test last of them.
-    """
-
-    key: SystemKey
-    seed: int
-    recipe: Recipe
-    evaluations: Mapping[tuple[str, str], Step]
-
-    @property
-    def main(self) -> tuple[str, str]:
-        """The last split of the corpus itself."""
-        corpus = self.recipe.corpus.short_name
-        return [name for name in self.evaluations if name[0] == corpus][-1]
-
-    @property
-    def name(self) -> str:
-        if self.key.system == BM25:
-            return BM25
-        conditions = (self.key.collection, self.key.representation, self.key.setting)
-        return f"{self.key.system}, {', '.join(part for part in conditions if part != NONE)}, seed {self.seed}"
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A combination that is not run."""
-
-    key: SystemKey
-    reason: str
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A benchmark laid out."""
-
-    benchmark: Benchmark
-    cells: tuple[Cell, ...]
-    left_out: tuple[LeftOut, ...] = field(default=())
-
-    def steps(self) -> dict[str, Step]:
-        """Every step behind the cells by fingerprint, in an order in which they can be run."""
-        found: dict[str, Step] = {}
-        for cell in self.cells:
-            for evaluation in cell.evaluations.values():
-                for step in evaluation.upstream():
-                    found.setdefault(step.fingerprint, step)
-        return found
-
-
 def variant(system: str) -> tuple[str, dict[str, str]]:
     """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`.
 
@@ -178,120 +115,3 @@ def variant(system: str) -> tuple[str, dict[str, str]]:
     if match is None or not all(name and equals for name, equals, _ in pairs):
         raise UserError(f"system {system!r}: write a recipe's name, or recipe[field=value,field=value]")
     return match[1], {name: value for name, _, value in pairs}
-
-
-def lay_out(benchmark: Benchmark) -> Layout:
-    """The cells of a benchmark in the order of its systems, and what is left out of it.
-
-    Raises:
-        UserError: for an unknown field, a collection that is not there, or if nothing is left.
-    """
-    cells: list[Cell] = []
-    left_out: list[LeftOut] = []
-    owners: dict[str, SystemKey] = {}
-    survey = Survey()
-    for key in benchmark.keys():
-        if reason := _senseless(benchmark, key):
-            left_out.append(LeftOut(key, reason))
-            continue
-        recipe = recipe_of(benchmark, key)
-        if reason := _impossible(recipe):
-            left_out.append(LeftOut(key, reason))
-            continue
-        seeds = benchmark.seeds if key.system != BM25 else benchmark.seeds[:1]
-        own = [_cell(benchmark, key, recipe.seeded(seed), seed, survey) for seed in seeds]
-        owner = owners.setdefault(_identity(own[0]), key)
-        if (owner.system, owner.collection) != (key.system, key.collection):
-            left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
-        else:
-            cells += own
-    if not cells:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in left_out))
-        raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
-    return Layout(benchmark, tuple(cells), tuple(left_out))
-
-
-def _senseless(benchmark: Benchmark, key: SystemKey) -> str | None:
-    """Why a combination is not run; None if it is."""
-    if key.system == BM25:
-        return None
-    name, _ = variant(key.system)
-    for condition in (key.collection, key.representation, key.setting):
-        if key.system not in (allowed := benchmark.only.get(condition, (key.system,))):
-            return f"{benchmark.name} runs {condition} with {', '.join(allowed)} alone"
-    if key.representation not in benchmark.settings[key.setting].protocols:
-        return f"{key.setting} has no {key.representation} form"
-    if key.representation != "dense" and name in HEADLESS:
-        return f"{name} leaves the MLM head as it was, so its words mean nothing before fine-tuning"
-    return None
-
-
-def _impossible(recipe: Recipe) -> str | None:
-    """Why a recipe cannot be run, or is another one under a second name; None if neither."""
-    if recipe.backbone.fresh and recipe.backbone.name in SIZES:
-        return f"backbone {recipe.backbone.name} has random weights in any case, so this is the same as without fresh"
-    try:
-        recipe.check()
-    except UserError as error:
-        return str(error)
-    return None
-
-
-def recipe_of(benchmark: Benchmark, key: SystemKey) -> Recipe:
-    """The recipe behind a key: the system's own middle training, the setting's fine-tuning, the benchmark's sizes.
-
-    Raises:
-        UserError: for an unknown field or an impossible value.
-    """
-    name, fields = variant(key.system)
-    base = RECIPES["none" if name == BM25 else name]()
-    changes: dict[str, Any] = {}
-    if name != BM25:
-        setting = benchmark.settings[key.setting]
-        base = setting.on(base, key.representation, benchmark.scale)  # type: ignore[arg-type]
-        changes = dict(setting.changes)
-    own = benchmark.own.get(key.representation, {}) | benchmark.own.get(name, {})
-    changes = {**benchmark.changes, **own, **changes}
-    changes |= {_path(base, field): value for field, value in fields.items()}
-    changes |= {"corpus.name": benchmark.corpus, "evaluation.measures": list(benchmark.measures)}
-    read = benchmark.collections.get(key.collection, ())
-    return apply_changes(base, {**_spread(base, changes), "pretrain_on": list(read)})
-
-
-def _path(recipe: Recipe, name: str) -> str:
-    """The dotted path that a variant's field stands for."""
-    known = flatten(recipe)
-    found = [path for section in SECTIONS if (path := f"{section}.{name}") in known]
-    if not found and name not in known:
-        raise unknown(f"field of {recipe.name}", name, [path for path in known if path.startswith(SECTIONS)])
-    return found[0] if found else name
-
-
-def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes with `stages.*.…` written out for each stage; a teacher's, for each stage that has one."""
-    found: dict[str, Any] = {}
-    for path, value in changes.items():
-        if not path.startswith("stages.*."):
-            found[path] = value
-            continue
-        for number, stage in enumerate(recipe.stages):
-            if stage.teacher is not None or not path.startswith("stages.*.teacher."):
-                found[path.replace("*", str(number), 1)] = value
-    return found
-
-
-def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> Cell:
-    planned = plan(recipe, survey)
-    evaluate = planned.bm25_evaluation if key.system == BM25 else planned.evaluation
-    evaluations: dict[tuple[str, str], Step] = {}
-    for split in benchmark.splits:
-        config = recipe.evaluation.model_copy(update={"split": split})
-        evaluations[recipe.corpus.short_name, split] = evaluate(config)
-    elsewhere = recipe.evaluation.model_copy(update={"split": SPLIT})
-    for label, corpus in collections(benchmark.zero_shot).items():
-        evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
-    return Cell(key, seed, recipe, evaluations)
-
-
-def _identity(cell: Cell) -> str:
-    return " ".join(step.fingerprint for step in cell.evaluations.values())

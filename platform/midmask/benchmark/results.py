@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.errors import unknown
-from midmask.evaluate.measures import aggregate
-from midmask.recipes.costs import Costs
+from midmask.evaluation.measures import aggregate
+from midmask.experiment.costs import Costs
 
 COSTS = b"midmask.costs"
 """Key of the costs in the schema metadata of a results file."""

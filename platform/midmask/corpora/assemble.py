@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.artifact import Artifact, Place, start_afresh
+from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.files import Collection, Stream
 from midmask.corpora.ledger import Ledger, sorted_out
 from midmask.corpora.pairs import pair_up
-from midmask.corpora.pieces import Piece
 from midmask.corpora.reader import open_corpus
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule

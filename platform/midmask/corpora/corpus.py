@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.pieces import Lines, Piece, SplitPiece, TextPiece, byte_ranges
+from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges
 from midmask.errors import UserError
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from midmask.corpora.pieces import BrokenFile, Record
+from midmask.corpora.chunks import BrokenFile, Record
 
 CHUNK = 4 << 20
 """Characters read at a time; an object is some 100,000 characters long."""

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.ids import IdTable, hash64
 from midmask.corpora.ledger import Ledger, reject_rows, sorted_out
-from midmask.corpora.pieces import BLOCKS, Piece
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from midmask.artifact import Place
 from midmask.corpora.beir import passage_values, query_values
+from midmask.corpora.chunks import NOT_UTF8, Fault, file_size
 from midmask.corpora.columns import WantedColumn, find_columns
 from midmask.corpora.corpus import Corpus, split_names
-from midmask.corpora.pieces import NOT_UTF8, Fault, file_size
 from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.records import record_blocks

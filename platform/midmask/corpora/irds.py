@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from midmask.corpora.chunks import PIECE_BYTES, Fault
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.irds_library import Missing, children, dataset, missing_line, records
-from midmask.corpora.pieces import PIECE_BYTES, Fault
 from midmask.corpora.records import record_blocks
 from midmask.errors import UserError
 

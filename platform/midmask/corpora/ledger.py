@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.corpora.pieces import END, SPACED_ID, Piece
+from midmask.corpora.chunks import END, SPACED_ID, Piece
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)

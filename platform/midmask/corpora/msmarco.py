@@ -10,8 +10,8 @@
 """
 
 from midmask.artifact import Place
+from midmask.corpora.chunks import Piece, TextPiece
 from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
-from midmask.corpora.pieces import Piece, TextPiece
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.titled import TitledPiece, plain_title

@@ -23,9 +23,9 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import dpr_json
+from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, opened
 from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
 from midmask.corpora.dpr_json import Items
-from midmask.corpora.pieces import Fault, Lines, Record, TextPiece, opened
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.docstrings import docstrings, pair
-from midmask.corpora.pieces import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS
 from midmask.corpora.statistics import is_question
 from midmask.errors import UserError
 

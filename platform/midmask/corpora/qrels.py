@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.pieces import TextPiece, byte_ranges, opened
+from midmask.corpora.chunks import TextPiece, byte_ranges, opened
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from midmask.corpora.pieces import END, MALFORMED, RAW_CHARACTERS, Block, Fault, checked
+from midmask.corpora.chunks import END, MALFORMED, RAW_CHARACTERS, Block, Fault, checked
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from midmask.corpora.pieces import TextPiece, opened
+from midmask.corpora.chunks import TextPiece, opened
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)

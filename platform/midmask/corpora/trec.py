@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
+from midmask.corpora.chunks import Lines, Record, TextPiece, opened
 from midmask.corpora.corpus import Corpus, split_names, text_pieces
 from midmask.corpora.markup import elements, plain_text
-from midmask.corpora.pieces import Lines, Record, TextPiece, opened
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError

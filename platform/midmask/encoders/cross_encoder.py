@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
-from midmask.nouns import TokenRows
 from midmask.vocabulary import load_tokenizer, unused_copy
 
 TYPES = "token_type_ids"

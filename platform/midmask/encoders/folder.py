@@ -19,9 +19,9 @@ import safetensors.torch
 from torch import nn
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
-from midmask.encoders.card import Card, Loader, model_card
 from midmask.encoders.experts import put_query_expert
-from midmask.encoders.facts import PROJECTION, Facts, read_projection, read_representation
+from midmask.encoders.model_card import Card, Loader, model_card
+from midmask.encoders.model_settings import PROJECTION, Facts, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm

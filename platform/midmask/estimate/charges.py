@@ -16,8 +16,8 @@ from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
 from midmask.estimate.trainings import Lengths, Training, training
 from midmask.estimate.volumes import QUERY_TOKENS, Texts, Volumes
-from midmask.recipes.step import Step
-from midmask.steps import FinetuneConfig, PretrainConfig
+from midmask.experiment.step import Step
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.teacher.teach import TeachConfig
 
 POSTINGS_PER_SECOND = 1e8

@@ -4,7 +4,7 @@ from typing import Any
 
 from midmask.estimate.storage import BM25, NEAR_DUPLICATES, NEGATIVE, QUERY, RANKED, RUN, TEXT, TOKEN
 from midmask.estimate.volumes import Volumes
-from midmask.recipes.step import Step
+from midmask.experiment.step import Step
 
 PER_SECOND = {
     "prepare": 6_000,

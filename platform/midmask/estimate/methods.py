@@ -21,22 +21,22 @@ from midmask.estimate.work import (
     predicted,
 )
 from midmask.objectives import ObjectiveConfig
-from midmask.objectives.bow import BOW
-from midmask.objectives.cocondenser import CoCondenser
-from midmask.objectives.condenser import HeadConfig
-from midmask.objectives.cotmae import CoTMAE
-from midmask.objectives.cotmae_qc import QueryAsContext
-from midmask.objectives.cotmae_v2 import CoTMAEv2
-from midmask.objectives.cotmote import CoTMoTE
-from midmask.objectives.dupmae import DupMAE
-from midmask.objectives.encoder_mask import MaskedConfig
-from midmask.objectives.ict import ICT
-from midmask.objectives.lexmae import LexMAE
-from midmask.objectives.mlm_cls_tf import MLMTermFrequency
-from midmask.objectives.retromae import DecodingConfig, RetroMAE
-from midmask.objectives.seed import SEED
-from midmask.objectives.simcse import SimCSE
-from midmask.objectives.simlm import SimLM
+from midmask.objectives.pretraining.bow import BOW
+from midmask.objectives.pretraining.cocondenser import CoCondenser
+from midmask.objectives.pretraining.condenser import HeadConfig
+from midmask.objectives.pretraining.cotmae import CoTMAE
+from midmask.objectives.pretraining.cotmae_qc import QueryAsContext
+from midmask.objectives.pretraining.cotmae_v2 import CoTMAEv2
+from midmask.objectives.pretraining.cotmote import CoTMoTE
+from midmask.objectives.pretraining.dupmae import DupMAE
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig
+from midmask.objectives.pretraining.ict import ICT
+from midmask.objectives.pretraining.lexmae import LexMAE
+from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
+from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAE
+from midmask.objectives.pretraining.seed import SEED
+from midmask.objectives.pretraining.simcse import SimCSE
+from midmask.objectives.pretraining.simlm import SimLM
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from midmask.artifact import Place
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.devices import Shape, this_machine
 from midmask.estimate.measured import measured
-from midmask.recipes.step import Step
+from midmask.experiment.step import Step
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from midmask.encoders.representation import Representation
 from midmask.estimate.sizes import Sizes
 from midmask.estimate.work import Work, column_maximum, encoded, encoded_first, learnt
-from midmask.objectives.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 
 
 def text_work(representation: Representation, sizes: Sizes, tokens: float) -> Work:

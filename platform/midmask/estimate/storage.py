@@ -4,7 +4,7 @@ SQuAD's passages; what is not (vectors, weights, AdamW's moments) follows from i
 
 from midmask.encoders.representation import Representation
 from midmask.estimate.sizes import Sizes
-from midmask.train.checkpoint import KEPT
+from midmask.training.checkpoint import KEPT
 
 TEXT = 0.6  # bytes a character of a prepared text, zstd
 TOKEN = 1.6  # bytes a token of a token row, zstd

@@ -9,10 +9,10 @@ from midmask.estimate.methods import Row, row_work
 from midmask.estimate.ranking import finetuning_work, pair_tokens, teaching_work
 from midmask.estimate.sizes import Sizes, encoder_sizes, trained_parameters
 from midmask.estimate.work import Work
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.objectives import PRETRAINING, CoupledObjective
-from midmask.steps import FinetuneConfig, PretrainConfig
 from midmask.teacher.teach import TeachConfig
-from midmask.train.optimiser import TrainConfig
+from midmask.training.optimiser import TrainConfig
 
 TrainingConfig = PretrainConfig | FinetuneConfig | TeachConfig
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.corpora import CorpusConfig, open_corpus
-from midmask.corpora.pieces import Piece
-from midmask.recipes.step import Step
+from midmask.corpora.chunks import Piece
+from midmask.experiment.step import Step
 from midmask.tokens import TokensConfig
 from midmask.vocabulary import load_tokenizer
 

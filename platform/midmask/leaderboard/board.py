@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.evaluate.ties import label
+from midmask.evaluation.ties import label
 from midmask.leaderboard.entries import LABELS, Entry, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks, Shown
 from midmask.leaderboard.rows import Place

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError, unknown
-from midmask.evaluate.embeddings import Map, embedding_map
+from midmask.evaluation.embeddings import Map, embedding_map
 from midmask.leaderboard.lineage import artifact_of
 from midmask.leaderboard.passages import evaluated
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks

@@ -3,8 +3,8 @@
 import csv
 import io
 
-from midmask.evaluate.escaping import csv_cell, markdown_text
-from midmask.evaluate.rendering import markdown
+from midmask.evaluation.escaping import csv_cell, markdown_text
+from midmask.evaluation.rendering import markdown
 from midmask.leaderboard.board import HEADS, Board, Line
 from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, query_counts, superscript
 

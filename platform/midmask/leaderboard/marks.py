@@ -11,8 +11,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.evaluate.rendering import Style, caption
-from midmask.evaluate.tables import Column, ResultTable, tabulate
+from midmask.evaluation.rendering import Style, caption
+from midmask.evaluation.tables import Column, ResultTable, tabulate
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.rows import Place, Row
 

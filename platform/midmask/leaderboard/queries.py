@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.evaluate.measures import by_query
+from midmask.evaluation.measures import by_query
 from midmask.leaderboard.passages import evaluated, grades, passage_texts, query_texts, ranked_lists
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from midmask.nouns import TokenRows
+from midmask.batch import TokenRows
 
 _U = np.uint64
 

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from midmask.batch import TokenRows
 from midmask.masking.draws import Purpose, draw_seeds, integers, uniform
 from midmask.masking.words import find_words, whole_word_masks
-from midmask.nouns import TokenRows
 from midmask.vocabulary import Vocabulary
 
 Unknown = Literal["spent", "skipped", "masked"]

@@ -6,9 +6,9 @@ Shapes: B rows, L tokens of a padded row.
 import torch
 from torch import Tensor
 
+from midmask.batch import TokenRows
 from midmask.masking.draws import Purpose, draw_seeds, integers
 from midmask.masking.words import find_words, one_thread, whole_word_masks
-from midmask.nouns import TokenRows
 from midmask.vocabulary import Vocabulary
 
 POOL = 256

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from midmask.batch import TokenRows
 from midmask.masking.draws import hashes
-from midmask.nouns import TokenRows
 from midmask.vocabulary import Vocabulary
 
 QUOTA_LIMIT = 512

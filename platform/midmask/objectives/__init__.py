@@ -7,26 +7,26 @@ import torch
 
 from midmask.encoders.backbone import Backbone
 from midmask.errors import UserError
-from midmask.objectives.bow import BOW
-from midmask.objectives.cocondenser import CoCondenser
-from midmask.objectives.condenser import Condenser
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.cotmae import CoTMAE
-from midmask.objectives.cotmae_qc import QueryAsContext
-from midmask.objectives.cotmae_v2 import CoTMAEv2
-from midmask.objectives.cotmote import CoTMoTE
-from midmask.objectives.distillation import Distillation
-from midmask.objectives.dupmae import DupMAE
-from midmask.objectives.ict import ICT
-from midmask.objectives.lexmae import LexMAE
-from midmask.objectives.mlm import MLM
-from midmask.objectives.mlm_cls_tf import MLMTermFrequency
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.objective import CoupledObjective, Objective, ObjectiveConfig
-from midmask.objectives.retromae import RetroMAE
-from midmask.objectives.rom import ROM
-from midmask.objectives.seed import SEED
-from midmask.objectives.simcse import SimCSE
-from midmask.objectives.simlm import SimLM
+from midmask.objectives.pretraining.bow import BOW
+from midmask.objectives.pretraining.cocondenser import CoCondenser
+from midmask.objectives.pretraining.condenser import Condenser
+from midmask.objectives.pretraining.cotmae import CoTMAE
+from midmask.objectives.pretraining.cotmae_qc import QueryAsContext
+from midmask.objectives.pretraining.cotmae_v2 import CoTMAEv2
+from midmask.objectives.pretraining.cotmote import CoTMoTE
+from midmask.objectives.pretraining.dupmae import DupMAE
+from midmask.objectives.pretraining.ict import ICT
+from midmask.objectives.pretraining.lexmae import LexMAE
+from midmask.objectives.pretraining.mlm import MLM
+from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
+from midmask.objectives.pretraining.retromae import RetroMAE
+from midmask.objectives.pretraining.rom import ROM
+from midmask.objectives.pretraining.seed import SEED
+from midmask.objectives.pretraining.simcse import SimCSE
+from midmask.objectives.pretraining.simlm import SimLM
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from midmask.batch import Batch, Loss, Part
 from midmask.encoders.backbone import Backbone, Shape
 from midmask.identity import Config
-from midmask.nouns import Batch, Loss, Part
 from midmask.vocabulary import Vocabulary
 
 KEPT = "backbone."

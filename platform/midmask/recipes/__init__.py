@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from midmask.experiment.schema import Recipe
 from midmask.identity import as_user_error
 from midmask.recipes.bow import bow
 from midmask.recipes.cocondenser import cocondenser
@@ -25,7 +26,6 @@ from midmask.recipes.none import none
 from midmask.recipes.retromae import retromae
 from midmask.recipes.retromae_ance import retromae_ance
 from midmask.recipes.rom import rom
-from midmask.recipes.schema import Recipe
 from midmask.recipes.scratch import scratch
 from midmask.recipes.seed import seed
 from midmask.recipes.simcse import simcse

@@ -1,8 +1,8 @@
 """Bag-of-words prediction ("Drop your decoder", Ma et al., SIGIR 2024): [CLS] names the words of the text."""
 
-from midmask.objectives.bow import BOW
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.bow import BOW
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def bow() -> Recipe:

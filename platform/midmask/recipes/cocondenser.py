@@ -1,8 +1,8 @@
 """coCondenser (Gao & Callan, ACL 2022): Condenser on spans of documents, which must find their partner in the batch."""
 
-from midmask.objectives.cocondenser import CoCondenser
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.cocondenser import CoCondenser
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def cocondenser() -> Recipe:

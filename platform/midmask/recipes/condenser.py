@@ -1,8 +1,8 @@
 """Condenser (Gao & Callan, EMNLP 2021): MLM through a head that sees early token states and the late [CLS]."""
 
-from midmask.objectives.condenser import Condenser
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.condenser import Condenser
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def condenser() -> Recipe:

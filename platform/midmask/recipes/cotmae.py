@@ -1,8 +1,8 @@
 """CoT-MAE (AAAI 2023): spans of one document rebuild each other."""
 
-from midmask.objectives.cotmae import CoTMAE
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.cotmae import CoTMAE
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def cotmae() -> Recipe:

@@ -1,8 +1,8 @@
 """Query as context (EMNLP 2023): a passage's vector writes a pseudo-query for it."""
 
-from midmask.objectives.cotmae_qc import QueryAsContext
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.cotmae_qc import QueryAsContext
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def cotmae_qc() -> Recipe:

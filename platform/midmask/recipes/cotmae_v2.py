@@ -1,8 +1,8 @@
 """CoT-MAE v2 (2023): a dense and a sparse view, read by two decoders."""
 
-from midmask.objectives.cotmae_v2 import CoTMAEv2
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.cotmae_v2 import CoTMAEv2
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def cotmae_v2() -> Recipe:

@@ -1,10 +1,10 @@
 """CoT-MoTE (Ma et al. 2023) and its controls: the same training with fewer, more, or the wrong experts."""
 
 from midmask.encoders.backbone import BackboneConfig
-from midmask.objectives.cotmote import CoTMoTE
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.cotmote import CoTMoTE
 from midmask.recipes.none import none
 from midmask.recipes.protocols.cotmote import cotmote as protocol
-from midmask.recipes.schema import Recipe
 
 
 def cotmote() -> Recipe:

@@ -1,9 +1,9 @@
 """DupMAE, or RetroMAE v2 (Xiao et al., ACL 2023): RetroMAE, and a bag of words from the ordinary tokens."""
 
-from midmask.objectives.dupmae import DupMAE
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.recipes.none import none
 from midmask.recipes.protocols.dupmae import dupmae as protocol
-from midmask.recipes.schema import Recipe
 
 
 def dupmae() -> Recipe:

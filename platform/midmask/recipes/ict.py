@@ -1,8 +1,8 @@
 """The inverse cloze task (Lee, Chang & Toutanova, ACL 2019): a run of words must find the passage it was taken from."""
 
-from midmask.objectives.ict import ICT
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.ict import ICT
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def ict() -> Recipe:

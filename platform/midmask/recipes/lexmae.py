@@ -1,9 +1,9 @@
 """LexMAE (Shen et al., ICLR 2023): a masked encoder, and a decoder that is fed a mixture of word embeddings."""
 
-from midmask.objectives.lexmae import LexMAE
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.lexmae import LexMAE
 from midmask.recipes.none import none
 from midmask.recipes.protocols.lexmae import lexmae as protocol
-from midmask.recipes.schema import Recipe
 
 
 def lexmae() -> Recipe:

@@ -1,8 +1,8 @@
 """Plain masked language modelling on the target corpus: "BERT-MS" in Lassance et al. (SIGIR 2023)."""
 
-from midmask.objectives.mlm import MLM
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.mlm import MLM
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def mlm() -> Recipe:

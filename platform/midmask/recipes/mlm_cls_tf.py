@@ -1,8 +1,8 @@
 """MLM and term frequencies from [CLS]: "BERT-MS-CLS" in Lassance et al. (SIGIR 2023)."""
 
-from midmask.objectives.mlm_cls_tf import MLMTermFrequency
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def mlm_cls_tf() -> Recipe:

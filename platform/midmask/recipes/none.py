@@ -2,9 +2,9 @@
 
 from midmask.derived.spans import SpansConfig
 from midmask.encoders.backbone import BackboneConfig
-from midmask.recipes.schema import Recipe, StageConfig
+from midmask.experiment.schema import Recipe, StageConfig
 from midmask.tokens import TokensConfig
-from midmask.train.optimiser import TrainConfig
+from midmask.training.optimiser import TrainConfig
 
 
 def none() -> Recipe:

@@ -5,12 +5,12 @@ Those of fine-tuning are in `recipes.protocols`.
 from collections.abc import Mapping
 from typing import Any
 
+from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.backbone_defaults import apply_changes
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.protocol import Scale
-from midmask.recipes.schema import Recipe
 
 MSMARCO = 8_841_823
 """Passages of MS MARCO: what published epochs of middle training are counted in."""

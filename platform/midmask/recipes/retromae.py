@@ -2,9 +2,9 @@
 [CLS].
 """
 
-from midmask.objectives.retromae import RetroMAE
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.retromae import RetroMAE
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def retromae() -> Recipe:

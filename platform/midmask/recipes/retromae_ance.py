@@ -1,8 +1,8 @@
 """RetroMAE with the second stage of its paper: static hard negatives, mined once by the first stage ("ANCE-style")."""
 
+from midmask.experiment.schema import Recipe, StageConfig
 from midmask.mining.mine import MineConfig
 from midmask.recipes.retromae import retromae
-from midmask.recipes.schema import Recipe, StageConfig
 
 
 def retromae_ance() -> Recipe:

@@ -1,9 +1,9 @@
 """Retrieval-oriented masking (ROM, Long et al. 2022)."""
 
 from midmask.derived.terms import WeighConfig
-from midmask.objectives.rom import ROM
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.rom import ROM
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def rom() -> Recipe:

@@ -1,8 +1,8 @@
 """No training before fine-tuning at all: random weights in the backbone's shape, the lower of the two floors."""
 
+from midmask.experiment.schema import Recipe
 from midmask.identity import override
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def scratch() -> Recipe:

@@ -1,8 +1,8 @@
 """SEED-Encoder (EMNLP 2021): a weak decoder writes the text from the sentence vector."""
 
-from midmask.objectives.seed import SEED
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.seed import SEED
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def seed() -> Recipe:

@@ -1,9 +1,9 @@
 """Unsupervised SimCSE (Gao, Yao & Chen, EMNLP 2021): self-contrast by dropout alone, as a control."""
 
 from midmask.encoders.backbone import BackboneConfig
-from midmask.objectives.simcse import SimCSE
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.simcse import SimCSE
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def simcse() -> Recipe:

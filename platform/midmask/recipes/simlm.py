@@ -1,8 +1,8 @@
 """SimLM (ACL 2023): undo what a generator has put into the text."""
 
-from midmask.objectives.simlm import SimLM
+from midmask.experiment.schema import Recipe
+from midmask.objectives.pretraining.simlm import SimLM
 from midmask.recipes.none import none
-from midmask.recipes.schema import Recipe
 
 
 def simlm() -> Recipe:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.facts import Facts, read_facts
+from midmask.encoders.model_settings import Facts, read_facts
 from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from midmask.encoders.backbone import padding_mask
 from midmask.encoders.experts import put_query_expert
-from midmask.encoders.facts import read_projection, read_representation
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import load_bi_encoder
+from midmask.encoders.model_settings import read_projection, read_representation
 from midmask.encoders.pooling import Side, mean_of
 from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation, TextVectors

@@ -20,7 +20,7 @@ from midmask.mining.listed import listed_in, stretches
 from midmask.retrieve.blocks import blocks_in
 from midmask.retrieve.selection import judged_queries, read_qrels
 from midmask.sharded import Inputs
-from midmask.train.table import TokenTable, read_table
+from midmask.training.table import TokenTable, read_table
 
 FOLDER = "candidates"
 COUNTS = "candidates.json"

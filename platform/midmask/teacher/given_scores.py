@@ -21,7 +21,7 @@ from midmask.errors import UserError
 from midmask.exchange.score_files import read_pickled_scores, read_score_lists
 from midmask.identity import Config, file_fingerprint
 from midmask.mining.negatives import SCORES
-from midmask.train.table import read_table
+from midmask.training.table import read_table
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from midmask.retrieve.lines import written_lines
 from midmask.sharded import Inputs, Sharded
 from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
 from midmask.teacher.scorer import Reading, Scorer
-from midmask.train.table import read_table
+from midmask.training.table import read_table
 
 log = logging.getLogger(__name__)
 

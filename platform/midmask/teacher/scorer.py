@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
+from midmask.batch import TokenRows
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
-from midmask.nouns import TokenRows
 from midmask.retrieve.batches import length_batches, run_batches
 from midmask.teacher.candidates import PassageTexts
 from midmask.tokens import encoder
-from midmask.train.pairs import cut
-from midmask.train.table import Ints, read_table
+from midmask.training.pairs import cut
+from midmask.training.table import Ints, read_table
 
 BATCH_TOKENS = 4096
 """Padded tokens of one batch."""

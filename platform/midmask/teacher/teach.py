@@ -13,12 +13,12 @@ from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.identity import Config
 from midmask.mining.mine import MineConfig
-from midmask.objectives.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.teacher.score import ScoreConfig
 from midmask.teacher.scorer import PASSAGE_ROOM
 from midmask.tokens import TokensConfig
-from midmask.train.optimiser import TrainConfig
-from midmask.train.run import TrainingSetup, local_reader, run_training
+from midmask.training.optimiser import TrainConfig
+from midmask.training.run import TrainingSetup, local_reader, run_training
 
 
 class TeachConfig(Config):

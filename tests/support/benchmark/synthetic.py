@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from midmask.benchmark.results import Result, Results, SystemKey
-from midmask.evaluate.measures import aggregate
+from midmask.evaluation.measures import aggregate
 
 
 @dataclass(frozen=True)

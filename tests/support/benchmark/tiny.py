@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from midmask.artifact import Place
-from midmask.benchmark.design import Layout
+from midmask.benchmark.layout import Layout
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
-from midmask.recipes.run import Runner, Silent
-from midmask.recipes.schema import Recipe
-from midmask.steps import LOCAL
 
 WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
 

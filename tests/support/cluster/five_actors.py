@@ -13,7 +13,7 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 import ray
 
 from midmask.artifact import Place, load
-from midmask.cluster import pool
+from midmask.backend import pool
 from midmask.retrieve.search import SearchConfig
 
 COUNTS = (1, 2, 5)

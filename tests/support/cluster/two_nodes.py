@@ -10,12 +10,12 @@ import ray
 from ray.cluster_utils import Cluster
 
 from midmask.artifact import Place
-from midmask.cluster.makers import cluster_makers
+from midmask.backend.makers import cluster_makers
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Maker, Runner, Silent
+from midmask.experiment.schema import Recipe, StageConfig
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
-from midmask.recipes.run import Maker, Runner, Silent
-from midmask.recipes.schema import Recipe, StageConfig
 
 
 def two_stages(corpus: str) -> Recipe:

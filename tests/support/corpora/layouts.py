@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
-from midmask.evaluate.retriever import EvaluateConfig, evaluate_retriever
+from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve import ranked
 from tests.support.corpora.collections import json_lines, write
 

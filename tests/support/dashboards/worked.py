@@ -4,14 +4,14 @@ from pathlib import Path
 
 import torch
 
+from midmask.app.observe import TrackingObserver, base_tags
 from midmask.artifact import Place
-from midmask.cluster.observe import TrackingObserver, base_tags
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.plan import plan
-from midmask.recipes.run import Runner
-from midmask.recipes.schema import Recipe
-from midmask.steps import LOCAL
 from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.dashboards.tracked import QUICK

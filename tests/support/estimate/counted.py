@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from midmask.nouns import Batch
+from midmask.batch import Batch
 from tests.speed.pretraining import formulas
 
 

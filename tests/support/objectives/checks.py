@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.identity import override
-from midmask.nouns import Batch, TokenRows
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from midmask.objectives.retromae import DecodingConfig, RetroMAERows
+from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAERows
 from tests.support.objectives.reference import Reference, Vectors
 
 

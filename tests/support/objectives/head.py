@@ -2,7 +2,7 @@
 
 import torch
 
-from midmask.objectives.encoder_mask import MaskedRows
+from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from tests.support.objectives.reference import Reference, Vectors
 
 

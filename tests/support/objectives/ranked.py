@@ -5,12 +5,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from midmask.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
 from midmask.identity import override
-from midmask.nouns import Batch
 from midmask.objectives import ObjectiveConfig, build_objective
-from midmask.objectives.ranking import Ranking
+from midmask.objectives.finetuning.ranking import Ranking
 from tests.support.objectives import checks
 from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
 from tests.support.objectives.texts import CLS, SEP, random_texts, small_vocabulary, token_rows

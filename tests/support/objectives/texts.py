@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from midmask.batch import TokenRows
 from midmask.masking import row_keys
-from midmask.nouns import TokenRows
 from midmask.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from midmask.nouns import Batch, TokenRows
+from midmask.batch import Batch, TokenRows
 from midmask.objectives import Objective, ObjectiveConfig
-from midmask.objectives.encoder_mask import MaskedRows
+from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from tests.support.objectives import checks
 from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
-from midmask.objectives.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.teacher.teach import TeachConfig
 from midmask.tokens import TokensConfig, tokenise
-from midmask.train.optimiser import TrainConfig
+from midmask.training.optimiser import TrainConfig
 from tests.support.retrieve.collection import write_parts
 
 PASSAGES, QUERIES, NEGATIVES = 120, 40, 6

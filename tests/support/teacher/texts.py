@@ -1,7 +1,7 @@
 """Texts of tokens."""
 
 from midmask.artifact import Artifact
-from midmask.train.table import read_table
+from midmask.training.table import read_table
 
 
 def texts_of(inputs: dict[str, Artifact]) -> tuple[dict[str, str], dict[str, str]]:

@@ -1,11 +1,11 @@
 """CoT-MoTE's fine-tuning (Ma et al. 2023): dense and sparse scores added; BM25's negatives, then its own."""
 
 from midmask.encoders.representation import Representation
+from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.regularisers import Regularisers
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.recipes.protocols.protocol import Protocol, epochs
-from midmask.recipes.stage import StageConfig
 
 
 def cotmote() -> Protocol:

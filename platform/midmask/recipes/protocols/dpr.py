@@ -1,11 +1,11 @@
 """The plain protocols: in-batch negatives, one BM25 negative (DPR), and negatives mined once ("ANCE-style")."""
 
 from midmask.encoders.representation import Representation
+from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.regularisers import Regularisers
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.recipes.protocols.protocol import Protocol, epochs
-from midmask.recipes.stage import StageConfig
 
 BM25 = MineConfig(depth=200, per_query=100)
 """Any passage of BM25's first 200."""

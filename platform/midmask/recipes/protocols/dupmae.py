@@ -6,11 +6,11 @@ Batches, rates, steps, the number of negatives and the teacher's training are un
 """
 
 from midmask.encoders.representation import Representation
+from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.distillation import Distillation
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
-from midmask.recipes.stage import StageConfig
 
 MINED = MineConfig(depth=200, per_query=200)
 

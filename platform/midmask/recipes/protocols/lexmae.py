@@ -5,12 +5,12 @@ The published reranker runs inside the training step; here its scores are a file
 """
 
 from midmask.encoders.representation import Representation
+from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.distillation import Distillation
-from midmask.objectives.regularisers import Regularisers
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
+from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
-from midmask.recipes.stage import StageConfig
 
 
 def lexmae() -> Protocol:

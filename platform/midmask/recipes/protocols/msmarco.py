@@ -2,11 +2,11 @@
 product (methods.md 12.2 to 12.4).
 """
 
+from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.distillation import Distillation
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
-from midmask.recipes.stage import StageConfig
 
 TOP = MineConfig(depth=200, per_query=200)
 SAMPLED = MineConfig(depth=200, per_query=30)

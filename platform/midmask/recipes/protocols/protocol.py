@@ -7,13 +7,13 @@ from typing import Literal
 from pydantic import Field
 
 from midmask.encoders.representation import Representation
+from midmask.experiment.schema import Recipe
+from midmask.experiment.stage import StageConfig
 from midmask.identity import Config
 from midmask.mining.mine import MineConfig
-from midmask.objectives.cross_encoder import ListwiseRanking
-from midmask.recipes.schema import Recipe
-from midmask.recipes.stage import StageConfig
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.teacher.teach import TeacherConfig
-from midmask.train.optimiser import TrainConfig
+from midmask.training.optimiser import TrainConfig
 
 Scale = Literal["demo", "published"]
 

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import partial
 
 from midmask.encoders.representation import Representation
+from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
-from midmask.objectives.contrastive import Contrastive
-from midmask.objectives.distillation import Distillation
-from midmask.objectives.ranking import RankingConfig
-from midmask.objectives.regularisers import Regularisers
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
+from midmask.objectives.finetuning.ranking import RankingConfig
+from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.recipes.protocols.dpr import RAMPED
 from midmask.recipes.protocols.protocol import TEACHER, Protocol, epochs
-from midmask.recipes.stage import StageConfig
-from midmask.train.optimiser import TrainConfig
+from midmask.training.optimiser import TrainConfig
 
 CONSTANT = Regularisers(query="l1", passage="flops", lambda_query=5e-3, lambda_passage=5e-3, anti_zero=1.0)
 """Of the 32-negative runs: from the first step on, without a ramp."""

@@ -1,0 +1,180 @@
+"""What a job's driver does: lay out the plan, join the cluster, run the steps that are missing, and track all of it."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from midmask.app.cost import tell_cost
+from midmask.app.job import Options, resolve_corpus
+from midmask.app.lineage import all_datasets, run_name
+from midmask.app.observe import TrackingObserver, base_tags, log_report
+from midmask.artifact import Artifact, Place, load
+from midmask.backend.connection import connect
+from midmask.backend.makers import cluster_makers
+from midmask.corpora import judged_splits
+from midmask.errors import UserError
+from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.plan import Step, adopted
+from midmask.experiment.report import results_table
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.identity import fingerprint, flatten, override
+from midmask.recipes import RECIPES
+from midmask.recipes.published import scaled, unpublished, with_changes
+from midmask.teacher.teach import TeachConfig
+from midmask.tracking import Tracker
+
+log = logging.getLogger(__name__)
+
+
+def recipe_for(options: Options, default: str) -> Recipe:
+    """The recipe a command line asks for: `--recipe`, then `--protocol`, `--corpus`, `--pretrain-on`, `--seed`, and
+    every `--set`.
+
+    Raises:
+        UserError: for an unknown recipe or field, an impossible value, or a collection that nothing would read.
+    """
+    recipe = RECIPES[options.recipe or default]()
+    if options.protocol is not None or options.scale == "published":
+        recipe = scaled(recipe, options.protocol or recipe.protocol, options.scale)
+    recipe = changed(recipe, options)
+    if options.pretrain_on and recipe.objective is None:
+        raise UserError(
+            f"--pretrain-on: {recipe.name} has no middle training that would read it; name another, as --recipe cotmote"
+        )
+    return recipe
+
+
+def changed(recipe: Recipe, options: Options) -> Recipe:
+    """The recipe with `--corpus`, `--pretrain-on`, `--seed` and every `--set`, which is last, so it wins.
+
+    Raises:
+        UserError: as `recipe_for`, or for what cannot be done on the recipe's backbone.
+    """
+    changes: dict[str, object] = {"corpus.name": options.corpus}
+    if options.pretrain_on:
+        changes["pretrain_on"] = list(options.pretrain_on)
+    if options.seed is not None:
+        changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
+        changes["pretrain.seed"] = options.seed
+    wanted = with_changes(override(recipe, changes), options.changes, options.scale)
+    read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
+    wanted = override(wanted, {"pretrain_on": read})
+    _check(wanted, options)
+    return wanted
+
+
+def _check(recipe: Recipe, options: Options) -> None:
+    try:
+        recipe.check()
+    except UserError as error:
+        if options.scale == "published" and "backbone.name" not in options.changes:
+            raise UserError(
+                f"--scale published trains {recipe.backbone.name}: {error} Where it is not at hand, name a folder that "
+                "holds it: --set backbone.name=FOLDER --set tokens.tokenizer=FOLDER"
+            ) from None
+        raise
+
+
+def scale_notes(recipe: Recipe, options: Options) -> list[str]:
+    """A line for each field that `--scale published` does not make as published."""
+    if options.scale != "published":
+        return []
+    return [f"--scale published, but {one}" for one in unpublished(recipe)]
+
+
+def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
+    """The resolved configuration, then every step in order: cached or to do, and its size where it is known."""
+    lines = ["configuration:"]
+    lines += [f"  {path} = {value}" for path, value in flatten(recipe).items()]
+    lines += ["", "steps:"]
+    runner = Runner(storage, {}, Silent())
+    seen: set[str] = set()
+    for target in targets.values():
+        for step in target.upstream():
+            if step.fingerprint not in seen:
+                seen.add(step.fingerprint)
+                state = "cached" if runner.is_finished(step) else "to do "
+                lines.append(f"  {state}  {step.name:<15} {step.fingerprint}  {_work(step)}".rstrip())
+    return "\n".join(lines)
+
+
+def _work(step: Step) -> str:
+    """What a training step costs, in rows."""
+    if not isinstance(step.config, PretrainConfig | FinetuneConfig | TeachConfig):
+        return ""
+    count, rows = step.optimiser_steps, step.config.train.batch_size
+    return f"{count} steps x {rows} rows = {count * rows:,} rows"
+
+
+def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
+    """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
+
+    Empty after --dry-run, which prints the plan instead.
+
+    Raises:
+        UserError: before anything is computed, for queries that a collection lacks.
+    """
+    refuse_missing_splits(targets.values())
+    storage = Place(options.storage)
+    notes = scale_notes(recipe, options)
+    if options.dry_run:
+        print("\n".join([dry_run(recipe, targets, storage), *(["", *notes] if notes else [])]))
+        tell_cost(targets.values(), options)
+        return {}
+    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
+    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
+    name = run_name(options.job, tags, identity)
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        finished = tracker.find(identity, step="job").finished
+        runner = Runner(storage, {}, Silent())
+        if finished and all(runner.is_finished(step) for step in targets.values()):
+            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
+            log.info("already computed in the tracked run %s; nothing to compute", finished)
+            return {key: load(step.place(storage)) for key, step in targets.items()}
+        for note in notes:
+            log.warning("%s", note)
+        connect()
+        with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
+            observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
+            runner = Runner(storage, cluster_makers(options.training_workers), observer)
+            done = {key: runner.run(step) for key, step in targets.items()}
+            parent.read(all_datasets(targets.values(), storage))
+            if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
+                log_report(parent, results_table(evaluations))
+            return done
+
+
+def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:
+    """For --model: the recipe that reads texts as that folder's files say, but for what --set says; and the folder as a
+    step. Without a folder, the recipe alone.
+
+    Raises:
+        UserError: as `as_folder_reads`.
+    """
+    if folder is None:
+        return recipe, None
+    place = Path(folder).absolute()
+    return as_folder_reads(recipe, place, options.changes.keys()), adopted(str(place))
+
+
+def evaluated_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
+    """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
+
+    Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise: one with a
+    test split alone is searched for all of its queries.
+
+    Raises:
+        UserError: for a split that the collection does not have.
+    """
+    if not trains and not {"corpus", "corpus.splits"} & options.changes.keys():
+        recipe = override(recipe, {"corpus.splits": "official"})
+    there = judged_splits(recipe.corpus)
+    split = asked or next((name for name in ("dev", "test", *there) if name in there), "dev")
+    if split not in there:
+        known = f"it has {', '.join(there)}" if there else "it has no judged queries"
+        drawn = "" if trains or not there else "; --set corpus.splits=complete draws train, dev and test from these"
+        raise UserError(f"--split {split}: {recipe.corpus.name} has no such split: {known}{drawn}.")
+    return recipe, split

@@ -1,0 +1,251 @@
+"""What all jobs share: their flags, where results go, and how a job ends.
+
+A job is a function `work(options, flags)` and a docstring; `run` does the rest. Exit codes: 0 the work was done, 2 a
+user's mistake (one line, no traceback), 130 interrupted, 1 anything else, with its traceback.
+"""
+
+import argparse
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn
+from urllib.parse import unquote, urlsplit
+
+from midmask.app.flags import AddFlags, parse
+from midmask.command import same_command
+from midmask.corpora.formats import has_folder
+from midmask.errors import UserError
+from midmask.redaction import has_credentials, redact_output, redacted
+
+NO_VERIFY = "MIDMASK_NO_VERIFY"
+"""As `midmask.digests` has it, which would import more than --help waits for."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
+
+    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. pretrain_on: empty, or what the middle
+    training reads in its place. recipe, protocol, workers, workers_per_training, seed:
+    None where not given. scale: of the protocol, demo or
+    published. changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow
+    wants it. on: the cluster that a dry run is reckoned for; none: this machine.
+    """
+
+    job: str
+    corpus: str
+    pretrain_on: tuple[str, ...]
+    recipe: str | None
+    protocol: str | None
+    scale: Literal["demo", "published"]
+    changes: Mapping[str, str]
+    home: Path
+    storage: str
+    tracking_uri: str
+    workers: int | None
+    workers_per_training: int | None
+    seed: int | None
+    dry_run: bool
+    on: str | None = None
+
+    @property
+    def training_workers(self) -> int | None:
+        """Processes of a training that has the cluster to itself; none: as many as there are GPUs, else one."""
+        return self.workers_per_training or self.workers
+
+    def where_to_look(self) -> str:
+        """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
+        from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow
+
+        store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
+        page = shlex.quote(str(project() / "dashboards" / "leaderboard.py"))
+        return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
+
+
+Work = Callable[[Options, argparse.Namespace], None]
+
+
+def run(work: Work, description: str | None, add_flags: AddFlags | None = None) -> NoReturn:
+    """Parses the command line, calls `work(options, flags)` and ends the process with the house's exit codes.
+
+    Args:
+        work: gets the shared options, and the namespace that also holds the job's own flags.
+        description: the job's docstring, shown by --help.
+        add_flags: adds the job's own flags to the parser.
+    """
+    set_up_logging()
+    redact_output(sys.argv)
+    signal.signal(signal.SIGTERM, interrupt)  # `ray job stop` ends a job as Ctrl-C does
+    try:
+        flags = parse(sys.argv[1:], description, add_flags)
+        refuse_credentials(flags)
+        hide_tracking_uri(flags.tracking_uri)
+        if flags.no_verify:
+            os.environ[NO_VERIFY] = "1"
+        work(resolve(flags), flags)
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        mistake = mistake_in(error)
+        if mistake is None:
+            raise
+        print(f"error: {redacted(mistake)}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """A signal handler that ends the process as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def refuse_credentials(flags: argparse.Namespace) -> None:
+    """Raises UserError for a storage, collection or field whose URI contains a password or a signature: results,
+    records and tracked runs name it. The tracking URI is named nowhere, so it may contain them.
+    """
+    given = {**vars(flags), "storage": flags.storage or os.environ.get("MIDMASK_STORAGE")}
+    for name, value in given.items():
+        if name != "tracking_uri" and has_credentials(str(value)):
+            flag = "--set" if name == "changes" else f"--{name.replace('_', '-')}"
+            raise UserError(
+                f"{flag} {redacted(str(value))} contains credentials, which records and tracked runs would show. Leave "
+                "them out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your store reads instead) "
+                "where the driver and the cluster's nodes are started."
+            )
+
+
+def hide_tracking_uri(uri: str | None) -> None:
+    """Starts this process anew, with a tracking URI that contains credentials in its environment instead of on its
+    command line, which `ps` shows to everyone and Ray writes to its logs.
+    """
+    if uri is None or redacted(uri) == uri:
+        return
+    os.environ["MLFLOW_TRACKING_URI"] = uri
+    typed, kept = iter(sys.orig_argv[1:]), []
+    for argument in typed:
+        if argument == "--tracking-uri":
+            next(typed)
+        elif not argument.startswith("--tracking-uri="):
+            kept.append(argument)
+    os.execv(sys.executable, [sys.executable, *kept])
+
+
+def set_up_logging() -> None:
+    """midmask's progress and everyone's warnings, on stderr, a line each: readable in `ray job submit`'s output."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger("midmask").setLevel(logging.INFO)
+
+
+def home(job_file: Path | None = None) -> Path:
+    """The folder that relative stores are taken from: MIDMASK_HOME, else the project's."""
+    given = os.environ.get("MIDMASK_HOME")
+    return Path(given).expanduser().absolute() if given else project(job_file)
+
+
+def project(job_file: Path | None = None) -> Path:
+    """The folder of pyproject.toml: above the job's file, the working directory or this package."""
+    for start in (job_file or Path(sys.argv[0]), Path.cwd() / "here", Path(__file__)):
+        for folder in start.absolute().parents:
+            if (folder / "pyproject.toml").is_file():
+                return folder
+    return Path.cwd()
+
+
+def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
+    """The shared flags made absolute.
+
+    Raises:
+        UserError: in an uploaded working directory, if results would go into it: Ray deletes it.
+    """
+    from midmask.tracking import resolve_tracking_uri  # here, so that --help does not wait for MLflow
+
+    if flags.on is not None and not flags.dry_run:
+        raise UserError(f"--on {flags.on}: it says for which cluster a --dry-run is reckoned; add --dry-run")
+    job_file = job_file or Path(sys.argv[0])
+    base = home(job_file)
+    storage = resolve_storage(flags.storage, base)
+    tracking_uri = resolve_tracking_uri(flags.tracking_uri, base)
+    refuse_lost_results(storage, tracking_uri)
+    return Options(
+        job=job_file.stem,
+        corpus=resolve_corpus(flags.corpus or "pydocs", base),
+        pretrain_on=tuple(flags.pretrain_on),
+        recipe=flags.recipe,
+        protocol=flags.protocol,
+        scale=flags.scale,
+        changes=dict(flags.changes),
+        home=base,
+        storage=storage,
+        tracking_uri=tracking_uri,
+        workers=flags.workers,
+        workers_per_training=flags.workers_per_training,
+        seed=flags.seed,
+        dry_run=flags.dry_run,
+        on=flags.on,
+    )
+
+
+def resolve_storage(flag: str | None, base: Path) -> str:
+    """The flag, else MIDMASK_STORAGE, else `store`; a relative folder is taken from `base`, a URI as it is."""
+    place = flag or os.environ.get("MIDMASK_STORAGE") or "store"
+    return place if "://" in place else str(base / Path(place).expanduser())
+
+
+def resolve_corpus(name: str, base: Path) -> str:
+    """A corpus, or group of corpora, named by a relative folder, with that folder absolute: the working directory's,
+    else the project's.
+
+    Workers run in other directories than the driver, so none but the driver can do this.
+    """
+    kind, colon, place = name.partition(":")
+    if not colon or not has_folder(kind) or "://" in place:
+        return name
+    folder = Path(place).expanduser()
+    here = Path.cwd() / folder
+    return f"{kind}:{here if here.exists() else base / folder}"
+
+
+def refuse_lost_results(storage: str, tracking_uri: str) -> None:
+    """Raises UserError naming each flag that would put results into Ray's copy of an uploaded working directory."""
+    flags = {
+        "--storage (or MIDMASK_STORAGE)": storage,
+        "--tracking-uri (or MLFLOW_TRACKING_URI)": tracking_uri,
+    }
+    lost = {flag: place for flag, place in flags.items() if _in_uploaded_folder(place)}
+    if lost:
+        raise UserError(
+            f"results would go to {', '.join(lost.values())}, inside Ray's copy of the uploaded folder, which is not "
+            f"kept. Pass {' and '.join(lost)}, an absolute path or a URI, or set MIDMASK_HOME to a folder that stays."
+        )
+
+
+def _in_uploaded_folder(place: str) -> bool:
+    parts = urlsplit(place)
+    if parts.scheme.split("+")[0] not in ("", "file", "sqlite"):
+        return False
+    path = Path("/" + unquote(parts.path).lstrip("/")).resolve()
+    return ("runtime_resources", "working_dir_files") in zip(path.parts, path.parts[1:], strict=False)
+
+
+def mistake_in(error: BaseException) -> str | None:
+    """The user's mistake behind an error, as one line; None if there is none, so that the error is a bug.
+
+    Ray wraps what is raised in a task (`RayTaskError.cause`), in a training worker (`worker_failures`) and in the
+    training controller (`controller_failure`); the wrapper's own text is a traceback.
+    """
+    inside = [getattr(error, "cause", None), getattr(error, "controller_failure", None), error.__cause__]
+    inside += list(getattr(error, "worker_failures", {}).values())
+    for cause in inside:
+        if isinstance(cause, BaseException) and cause is not error and (mistake := mistake_in(cause)):
+            return mistake
+    if isinstance(error, UserError):
+        return " ".join(str(error).split())
+    return None

@@ -1,0 +1,197 @@
+"""What the driver's own steps do, written to MLflow as nested runs and to the terminal as a line now and then."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from midmask.app.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_of, step_name
+from midmask.artifact import Artifact, Place, load
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.costs import costs_of
+from midmask.experiment.plan import Step
+from midmask.experiment.schema import Recipe
+from midmask.identity import flatten
+from midmask.progress import StepProgress
+from midmask.tracking import (
+    ARTIFACT,
+    Dataset,
+    TrackedModel,
+    TrackedRun,
+    Tracker,
+    artifact_key,
+    collection_key,
+    made_here_key,
+    metric_key,
+    queries_key,
+)
+
+log = logging.getLogger(__name__)
+
+
+def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
+    """The tags that every run of a job bears."""
+    return {
+        "midmask.job": job,
+        "midmask.recipe": recipe.name,
+        "midmask.objective": recipe.objective.name if recipe.objective else "none",
+        "midmask.corpus": recipe.corpus.short_name,
+        "midmask.pretrain_on": pretrained_on(recipe),
+        "midmask.backbone": recipe.backbone.name,
+        "midmask.protocol": recipe.protocol,
+        "midmask.representation": recipe.representation.label,
+        "midmask.seed": str(recipe.stages[-1].train.seed),
+    }
+
+
+def pretrained_on(recipe: Recipe) -> str:
+    """Short names of what the middle training reads, joined by +; "corpus" if that is the corpus itself, "none" if
+    there is no middle training.
+    """
+    if recipe.objective is None:
+        return "none"
+    return "+".join(name.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1] for name in recipe.pretrain_on) or "corpus"
+
+
+BM25 = {
+    "midmask.recipe": "bm25",
+    "midmask.objective": "none",
+    "midmask.pretrain_on": "none",
+    "midmask.backbone": "none",
+    "midmask.protocol": "none",
+    "midmask.representation": "bm25",
+}
+"""Tags of BM25's runs, in place of those of the recipe that it is held against."""
+
+
+def artifact_tag(artifact: Artifact) -> dict[str, str]:
+    return {ARTIFACT: str(artifact.address)}
+
+
+def step_tags(step: Step) -> dict[str, str]:
+    """The tags of one step's run; BM25 is a system of its own, whatever recipe it is held against."""
+    own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
+    if isinstance(step.config, EvaluateConfig):
+        own["midmask.split"] = step.config.split
+    is_bm25 = "bm25" in (step.name, *(source.name for source in step.inputs.values()))
+    return {**own, **BM25} if is_bm25 else own
+
+
+def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
+    """A finished evaluation's means and its costs as metrics, its per-query values and its ranked list as files, its
+    dataset and model as inputs that the means are of. A slice is like a split. The artifact's place is a tag of the run
+    and of each split, since a run may have several evaluations: from there, pages find texts, lists and traces. Tags
+    also hold the fingerprint of the collection and the number of queries, which tell columns of the leaderboard apart.
+
+    Args:
+        tags: of the recipe.
+    """
+    artifact = load(step.place(storage))
+    result = artifact.result
+    corpus, split = result["corpus"], result["split"]
+    run.tag({collection_key(corpus): step.inputs["corpus"].fingerprint})
+    datasets, models = log_inputs(run, step, storage, tags)
+    of, on = next(iter(models), None), next(iter(datasets), None)
+    parts = {split: result, **result.get("slices", {})}
+    folder = artifact.place.local()
+    for part, own in parts.items():
+        values = own["measures"]
+        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
+        run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
+        run.tag({artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(own["queries"])})
+    run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
+    run.log(costs_of(step, storage).metrics(), step=0)
+    run.tag(artifact_tag(artifact))
+    if result["split_made_here"]:
+        run.tag({made_here_key(corpus, part): "true" for part in parts})
+
+
+def log_inputs(
+    run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]
+) -> tuple[list[Dataset], list[TrackedModel]]:
+    """The collections and models that a step reads, as the run's inputs; both."""
+    datasets = datasets_of([step], storage)
+    models = [model_of(source, storage, tags) for source in behind(step)[1]]
+    run.read(datasets)
+    for model in models:
+        run.used(model)
+    return datasets, models
+
+
+def log_report(run: TrackedRun, text: str) -> None:
+    """A job's tables in its own run: as a file, and at the top of the run's page."""
+    run.log_text(text, "report.md")
+    run.describe(text)
+
+
+def numbers(result: Mapping[str, Any]) -> dict[str, float]:
+    """The numeric leaves of a step's result, by dotted path."""
+    found: dict[str, float] = {}
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            found.update({f"{name}.{inner}": leaf for inner, leaf in numbers(value).items()})
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[name] = float(value)
+    return found
+
+
+class TrackingObserver:
+    """A nested run for every step that is computed; a link to the first run for every step that was there."""
+
+    def __init__(self, tracker: Tracker, parent: TrackedRun, job: str, recipe: Recipe, storage: Place) -> None:
+        self._tracker = tracker
+        self._parent = parent
+        self._storage = storage
+        self._tags = base_tags(job, recipe)
+        self._params = flatten(recipe)
+        self._open: dict[str, TrackedRun] = {}
+        self._seen: set[str] = set()
+        self._progress: dict[str, StepProgress] = {}
+
+    def begin(self, step: Step) -> None:
+        tags = {**self._tags, **step_tags(step)}
+        name = step_name(step, tags)
+        log.info("%s: starts", name)
+        run = self._tracker.run(name, tags=tags, params=self._params, parent=self._parent.id)
+        self._open[step.fingerprint] = run
+        self._tracker.watch(run)
+        if step.name not in (*COLLECTIONS, "evaluate"):
+            log_inputs(run, step, self._storage, self._tags)
+        self._progress[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self._open[step.fingerprint].log(named(step.name, values), step=at)
+        self._progress[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        if step.fingerprint in self._seen:
+            return
+        self._seen.add(step.fingerprint)
+        if cached:
+            log.info("%s: taken from %s", step.name, artifact.place)
+            finished = self._tracker.find(step.fingerprint, step=step.name).finished
+            if finished:
+                tags = {**self._tags, **step_tags(step), **artifact_tag(artifact)}
+                name = f"{step_name(step, tags)} (cached)"
+                self._tracker.link_cached(finished, name, tags=tags, parent=self._parent.id)
+                return
+            self.begin(step)
+        run = self._open.pop(step.fingerprint)
+        if step.name == "evaluate":
+            log_evaluation(run, step, self._storage, self._tags)
+        else:
+            if step.name in MODELS:
+                run.made(model_of(step, self._storage, self._tags), step.optimiser_steps)
+            elif step.name in COLLECTIONS:
+                run.read(datasets_of([step], self._storage))
+            run.tag(artifact_tag(artifact))
+            run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
+        run.finish()
+        log.info("%s: done, in %s", step.name, artifact.place)
+
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
+        self._open.pop(step.fingerprint).finish("failed")
+
+
+def named(step: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Metric keys of a step's report: `pretrain/loss`, `finetune/tokens_per_second`."""
+    return {f"{step}/{name.removeprefix('train/')}": value for name, value in values.items()}

@@ -1,0 +1,174 @@
+"""The command that makes a tracked run's result again, from the tags and params that the run bears.
+
+A run's params are its whole recipe. The command names the recipe and the protocol, and sets only what differs from them
+as this version of the code has them, so that it can be read. The recipe that the command would make is then laid beside
+the params, and whatever it does not reach is told.
+
+As a program it reads the fields of `Wanted` and writes those of `Rerun`, both as JSON, for pages that import no torch:
+
+python -m midmask.app.rerun < wanted.json
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from midmask.errors import UserError
+from midmask.experiment.schema import Recipe
+from midmask.identity import flatten
+from midmask.recipes import RECIPES
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.protocols.protocol import Scale
+from midmask.recipes.published import scaled, with_changes
+
+SCALES: tuple[Scale, ...] = ("demo", "published")
+
+JOBS = {"pretrain": "pretrain", "finetune": "finetune", "teach": "train_teacher", "mine": "mine_negatives"}
+"""Step -> the job that makes it alone; all else is evaluated."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run. tags, params: as MLflow has them. split: whose queries were searched, empty for what is no evaluation.
+    zero_shot: the collection, if it is not the recipe's own. model: the folder, if one was given in place of the
+    recipe's last stage.
+    """
+
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    split: str = ""
+    zero_shot: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """arguments: the job and its flags, one text each, not quoted. differs: fields whose values these do not reach,
+    none if the command is exact. newer: fields that the run did not have yet, so that they are left as they are now.
+    """
+
+    arguments: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+    newer: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Base:
+    """Where changes are counted from: a recipe, and the flags that name it."""
+
+    flags: tuple[str, ...]
+    recipe: Recipe
+    scale: Scale
+
+
+def rerun(wanted: Wanted) -> Rerun:
+    """The shortest exact command; where none is exact, the one that comes nearest.
+
+    Raises:
+        UserError: if the run names no recipe that this version has.
+    """
+    found = [_from(base, wanted.params) for base in _bases(wanted)]
+    nearest = min(found, key=lambda one: (len(one.differs), len(one.arguments)))
+    job = JOBS.get(wanted.tags.get("midmask.step", ""), "evaluate_retriever")
+    own = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
+    place = wanted.tags.get("midmask.artifact", "")
+    told = {**(own if job == "evaluate_retriever" else {}), "--storage": place.rpartition("/")[0].rpartition("/")[0]}
+    flags = [part for flag, value in told.items() if value for part in (flag, value)]
+    return Rerun((f"jobs/{job}.py", *nearest.arguments, *flags), nearest.differs, nearest.newer)
+
+
+def _bases(wanted: Wanted) -> Iterator[_Base]:
+    """The recipe by itself, and with the protocol in each of its scales."""
+    name, protocol = wanted.params.get("name", ""), wanted.params.get("protocol", "")
+    recipe = RECIPES[name or wanted.tags.get("midmask.recipe", "")]()
+    corpus = wanted.params.get("corpus.name", recipe.corpus.name)
+    named = ("--recipe", recipe.name, "--corpus", corpus)
+    yield _based(named, recipe, wanted.params, "demo")
+    for scale in SCALES if protocol in PROTOCOLS else ():
+        own = scaled(recipe, protocol, scale)
+        flags = (*named, "--protocol", protocol, "--scale", scale)
+        yield _based(flags, own, wanted.params, scale)
+
+
+def _based(flags: tuple[str, ...], recipe: Recipe, params: Mapping[str, str], scale: Scale) -> _Base:
+    """The recipe on the run's corpus and backbone, which has defaults of its own."""
+    name = params.get("backbone.name", recipe.backbone.name)
+    if name != recipe.backbone.name:
+        flags = (*flags, "--set", f"backbone.name={name}")
+    places = {"corpus.name": params.get("corpus.name", recipe.corpus.name), "backbone.name": name}
+    return _Base(flags, with_changes(recipe, places, scale), scale)
+
+
+def _from(base: _Base, params: Mapping[str, str]) -> Rerun:
+    """Flags that change this base into the run's recipe, and the fields that they do not reach."""
+    changes = _changes(_texts(base.recipe), params)
+    try:
+        own = _texts(with_changes(base.recipe, changes, base.scale))
+    except UserError:
+        return Rerun(base.flags, tuple(sorted(params)))
+    settings = [part for path, value in changes.items() for part in ("--set", f"{path}={value}")]
+    differs = sorted(path for path, text in params.items() if own.get(path) != text)
+    return Rerun((*base.flags, *settings), tuple(differs), tuple(sorted(own.keys() - params.keys())))
+
+
+def _changes(default: Mapping[str, str], params: Mapping[str, str]) -> dict[str, str]:
+    """Path -> value as it is typed. What is of another kind, or on one side alone, is set as a whole."""
+    whole = {path.rpartition(".")[0] for path, text in params.items() if _is_kind(path) and default.get(path) != text}
+    whole |= {one for path in params.keys() - default.keys() if (one := _above(path, default))}
+    whole = {one for one in whole if not any(one.startswith(f"{other}.") for other in whole)}
+    none = {one for path in default.keys() - params.keys() if (one := _above(path, params))}
+    changes = {
+        path: text
+        for path, text in params.items()
+        if default.get(path, text) != text and not any(path.startswith(f"{one}.") for one in whole)
+    }
+    return (
+        changes | dict.fromkeys(sorted(none), "none") | {one: json.dumps(_nested(one, params)) for one in sorted(whole)}
+    )
+
+
+def _is_kind(path: str) -> bool:
+    """Whether this field decides which other fields there are."""
+    return path.endswith((".loss.name", "objective.name"))
+
+
+def _above(path: str, others: Mapping[str, str]) -> str:
+    """The part of a path that is a field of the others, where they have no config but none; empty if there is not."""
+    names = path.split(".")
+    parts = (".".join(names[:count]) for count in range(1, len(names)))
+    return next((part for part in parts if part in others), "")
+
+
+def _nested(path: str, params: Mapping[str, str]) -> dict[str, Any]:
+    """The config at a path as an object."""
+    found: dict[str, Any] = {}
+    for name, text in params.items():
+        if name.startswith(f"{path}."):
+            *parents, leaf = name.removeprefix(f"{path}.").split(".")
+            target = found
+            for parent in parents:
+                target = target.setdefault(parent, {})
+            target[leaf] = _value(text)
+    return found
+
+
+def _texts(recipe: Recipe) -> dict[str, str]:
+    """The recipe's fields as a run's params have them: strings as they are, all else as JSON."""
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def main() -> None:
+    print(json.dumps(asdict(rerun(Wanted(**json.load(sys.stdin))))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""How workers report to the driver: they push rows, the driver drains them; it alone writes to MLflow or a terminal.
+
+Rows wait in one actor on the driver's node. Ray starts it again whenever it dies, and what it had accepted lies on disk
+(`cluster.post`). A worker keeps the rows that were not accepted and sends them again with its next push; numbers tell
+which ones have arrived, so that none counts twice. Hence a report is delayed by the death of any process but the
+worker's own and the driver's, and not lost; and whatever goes wrong with a report, the training goes on.
+"""
+
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from midmask.backend.mailbox import Post, Row
+from midmask.backend.scratch import Scratch
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 30.0
+"""How long a push or a drain waits for the actor, which Ray needs a few seconds to start again."""
+
+KEPT = 100_000
+"""Rows that a worker keeps for an actor that does not answer; of more, the oldest are dropped."""
+
+
+class Channel:
+    """The worker's end of a channel, or the driver's (`open`). Sent to tasks and actors, it becomes a worker's end."""
+
+    def __init__(self, post: Any) -> None:
+        self._post = post
+        self._writer = uuid.uuid4().hex
+        self._waiting: deque[tuple[str, Row]] = deque(maxlen=KEPT)
+        self._pushed = 0
+        self._sending: Any = None
+        self._is_late = False
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["Channel"], tuple[Any]]:
+        return Channel, (self._post,)
+
+    def push(self, source: str, rows: list[Row]) -> None:
+        """Sends rows of plain data and waits until they are accepted, `WAIT_S` at most; never raises.
+
+        Once the actor was late, no push waits for it until it has answered again.
+        """
+        with self._lock:
+            self._waiting.extend((source, row) for row in rows)
+            self._pushed += len(rows)
+            try:
+                self._send()
+            except Exception as error:  # of Ray, in whatever state it is
+                self._warn(error)
+
+    def _send(self) -> None:
+        if self._sending is not None:
+            count, reference = self._sending
+            self._finish(count, reference, 0.0)
+            if self._sending is not None:
+                return  # rows stay in their order: one request at a time
+        count = len(self._waiting)
+        reference = self._post.push.remote(self._writer, self._pushed - count, list(self._waiting))
+        self._sending = (self._pushed, reference)
+        self._finish(self._pushed, reference, 0.0 if self._is_late else WAIT_S)
+
+    def _finish(self, upto: int, reference: Any, seconds: float) -> None:
+        """Takes the answer to the request that sent all rows before number `upto`, if it comes in time."""
+        ready, _ = ray.wait([reference], timeout=seconds)
+        if not ready:
+            self._warn(TimeoutError(f"no answer within {WAIT_S:g} s"))
+            return
+        self._sending = None
+        ray.get(reference)
+        while self._waiting and self._pushed - len(self._waiting) < upto:
+            self._waiting.popleft()
+        if self._is_late:
+            log.info("reports reach the driver again")
+        self._is_late = False
+
+    def _warn(self, error: Exception) -> None:
+        if not self._is_late:
+            log.warning("reports to the driver are delayed (%s); the work goes on", str(error).partition("\n")[0])
+        self._is_late = True
+
+    @staticmethod
+    @contextmanager
+    def open() -> Iterator["Drain"]:
+        """The driver's end, for the length of a block."""
+        place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        own = Scratch()
+        options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": place}
+        drain = Drain(ray.remote(**options)(Post).remote(str(own.folder / "reports.db")))
+        try:
+            yield drain
+        finally:
+            with suppress(ray.exceptions.RayError):
+                ray.kill(drain._post)
+            own.remove()
+
+
+class Drain(Channel):
+    """The driver's end of a channel."""
+
+    def __init__(self, post: Any) -> None:
+        super().__init__(post)
+        self._taken = 0
+
+    def drain(self) -> list[tuple[str, Row]]:
+        """All (source, row) that have arrived since the last call, in the order of their arrival.
+
+        Empty, with a warning, if the actor does not answer within `WAIT_S`; the rows then come with a later call.
+        """
+        try:
+            found = ray.get(self._post.take.remote(self._taken), timeout=WAIT_S)
+        except ray.exceptions.RayError as error:
+            self._warn(error)
+            return []
+        self._is_late = False
+        self._taken = max((number for number, _, _ in found), default=self._taken)
+        return [(source, row) for _, source, row in found]
+
+    @contextmanager
+    def forwarding(self, to: Callable[[str, Row], None], *, every_s: float = 1.0) -> Iterator[None]:
+        """Calls `to` with everything that arrives while the block runs, on a thread; the last rows when it ends.
+
+        A row that makes `to` raise is logged and left out: it ends neither the thread nor the work.
+        """
+        ended = threading.Event()
+
+        def forward() -> None:
+            while True:
+                last = ended.wait(every_s)
+                for source, row in self.drain():
+                    try:
+                        to(source, row)
+                    except Exception:
+                        log.exception("a report of %s is left out", source)
+                if last:
+                    return
+
+        thread = threading.Thread(target=forward, name="midmask-channel", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

@@ -1,0 +1,181 @@
+"""A Ray cluster for the length of one command: `python -m midmask.backend.head -- COMMAND ARGS…`.
+
+It has its own ports, its own short temporary folder and its own token, so it runs beside any other Ray on the machine,
+and is ended by process id: `ray stop` would end the others too. The command finds it through RAY_API_SERVER_ADDRESS
+(for `ray job submit`) and RAY_ADDRESS (for a driver). The exit code is the command's.
+
+Ctrl-C reaches the command by itself; SIGTERM is passed on to it. The head ends after it in both cases, and also when
+this process is killed.
+"""
+
+import contextlib
+import ctypes
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from midmask.backend.scratch import RAY, scratch
+from midmask.errors import UserError
+
+STARTS_WITHIN_S = 120.0
+ENDS_WITHIN_S = 20.0
+COMMAND_ENDS_WITHIN_S = 90.0
+PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] != ["--"] or len(arguments) < 2:
+        print("error: no command. Type `python -m midmask.backend.head -- COMMAND ARGS…`.", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        with head() as environment:
+            return _run(arguments[1:], environment)
+    except KeyboardInterrupt:
+        return 130
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, which unlike Ctrl-C has not reached the command."""
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise Terminated
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """The command's exit code. An interrupted command has time to end its tracked runs; then it is killed."""
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait()
+    except KeyboardInterrupt as interrupted:
+        if isinstance(interrupted, Terminated):
+            process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):  # a second interrupt does not wait
+            process.wait(COMMAND_ENDS_WITHIN_S)
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def head(cpus: int | None = None) -> Iterator[dict[str, str]]:
+    """A running head whose job server answers; yields the environment for commands that should find it.
+
+    Args:
+        cpus: number of CPUs it may use; all of the machine's by default.
+
+    Raises:
+        UserError: if Ray does not come up, with the end of what it said.
+    """
+    with scratch() as folder:
+        yield from _head(folder, cpus)
+
+
+def _head(folder: Path, cpus: int | None) -> Iterator[dict[str, str]]:
+    gcs, dashboard, agent, client = _free_ports(4)
+    environment = _environment(gcs, dashboard)
+    command = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
+        *(f"--port={gcs}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
+        *(f"--ray-client-server-port={client}", "--min-worker-port=0", "--max-worker-port=0"),
+        *("--dashboard-host=127.0.0.1", f"--temp-dir={folder / RAY}"),
+        *([f"--num-cpus={cpus}"] if cpus else []),
+    ]
+    said = folder / "head.log"
+    with open(said, "wb") as log:
+        process = subprocess.Popen(
+            command,
+            env={key: value for key, value in environment.items() if key != "RAY_ADDRESS"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # an interrupt from the keyboard reaches the command only; the head outlives it
+            preexec_fn=_end_with_parent,
+        )
+    try:
+        _wait_for_job_server(process, said, environment, agent)
+        yield environment
+    finally:
+        _end(process)
+
+
+def _end_with_parent() -> None:
+    """Asks Linux to send SIGTERM to this process when its parent dies; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def _environment(gcs: int, dashboard: int) -> dict[str, str]:
+    """This process's environment, this Python first on the PATH, the cluster's addresses, and a token of its own.
+
+    RAY_AUTH_MODE=disabled, set by the user, is respected.
+    """
+    environment = dict(os.environ)
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
+    environment["RAY_API_SERVER_ADDRESS"] = f"http://127.0.0.1:{dashboard}"
+    environment["RAY_ADDRESS"] = f"127.0.0.1:{gcs}"
+    if environment.setdefault("RAY_AUTH_MODE", "token") == "token":
+        environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    return environment
+
+
+def _wait_for_job_server(process: subprocess.Popen[bytes], said: Path, environment: dict[str, str], agent: int) -> None:
+    """Until the agent that runs jobs and the server that takes them answer; before, Ray says 'No available agent'."""
+    urls = [
+        f"http://127.0.0.1:{agent}/api/local_raylet_healthz",
+        f"{environment['RAY_API_SERVER_ADDRESS']}/api/version",
+    ]
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    while not all(_answers(url, environment.get("RAY_AUTH_TOKEN")) for url in urls):
+        ended = process.poll() is not None
+        if ended or time.monotonic() > deadline:
+            why = "ended at once" if ended else f"did not answer within {STARTS_WITHIN_S:g} s"
+            last = said.read_text(errors="replace").strip().splitlines()[-1:]
+            raise UserError(f"the local Ray {why}: {' '.join(last) or 'it said nothing'}")
+        time.sleep(0.25)
+
+
+def _answers(url: str, token: str | None) -> bool:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback is never behind a proxy
+    try:
+        with opener.open(request, timeout=5) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Asks the head to end, which ends all it started; what does not is killed with its process group."""
+    process.terminate()
+    try:
+        process.wait(ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""How a cluster is divided among trainings that run side by side: trials of a sweep, cells of a benchmark."""
+
+from dataclasses import dataclass
+
+import ray
+
+from midmask.errors import UserError
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one training may use. cpus, gpus: of each of its processes. side_by_side: trainings that run at once.
+    workers: processes of a training; if more than one, it runs on Ray Train, and encoding and search on as many actors.
+    """
+
+    cpus: float
+    gpus: float
+    side_by_side: int
+    workers: int = 1
+
+
+ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
+"""One training at a time, in one process."""
+
+
+def share(asked: int | None, per_training: int | None) -> Resources:
+    """As `resources`, of the cluster that this process is connected to."""
+    return resources(ray.cluster_resources(), asked, per_training)
+
+
+def resources(cluster: dict[str, float], asked: int | None, per_training: int | None) -> Resources:
+    """Each process on a GPU of its own, or on a CPU core where there is none.
+
+    Args:
+        asked: trainings side by side; none: as many as there is room for.
+        per_training: processes of each; none: one.
+
+    Raises:
+        UserError: if these could never be scheduled together, with the sum.
+    """
+    workers = per_training or 1
+    gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
+    room, kind = gpus or cpus, "GPU" if gpus else "CPU"
+    if workers > room:
+        raise UserError(
+            f"--workers-per-training {workers}: a training needs {workers} {kind}s, the cluster has {room}. "
+            f"Type --workers-per-training {room} or fewer."
+        )
+    together = asked or room // workers
+    if together * workers > room:
+        each = f" of {workers} processes" if workers > 1 else ""
+        raise UserError(
+            f"--workers {together}: {together} trainings{each} need {together * workers} {kind}s together, the cluster "
+            f"has {room}. Type --workers {room // workers} or fewer."
+        )
+    own = 1 if not gpus else max(1, cpus // (gpus + 1))
+    return Resources(cpus=own, gpus=1 if gpus else 0, side_by_side=together, workers=workers)

@@ -1,0 +1,102 @@
+"""Runs a graph of steps: every step is a Ray task of its own, started when its inputs are there.
+
+Ray gives a task to a worker that is idle, so processes are reused and torch is imported once in each. As many tasks run
+at once as there is room for, and none is started before: a step that waits holds nothing.
+"""
+
+from typing import Any
+
+import ray
+
+from midmask.artifact import Place, load
+from midmask.backend.channel import Channel, Drain
+from midmask.backend.makers import makers_of
+from midmask.backend.resources import Resources
+from midmask.experiment.costs import ON_DEVICE
+from midmask.experiment.graph import Graph
+from midmask.experiment.run import Observer, Runner, Silent
+from midmask.experiment.step import Step
+
+EVERY_S = 1.0
+"""Seconds between two looks at what running steps report."""
+
+
+class Reports(Silent):
+    """Sends a training's reports to the driver."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self._channel.push(step.fingerprint, [{"at": at, "values": values}])
+
+
+class Lane:
+    """Tasks of one kind: what each of them holds, how many run at once, and what computes their steps.
+
+    A task whose step runs on workers and actors of its own holds nothing itself.
+    """
+
+    def __init__(self, width: int, use: Resources) -> None:
+        self.width = width
+        self._use = use
+        cpus, gpus = (use.cpus, use.gpus) if use.workers == 1 else (0, 0)
+        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2, max_calls=0)(_make)
+        self.running: dict[Any, Step] = {}
+
+    def fill(self, graph: Graph, ready: list[Step], storage: Place, channel: Channel, observer: Observer) -> None:
+        for step in ready[: self.width - len(self.running)]:
+            graph.start(step)
+            self.running[self._task.remote(step, storage, channel, self._use)] = step
+            observer.begin(step)
+
+
+def run_tasks(graph: Graph, storage: Place, use: Resources, observer: Observer) -> None:
+    """Runs all that is left of the graph. What fails is told to the observer, and so is what is lost with it; all
+    else is run.
+
+    Args:
+        use: what a step that trains or encodes may use, and how many of these run at once.
+    """
+    with Channel.open() as channel:
+        _run_lanes(_lanes(use), graph, storage, channel, observer)
+
+
+def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, observer: Observer) -> None:
+    while graph.left:
+        ready = graph.ready()
+        for on_device, lane in lanes.items():
+            own = [step for step in ready if (step.name in ON_DEVICE) == on_device or len(lanes) == 1]
+            lane.fill(graph, own, storage, channel, observer)
+        running = {task: step for lane in lanes.values() for task, step in lane.running.items()}
+        done, _ = ray.wait(list(running), num_returns=1, timeout=EVERY_S)
+        for source, row in channel.drain():
+            if (step := graph.left.get(source)) is not None:
+                observer.log(step, row["at"], row["values"])
+        for task in done:
+            for lane in lanes.values():
+                lane.running.pop(task, None)
+            _end(graph, running[task], task, storage, observer)
+
+
+def _lanes(use: Resources) -> dict[bool, Lane]:
+    """Two where trainings have GPUs or several workers: other steps go beside them, each on a CPU that is left."""
+    if not use.gpus and use.workers == 1:
+        return {True: Lane(use.side_by_side, use)}
+    spare = int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus)
+    return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
+
+
+def _end(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer) -> None:
+    try:
+        ray.get(task)
+    except ray.exceptions.RayError as error:
+        observer.fail(step, error, graph.fail(step))
+        return
+    graph.end(step)
+    observer.end(step, load(step.place(storage)), cached=False)
+
+
+def _make(step: Step, storage: Place, channel: Channel, use: Resources) -> None:
+    """Runs the step from this worker; its inputs are finished."""
+    Runner(storage, makers_of(use), Reports(channel)).run(step)

@@ -1,0 +1,132 @@
+"""Functions that Ray Tune runs side by side, at points that an Optuna study suggests, and that ASHA ends early."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ray import tune
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.search.optuna import OptunaSearch
+
+from midmask.artifact import Place
+from midmask.backend.interrupt import run_interruptibly
+from midmask.backend.resources import Resources
+
+RESTARTS = 2
+"""Times that a trial is started again after its process died (or it failed): it goes on from its checkpoints."""
+
+Report = Callable[[dict[str, float]], None]
+
+
+def objective(number: int) -> str:
+    """The key under which a trial reports the objective with this number, from 0."""
+    return f"objective{number}"
+
+
+@dataclass(frozen=True)
+class Halving:
+    """Asynchronous successive halving (ASHA, Li et al. 2020) on the first objective.
+
+    Args:
+        mode: min or max.
+        rungs: how many there are; a trial reports its number, from 1, as `rung`.
+        reduction: one of so many trials goes on from a rung.
+        before: what trials of an earlier process have measured, by rung. It counts, so that a search that was killed
+            prunes as one that was not.
+    """
+
+    mode: str
+    rungs: int
+    reduction: float
+    before: Sequence[Mapping[int, float]] = ()
+
+
+class _Earlier(NamedTuple):
+    """What the scheduler asks of a trial."""
+
+    trial_id: str
+
+
+def scheduler(halving: Halving | None) -> TrialScheduler:
+    """None: every trial runs to its end."""
+    if halving is None:
+        return FIFOScheduler()
+    asha = AsyncHyperBandScheduler(
+        time_attr="rung",
+        metric=objective(0),
+        mode=halving.mode,
+        max_t=halving.rungs,
+        grace_period=1,
+        reduction_factor=halving.reduction,
+    )
+    sign = 1 if halving.mode == "max" else -1
+    (bracket,) = asha._brackets
+    for number, measures in enumerate(halving.before):
+        for rung, measure in sorted(measures.items()):
+            bracket.on_result(_Earlier(f"before-{number}"), rung, sign * measure)
+    return asha
+
+
+@dataclass(frozen=True)
+class Search:
+    """What an Optuna study is asked for. suggest: a trial of Optuna -> a point. modes: min or max, per objective.
+    points: to be tried first. sampler, storage: as Optuna has them.
+    """
+
+    study: str
+    storage: Any
+    sampler: Any
+    suggest: Callable[[Any], dict[str, Any]]
+    modes: Sequence[str]
+    points: Sequence[dict[str, Any]]
+
+
+def run_trials(
+    trial: Callable[[dict[str, Any], Report], None],
+    search: Search,
+    count: int,
+    use: Resources,
+    halving: Halving | None,
+    storage: Place,
+) -> None:
+    """Runs `trial(point, report)` at `count` points. A trial that fails is left out and the search goes on.
+
+    Args:
+        storage: Tune gets a folder in it for this call; nothing is ever restored from Tune's own files.
+    """
+    folder = storage / "tune"
+    names = [objective(number) for number in range(len(search.modes))]
+    several = len(names) > 1
+    searcher = OptunaSearch(
+        search.suggest,
+        metric=names if several else names[0],
+        mode=list(search.modes) if several else search.modes[0],
+        points_to_evaluate=list(search.points),
+        sampler=search.sampler,
+        study_name=search.study,
+        storage=search.storage,
+    )
+
+    def trainable(point: dict[str, Any]) -> None:
+        trial(point, tune.report)
+
+    own = {"CPU": use.cpus, "GPU": use.gpus} if use.workers == 1 else {"memory": 1}  # a byte: Tune refuses nothing
+    tuner = tune.Tuner(
+        tune.with_resources(trainable, tune.PlacementGroupFactory([own])),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=scheduler(halving),
+            num_samples=count,
+            max_concurrent_trials=use.side_by_side,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name=f"{search.study}-{int(time.time())}",
+            storage_path=str(folder),
+            failure_config=tune.FailureConfig(max_failures=RESTARTS),
+            verbose=0,
+        ),
+    )
+    run_interruptibly(tuner.fit)
+    folder.delete()

@@ -1,0 +1,170 @@
+"""Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import ray.train.torch
+import torch
+from ray.exceptions import RayActorError
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+
+from midmask import distributed as world
+from midmask.artifact import Place
+from midmask.backend.channel import Channel
+from midmask.backend.interrupt import run_interruptibly
+from midmask.backend.stream import READ_CPUS, ray_reader
+from midmask.encoders.backbone import SIZES
+from midmask.errors import UserError
+from midmask.training.run import Log, NonFiniteLoss, TrainingSetup, run_training
+
+logger = logging.getLogger(__name__)
+
+RESTARTS = 5
+"""Times that dead workers are replaced before the run fails; preempted nodes do not count."""
+
+FINAL: dict[str, type[Exception]] = {"UserError": UserError, "NonFiniteLoss": NonFiniteLoss}
+"""Errors that another try would only repeat: workers return them, instead of raising them to Ray Train."""
+
+
+def train_on_ray(
+    setup: TrainingSetup,
+    out: Place,
+    *,
+    workers: int,
+    use_gpu: bool,
+    log: Log,
+    side_by_side: int = 1,
+    name: str = "train",
+    storage: Place | None = None,
+) -> dict[str, Any]:
+    """`run_training` on `workers` workers (gloo on CPUs, nccl on GPUs).
+
+    Args:
+        log: called in this process, each step once, also if a restart does some again.
+        side_by_side: trainings of this size that share the cluster.
+        name: of the run, in Ray's dashboard and under `storage`.
+        storage: where Ray Train keeps its own notes while it runs; all nodes must reach it. None: beside the artifact.
+
+    Raises:
+        UserError: if the cluster has no room for the workers and their reading tasks.
+        NonFiniteLoss: as `run_training`.
+    """
+    cpus = worker_cpus(workers * side_by_side, _node_cpus())
+    if use_gpu and workers > (gpus := int(ray.cluster_resources().get("GPU", 0))):
+        raise UserError(f"--workers {workers}: one GPU each is asked for and the cluster has {gpus}; use fewer workers")
+    threads = setup.train.threads or max(1, int(sum(_node_cpus())) // (workers * side_by_side))
+    setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
+    out, notes = _absolute(out), _absolute(storage or out / "ray")
+    scaling = ScalingConfig(
+        num_workers=workers,
+        use_gpu=use_gpu,
+        resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
+    )
+    running = RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS))
+    logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
+    with Channel.open() as channel, channel.forwarding(_Once(log)):
+        config = {"setup": setup, "out": out, "channel": channel}
+        trainer = partial(
+            ray.train.torch.TorchTrainer,
+            _work,
+            train_loop_config=config,
+            scaling_config=scaling,
+            run_config=running,
+        )
+        outcome = _train(trainer)
+    (notes / name if storage else notes).delete()
+    if outcome["error"] is not None:
+        raise FINAL[outcome["error"]](outcome["message"])
+    result: dict[str, Any] = outcome["result"]
+    return result
+
+
+def _train(trainer: Callable[[], Any]) -> Any:
+    """Runs a training and returns what its workers return.
+
+    Ray Train replaces dead workers, but not its controller, an actor. If that dies, a new trainer goes on from the last
+    checkpoint.
+    """
+    for _ in range(RESTARTS):
+        try:
+            return run_interruptibly(trainer().fit).return_value
+        except RayActorError:
+            logger.warning("the controller of the training died; going on from the last checkpoint")
+    return run_interruptibly(trainer().fit).return_value
+
+
+def _work(config: dict[str, Any]) -> dict[str, Any]:
+    """What every worker runs."""
+    channel: Channel = config["channel"]
+
+    def log(done: int, values: dict[str, float]) -> None:
+        channel.push("train", [{"done": done, "values": values}])
+
+    device: torch.device = ray.train.torch.get_device()
+    try:
+        result = run_training(config["setup"], config["out"], ray_reader, log, device=device)
+    except tuple(FINAL.values()) as error:
+        logger.error("worker %d stops: %s", world.rank(), error)
+        return {"error": type(error).__name__, "message": str(error)}
+    return {"error": None, "result": result}
+
+
+class _Once:
+    """Passes each report on once: after a restart, steps are done again and reported again, with the same values."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._newest = 0
+
+    def __call__(self, source: str, row: dict[str, Any]) -> None:
+        if row["done"] > self._newest:
+            self._newest = row["done"]
+            self._log(row["done"], row["values"])
+
+
+def worker_cpus(workers: int, nodes: list[float]) -> float:
+    """CPUs for each of `workers` so that all fit on the nodes, each beside a reading task of Ray Data.
+
+    Raises:
+        UserError: with the sum, if they do not fit.
+    """
+    total = sum(nodes)
+    need = 2 * READ_CPUS  # a worker with a quarter of a CPU, and its reading task
+    sizes = {node / count - READ_CPUS for node in nodes for count in range(1, workers + 1)}
+    sizes.add(total / workers - READ_CPUS)
+    fitting = [size for size in sizes if size >= READ_CPUS and _fit(size + READ_CPUS, nodes) >= workers]
+    if not fitting:
+        raise UserError(
+            f"--workers {workers}: each needs at least {READ_CPUS} CPUs and its reading task {READ_CPUS}, "
+            f"{workers * need:g} in all; the cluster has {total:g}. Use --workers {max(1, _fit(need, nodes))} or fewer"
+        )
+    cpus = max(fitting)
+    return float(int(cpus)) if cpus >= 1 else int(cpus * 100) / 100
+
+
+def _fit(cpus: float, nodes: list[float]) -> int:
+    return sum(int(node / cpus + 1e-9) for node in nodes)
+
+
+def _node_cpus() -> list[float]:
+    return [float(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+
+
+def absolute(setup: TrainingSetup) -> TrainingSetup:
+    """The setup with paths that hold in any working directory: Ray's workers have their own."""
+    name = setup.backbone.name
+    if name not in SIZES and Path(name).is_dir():
+        name = str(Path(name).absolute())
+    places = {field.name: getattr(setup, field.name) for field in fields(setup)}
+    moved: dict[str, Any] = {field: _absolute(place) for field, place in places.items() if isinstance(place, Place)}
+    return replace(setup, backbone=setup.backbone.model_copy(update={"name": name}), **moved)
+
+
+def _absolute(place: Place) -> Place:
+    return replace(place, uri=str(Path(place.uri).absolute())) if place.is_path else place

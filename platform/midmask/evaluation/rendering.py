@@ -1,0 +1,263 @@
+"""Result tables as Markdown, LaTeX (booktabs) and CSV, all from one `ResultTable`."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args
+
+from midmask.errors import UserError, unknown
+from midmask.evaluation.escaping import csv_cell, markdown_text
+from midmask.evaluation.statistics.significance import Comparison
+from midmask.evaluation.tables import Cell, ResultTable
+from midmask.evaluation.ties import label
+
+Marks = Literal["better_than", "ties", "stars", "none"]
+
+TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "permutation": "paired permutation test"}
+CORRECTION_NAMES = {
+    None: "uncorrected",
+    "bonferroni": "Bonferroni",
+    "holm": "Holm",
+    "holm-sidak": "Holm-Šidák",
+    "hs": "Holm-Šidák",
+    "fdr_bh": "Benjamini-Hochberg",
+}
+
+MISSING = "—"
+
+STRICTER = 5
+"""A second star stands at the level over this: 0.01 beside 0.05."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How numbers are printed, and what superscripts say.
+
+    marks: better_than names, by their letters, the systems that a row is significantly better than; ties gives the
+    letters of its tie groups; stars: * significantly better than the baseline, ** at a fifth of the level (0.01 of
+    0.05). percent: 100 times the value, as papers print it, with two decimals less. transposed: systems side by side.
+    """
+
+    decimals: int = 4
+    percent: bool = False
+    marks: Marks = "better_than"
+    transposed: bool = False
+
+    def number(self, value: float) -> str:
+        return f"{100 * value:.{max(0, self.decimals - 2)}f}" if self.percent else f"{value:.{self.decimals}f}"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands with a table's numbers. about: sentences before the caption. published: (system, column) -> the
+    number that a paper prints, shown in brackets. doubtful: those of them that are marked with a question mark.
+    """
+
+    about: str = ""
+    published: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    doubtful: frozenset[tuple[str, str]] = frozenset()
+
+    def shown(self, place: tuple[str, str], style: Style) -> str:
+        if place not in self.published:
+            return ""
+        return f" ({style.number(self.published[place])}{'?' if place in self.doubtful else ''})"
+
+    def caption(self, table: ResultTable, style: Style) -> str:
+        brackets = "In brackets: as published." if self.published else ""
+        doubt = "With a question mark: doubtful." if self.doubtful else ""
+        return " ".join(part for part in (self.about, caption(table, style), brackets, doubt) if part)
+
+
+def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that reads well in a terminal and renders as Markdown; columns after the first are right-aligned."""
+    widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cells[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [f":{'-' * (widths[0] - 1)}", *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join([line(headers), line(rule), *map(line, rows)])
+
+
+def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
+    """The table, a blank line, its caption; best values bold, marks as superscripts.
+
+    Raises:
+        UserError: for unknown marks, tie groups of a table that was compared with a baseline only, or stars of one that
+            was not.
+    """
+    headers, rows = _grid(
+        table,
+        style,
+        beside,
+        bold=lambda text: f"**{text}**",
+        raised=lambda text: "<sup>" + text.replace("*", "\\*") + "</sup>",
+        name=markdown_text,
+    )
+    return f"{markdown(headers, rows)}\n\n{beside.caption(table, style)}"
+
+
+def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
+    """A `table` environment for booktabs.
+
+    Raises:
+        UserError: as `as_markdown`.
+    """
+    headers, rows = _grid(
+        table,
+        style,
+        beside,
+        bold=lambda text: f"\\textbf{{{text}}}",
+        raised=lambda text: f"\\textsuperscript{{{text}}}",
+        name=_latex,
+    )
+    body = [" & ".join(row).replace(MISSING, "---") + r" \\" for row in [headers, *rows]]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_latex(beside.caption(table, style))}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(headers) - 1)}}}",
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
+    """One line per cell, numbers in full, names in lists divided by semicolons; published numbers, if there are any, in
+    the last column, and a line also for those without a cell.
+    """
+    names = [one.name for one in fields(Cell)]
+    rows = []
+    for place in dict.fromkeys([*table.cells, *beside.published]):
+        cell = table.cells.get(place)
+        values = [""] * len(names) if cell is None else [_plain(getattr(cell, name)) for name in names]
+        rows.append([*place, *values, *([beside.published.get(place, "")] if beside.published else [])])
+    return _csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
+
+
+def comparisons_csv(table: ResultTable) -> str:
+    """One line per test of the table, with interval, effect size, detectable effect, p and corrected p."""
+    names = [one.name for one in fields(Comparison)]
+    rows = (
+        [column, *(getattr(row, name) for name in names)]
+        for column, found in table.comparisons.items()
+        for row in found
+    )
+    return _csv(["column", *names], rows)
+
+
+def caption(table: ResultTable, style: Style = Style()) -> str:
+    """What the marks mean: test, correction, size of the family, level; and the number of queries."""
+    how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
+    family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
+    tested = f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
+    against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
+    said = {
+        "better_than": f"Superscripts: the systems that a row is significantly better than ({against}; {tested}).",
+        "ties": f"Systems that share a superscript do not differ significantly ({tested}).",
+        "stars": f"* significantly better than {how.baseline}, ** at {how.correction_alpha / STRICTER:g} ({tested}).",
+        "none": "",
+    }[style.marks]
+    queries = {
+        column: next((cell.queries for (_, label), cell in table.cells.items() if label == column), 0)
+        for column in table.comparisons
+    }
+    counts = set(queries.values())
+    shown = (
+        f"{counts.pop()} queries."
+        if len(counts) == 1
+        else f"Queries: {', '.join(f'{column} {count}' for column, count in queries.items())}."
+    )
+    averages = [column for column in table.columns if column not in table.comparisons]
+    untested = f"Averages, not tested: {', '.join(averages)}." if averages else ""
+    return " ".join(part for part in ("Bold: the best of a column.", said, untested, shown) if part)
+
+
+def _grid(
+    table: ResultTable,
+    style: Style,
+    beside: Beside,
+    *,
+    bold: Callable[[str], str],
+    raised: Callable[[str], str],
+    name: Callable[[str], str],
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text. Rows begin with the system's letter where marks name systems."""
+    if style.marks not in get_args(Marks):
+        raise unknown("marks", style.marks, get_args(Marks))
+    if style.marks == "ties" and table.protocol.baseline is not None:
+        raise UserError("tie groups need all pairs of systems; compare without a baseline")
+    if style.marks == "stars" and table.protocol.baseline is None:
+        raise UserError("stars are against a baseline; compare with one")
+    keys = {system: label(number) for number, system in enumerate(table.systems)}
+
+    def text(place: tuple[str, str]) -> str:
+        cell = table.cells.get(place)
+        if cell is None:
+            return MISSING + beside.shown(place, style)
+        value = style.number(cell.mean)
+        marked = {
+            "better_than": "".join(sorted(keys[other] for other in cell.better_than)),
+            "ties": cell.ties,
+            "stars": _stars(table, place),
+        }
+        mark = marked.get(style.marks, "")
+        return (bold(value) if cell.best else value) + (raised(mark) if mark else "") + beside.shown(place, style)
+
+    rows = []
+    for system in table.systems:
+        title = f"{keys[system]} {name(system)}" if style.marks == "better_than" else name(system)
+        rows.append([title, *(text((system, column)) for column in table.columns)])
+    grid = [["" if style.transposed else "system", *map(name, table.columns)], *rows]
+    headers, *lines = [list(line) for line in zip(*grid, strict=True)] if style.transposed else grid
+    return headers, lines
+
+
+def _stars(table: ResultTable, place: tuple[str, str]) -> str:
+    system, column = place
+    for row in table.comparisons.get(column, ()):
+        if row.system == system and row.significant and row.difference > 0:
+            return "**" if row.p_corrected < table.protocol.correction_alpha / STRICTER else "*"
+    return ""
+
+
+def _comparisons(sizes: Sequence[int]) -> str:
+    low, high = min(sizes, default=0), max(sizes, default=0)
+    if low == high:
+        return f"{low} comparison" if low == 1 else f"{low} comparisons"
+    return f"{low} to {high} comparisons"
+
+
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+
+
+def _latex(text: str) -> str:
+    return text.translate(LATEX)
+
+
+def _plain(value: object) -> object:
+    return ";".join(value) if isinstance(value, tuple) else value
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([map(csv_cell, row) for row in (header, *rows)])
+    return stream.getvalue()

@@ -1,0 +1,145 @@
+"""The evaluation step: from a split's ranked list to measures per query."""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field, field_validator
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.evaluation import answers, measures
+from midmask.evaluation.presets import expand
+from midmask.evaluation.slices import evaluate_slices
+from midmask.identity import runtime
+from midmask.retrieve import ranked
+from midmask.retrieve.index import IndexFields
+from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
+from midmask.retrieve.self_matches import read_self_matches, without_self
+
+log = logging.getLogger(__name__)
+
+
+class EvaluateConfig(IndexFields):
+    """Search of a whole corpus for a split's queries, and its measures. What is about the search (index, lengths,
+    threads) makes the encoding and search steps that come before (`recipes.plan`)."""
+
+    split: str = Field("dev", description="whose queries are searched; selection looks at dev only")
+    depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
+    measures: tuple[str, ...] = Field(
+        (), description="ir-measures names such as nDCG@10, or presets such as sigir23, beir, nq; none: the usual ones"
+    )
+    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
+    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of a hybrid encoder's vectors")
+    query_terms: int | None = Field(None, ge=1, description="words of a query that count; none: as it was encoded")
+    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count; none: as it was encoded")
+    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
+    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    threads: int = runtime(1, "threads of the search", ge=1)
+
+    @field_validator("measures")
+    @classmethod
+    def _measures_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return expand(names)
+
+
+def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Inputs: corpus, and `ranked`, an artifact with `ranked/SPLIT.parquet` (of a search, or BM25's).
+
+    Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value), the like for every slice of the split, and the
+    list it judged, `runs/CORPUS.SPLIT.trec.gz`. A query that is a passage of the corpus does not find itself.
+
+    Returns:
+        corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
+        measures), what `measures.coverage` counts, self_matches (rows left out), empty_slots (results that an index did
+        not find), read (how far texts were read, as far as the list's step says), seconds.
+
+    Raises:
+        UserError: for an unknown split, or measures that its judgements cannot tell.
+    """
+    started = time.perf_counter()
+    corpus = inputs["corpus"]
+    searched = judged_queries(corpus, config.split, limit=config.max_queries)
+    found, itself = _listed(config, inputs, searched)
+    own, covered = _judged(config, corpus, found, searched)
+    if covered["without_results"]:
+        log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
+    values = {config.split: own, **_slices(config, corpus, found, searched)}
+    name = corpus.result["name"]
+    ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, tag="midmask")
+    for split, per_query in values.items():
+        with (out / "per_query" / f"{name}.{split}.parquet").writing() as stream:
+            pq.write_table(per_query, stream, compression="zstd")
+    means = {split: measures.aggregate(per_query) for split, per_query in values.items()}
+    sizes = {split: pc.count_distinct(per_query["query_id"]).as_py() for split, per_query in values.items()}
+    return {
+        "corpus": name,
+        "split": config.split,
+        "split_made_here": config.split in corpus.result["splits_made_here"],
+        "split_rule": corpus.result["split_rule"],
+        "measures": means.pop(config.split),
+        "slices": {split: {"queries": sizes[split], "measures": means[split]} for split in means},
+        **covered,
+        "self_matches": itself,
+        "empty_slots": inputs["ranked"].result.get("splits", {}).get(config.split, {}).get("empty_slots", 0),
+        "read": inputs["ranked"].result.get("read", {}),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
+    """The list of the sampled queries, cut to the depth, and how many passages in it were the query itself."""
+    found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
+    found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
+    found, itself = without_self(found, read_self_matches(inputs["corpus"]), config.depth)
+    if itself:
+        log.info("%d passages were the query itself and are left out", itself)
+    return found, itself
+
+
+def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
+    """The measures asked for, else the usual ones for a split with judgements, or with answer strings alone."""
+    if config.measures:
+        return list(config.measures)
+    if config.split not in read_qrels(corpus)["split"].unique().to_pylist():
+        return list(answers.DEFAULT)
+    return measures.default_measures(corpus.result["passages"], config.depth)
+
+
+def _judged(
+    config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]
+) -> tuple[pa.Table, dict[str, int]]:
+    """Values per query, and what they cover: Success@k by answer strings, where the split has them; else judgements."""
+    names = _measures(config, corpus)
+    qrels = _of_split(read_qrels(corpus), config.split, searched)
+    strings = _of_split(read_answers(corpus), config.split, searched)
+    by_strings = answers.by_answers(names) if len(strings) else []
+    rest = [name for name in names if name not in by_strings]
+    if rest and len(strings) and not len(qrels):
+        raise UserError(
+            f"measure {rest[0]!r}: split {config.split!r} has answer strings but no judgements; use Success@20, or the "
+            "preset nq"
+        )
+    judgements, tables = [qrels], []
+    if by_strings:
+        top = found.filter(pc.less_equal(found["rank"], answers.deepest(by_strings)))
+        derived = answers.answer_qrels(top, strings, corpus.place / "docs")
+        tables.append(measures.evaluate(found, derived, config.split, by_strings))
+        judgements.append(derived)
+    if rest:
+        tables.append(measures.evaluate(found, qrels, config.split, rest))
+    per_query = pa.concat_tables(tables).sort_by([("query_id", "ascending"), ("measure", "ascending")])
+    return per_query, measures.coverage(found, pa.concat_tables(judgements), config.split)
+
+
+def _of_split(table: pa.Table, split: str, searched: list[str]) -> pa.Table:
+    within = pc.equal(table["split"], split)
+    return table.filter(pc.and_(within, pc.is_in(table["query_id"], value_set=pa.array(searched, pa.string()))))
+
+
+def _slices(config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]) -> Mapping[str, pa.Table]:
+    return evaluate_slices(found, read_qrels(corpus), config.split, _measures(config, corpus), searched)

@@ -1,0 +1,169 @@
+"""Tables of systems × measures, corpora or slices, with what differs significantly: the data that renderings print.
+
+Each column is tested on its own: its family is the pairs of systems in it (all pairs, or all against the baseline). The
+defaults are those of the SIGIR'23 benchmark of middle training: paired t-test, Bonferroni, 0.05, all pairs.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from midmask.errors import UserError
+from midmask.evaluation.measures import by_query, of_queries
+from midmask.evaluation.statistics.p_values import Correction, Test
+from midmask.evaluation.statistics.seeds import deviation, tables_of
+from midmask.evaluation.statistics.significance import Comparison, PerQuery, better_than, compare
+from midmask.evaluation.ties import letters, tie_groups
+
+Average = Callable[[Mapping[str, float]], float]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure of several systems on the same queries. `queries`: the slice; None: all that were evaluated."""
+
+    label: str
+    measure: str
+    per_query: PerQuery
+    queries: Collection[str] | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A system in a column.
+
+    mean: over queries and seeds; spread: standard deviation of the seeds' means, 0 for a single one.
+    better_than: the systems that it is significantly better than. ties: letters of its tie groups, empty where not all
+    pairs were compared. queries, seeds: 0 in a column of averages.
+    """
+
+    mean: float
+    spread: float = 0.0
+    queries: int = 0
+    seeds: int = 0
+    best: bool = False
+    better_than: tuple[str, ...] = ()
+    ties: str = ""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the systems of a table were compared; the names are PyTerrier's."""
+
+    baseline: str | None = None
+    test: Test = "t"
+    correction: Correction | None = "bonferroni"
+    correction_alpha: float = 0.05
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """cells: (system, column) -> cell; a system that a column lacks has none. comparisons: column -> its tests."""
+
+    systems: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Cell]
+    comparisons: Mapping[str, Sequence[Comparison]]
+    protocol: Protocol
+
+
+def by_measure(per_query: PerQuery, measures: Sequence[str]) -> list[Column]:
+    """One column per measure, all on the same queries."""
+    return [Column(name, name, per_query) for name in measures]
+
+
+def by_corpus(corpora: Mapping[str, PerQuery], measure: str) -> list[Column]:
+    """One column per corpus (or split), all of one measure."""
+    return [Column(name, measure, per_query) for name, per_query in corpora.items()]
+
+
+def by_slice(per_query: PerQuery, measure: str, slices: Mapping[str, Collection[str]]) -> list[Column]:
+    """One column per slice of the queries, all of one measure."""
+    return [Column(name, measure, per_query, queries) for name, queries in slices.items()]
+
+
+def unweighted(means: Mapping[str, float]) -> float:
+    """The mean of the columns' means, however many queries each has."""
+    return float(np.mean(list(means.values())))
+
+
+def tabulate(
+    columns: Sequence[Column],
+    protocol: Protocol = Protocol(),
+    *,
+    averages: Mapping[str, Average] | None = None,
+) -> ResultTable:
+    """The table of these columns.
+
+    Args:
+        averages: label -> how one more column is computed from the others' means (label -> mean), for systems that have
+            them all: `unweighted`, or `groups.group_average` of a group of BEIR sets. Averages are not tested.
+
+    Raises:
+        UserError: for two columns of one label, and whatever `compare` refuses (a column without the baseline, …).
+    """
+    averages = averages or {}
+    labels = [*(column.label for column in columns), *averages]
+    if repeated := sorted({label for label in labels if labels.count(label) > 1}):
+        raise UserError(f"columns need labels of their own; given twice: {', '.join(repeated)}")
+    cells: dict[tuple[str, str], Cell] = {}
+    comparisons: dict[str, list[Comparison]] = {}
+    for column in columns:
+        comparisons[column.label] = rows = _compared(column, protocol)
+        for name, cell in _cells(column, rows, all_pairs=protocol.baseline is None).items():
+            cells[name, column.label] = cell
+    systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
+    whole = {name: means for name in systems if len(means := _means(cells, name)) == len(columns)}
+    for label, average in averages.items():
+        found = {name: average(means) for name, means in whole.items()}
+        for name, value in found.items():
+            cells[name, label] = Cell(value, best=_is_best(value, found.values()))
+    return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
+
+
+def _means(cells: Mapping[tuple[str, str], Cell], system: str) -> dict[str, float]:
+    return {label: cell.mean for (name, label), cell in cells.items() if name == system}
+
+
+def _compared(column: Column, protocol: Protocol) -> list[Comparison]:
+    return compare(
+        column.per_query,
+        measure=column.measure,
+        baseline=protocol.baseline,
+        test=protocol.test,
+        correction=protocol.correction,
+        correction_alpha=protocol.correction_alpha,
+        queries=column.queries,
+    )
+
+
+def _cells(column: Column, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, Cell]:
+    seeds = {name: [_mean(table, column) for table in tables_of(tables)] for name, tables in column.per_query.items()}
+    means = {name: float(np.mean([mean for mean, _ in found])) for name, found in seeds.items()}
+    beaten = better_than(comparisons)
+    ties = letters(tie_groups(comparisons)) if all_pairs else {}
+    return {
+        name: Cell(
+            mean=means[name],
+            spread=deviation([mean for mean, _ in found]),
+            queries=found[0][1],
+            seeds=len(found),
+            best=_is_best(means[name], means.values()),
+            better_than=tuple(beaten.get(name, ())),
+            ties=ties.get(name, ""),
+        )
+        for name, found in seeds.items()
+    }
+
+
+def _mean(table: pa.Table, column: Column) -> tuple[float, int]:
+    """The column's mean over its queries, and how many there are."""
+    values = by_query(table if column.queries is None else of_queries(table, column.queries), column.measure)
+    return float(np.mean(list(values.values()))), len(values)
+
+
+def _is_best(value: float, values: Collection[float]) -> bool:
+    # Means of equal values may differ in the last bit, by the order of their queries.
+    return value >= max(values) - 1e-12

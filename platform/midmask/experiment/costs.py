@@ -1,0 +1,88 @@
+"""What a number cost: seconds, hours, tokens, bytes and latency, summed over the records of all steps behind an
+evaluation.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.artifact import RECORD, Place, load
+from midmask.experiment.step import Step
+
+TRAINING = ("pretrain", "finetune", "teach")
+"""Steps that train; they record their device, workers and threads."""
+
+ON_DEVICE = (*TRAINING, "encode", "score", "search")
+"""Steps that work on a GPU wherever there is one, so where the trainings did; all others use the CPU alone."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What it took to compute an evaluation when its steps were computed, each once, whoever shares them.
+
+    train_seconds: of middle training, fine-tuning and teachers, by the clock. cpu_hours, gpu_hours: of all steps, by
+    the clock times the threads or GPUs that worked. pretrain_tokens, finetune_tokens: true tokens that were read, pads
+    not counted. bytes_per_passage: of what is searched of the encoded collection; none for BM25.
+    search_ms_per_query: milliseconds by the clock, neither building nor opening an index; none where the search did not
+    say.
+    """
+
+    train_seconds: float
+    cpu_hours: float
+    gpu_hours: float
+    pretrain_tokens: int
+    finetune_tokens: int
+    bytes_per_passage: float | None
+    search_ms_per_query: float | None
+
+    def metrics(self) -> dict[str, float]:
+        """By the names that tracked runs bear (`cost/train_seconds`); what is not known is left out."""
+        return {f"cost/{name}": float(value) for name, value in vars(self).items() if value is not None}
+
+
+def costs_of(step: Step, storage: Place) -> Costs:
+    """The costs of an evaluation that lies in this storage. Steps whose artifacts have been deleted since are left out,
+    and so is a prefix that a training went on from: its record holds the prefix's seconds too.
+    """
+    records = [(one, load(place).result) for one in _behind(step) if ((place := one.place(storage)) / RECORD).exists()]
+    trainings = [(one.name, found) for one, found in records if one.name in TRAINING]
+    on_gpu = any(found.get("device") == "cuda" for _, found in trainings)
+    hours = {True: 0.0, False: 0.0}
+    for one, found in records:
+        gpu = on_gpu and one.name in ON_DEVICE
+        threads = 1 if gpu else int(found.get("threads", getattr(one.config, "threads", 1)))
+        hours[gpu] += float(found.get("seconds", 0.0)) * int(found.get("workers", 1)) * threads / 3600
+    results = {one.fingerprint: found for one, found in records}
+    return Costs(
+        train_seconds=sum(float(found["seconds"]) for _, found in trainings),
+        cpu_hours=hours[False],
+        gpu_hours=hours[True],
+        pretrain_tokens=sum(int(found["tokens"]) for name, found in trainings if name == "pretrain"),
+        finetune_tokens=sum(int(found["tokens"]) for name, found in trainings if name == "finetune"),
+        **_search_costs(step.inputs["ranked"], results),
+    )
+
+
+def _behind(step: Step) -> Iterator[Step]:
+    """The step and its inputs' inputs, each once, without the prefixes that trainings were resumed from."""
+    seen: set[str] = set()
+    waiting = [step]
+    while waiting:
+        one = waiting.pop()
+        if one.fingerprint not in seen:
+            seen.add(one.fingerprint)
+            waiting += one.inputs.values()
+            yield one
+
+
+def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
+    """Bytes and latency, where an encoder was searched with; BM25's seconds are mostly its index's."""
+    if ranked.name != "search":
+        return {"bytes_per_passage": None, "search_ms_per_query": None}
+    found = results.get(ranked.fingerprint, {})
+    queries = sum(split["queries"] for split in found.get("splits", {}).values())
+    encoded = results.get(ranked.inputs["passages"].fingerprint, {})
+    return {
+        "bytes_per_passage": found.get("bytes_per_passage", encoded.get("bytes_per_passage")),
+        "search_ms_per_query": 1000 * float(found["query_seconds"]) / queries if queries else None,
+    }

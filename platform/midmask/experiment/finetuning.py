@@ -1,0 +1,152 @@
+"""The stages of a recipe as steps.
+
+    rankings ─► mine ──► score ─┐
+                 └──────────────┴─► finetune ─► the rankings of the next stage
+    BM25's ranking ─► mine ─► teach ─► score
+
+A teacher that is trained here depends on the corpus alone, so that all systems that are compared have the same one.
+With a teacher margin, the teacher looks at all candidates before any is chosen: rankings ─► score ─► mine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.encoders.backbone import BackboneConfig
+from midmask.errors import UserError
+from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mined, ranking
+from midmask.experiment.stage import Source, StageConfig
+from midmask.experiment.step import Step
+from midmask.experiment.steps import FinetuneConfig
+from midmask.experiment.survey import Survey
+from midmask.mining.given_negatives import ReadNegativesConfig, negatives_content
+from midmask.mining.mine import MineConfig
+from midmask.mining.query_subset import DrawQueriesConfig
+from midmask.teacher.given_scores import ReadScoresConfig, scores_content
+from midmask.teacher.teach import TeacherConfig
+
+
+def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
+    """What the files and folders that stages name hold, by their names as given.
+
+    Raises:
+        UserError: for a file of negatives or a teacher that is not there.
+    """
+    held: dict[str, Any] = {}
+    for stage in recipe.stages:
+        for source in (*stage.sources, *stage.teacher_sources):
+            if source.kind == "file":
+                held[source.file] = survey.find(negatives_content, ReadNegativesConfig(file=source.file))
+        if stage.teacher is not None and stage.teacher.folder is not None:
+            held[stage.teacher.folder] = survey.find(folder_content, stage.teacher.folder)
+            if not held[stage.teacher.folder]:
+                raise UserError(f"teacher.folder = {stage.teacher.folder}: there is no model folder of that name")
+        if stage.teacher is not None and stage.teacher.scores is not None:
+            held[stage.teacher.scores] = survey.find(scores_content, stage.teacher.scores)
+        if stage.teacher is not None and stage.teacher.backbone is not None:
+            held[stage.teacher.backbone.name] = survey.find(folder_content, stage.teacher.backbone.name)
+    return held
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of a recipe, laid out one after the other.
+
+    pretrained: the encoder of the middle training; none: the recipe's backbone as it is, whose files are `backbone`.
+    held: what `stages_content` found.
+    """
+
+    recipe: Recipe
+    tokens: Step
+    pretrained: Step | None
+    backbone: Mapping[str, Any]
+    held: Mapping[str, Any]
+
+    @property
+    def corpus(self) -> Step:
+        return self.tokens.inputs["corpus"]
+
+    def steps(self) -> tuple[Step, ...]:
+        """The fine-tuning steps, in order."""
+        done: list[Step] = []
+        for stage in self.recipe.stages:
+            done.append(self._finetune(stage, done))
+        return tuple(done)
+
+    def _finetune(self, stage: StageConfig, before: list[Step]) -> Step:
+        start = before[-1] if stage.starts_from == "previous" else self.pretrained
+        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._learnt_from(stage, before)}
+        if start is not None:
+            inputs["start"] = start
+        backbone, tokens = self.recipe.backbone, self.recipe.tokens
+        config = FinetuneConfig(
+            backbone=backbone if start is None else backbone.model_copy(update={"name": "start"}),
+            representation=self.recipe.representation,
+            loss=stage.loss,
+            train=stage.train,
+            per_query=stage.per_query,
+            missing_positive_score=stage.missing_positive_score,
+            query_length=stage.query_length or tokens.query_length,
+            passage_length=stage.passage_length or tokens.max_length,
+        )
+        return Step("finetune", config, inputs, content=self.backbone if start is None else {})
+
+    def _learnt_from(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+        """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
+        queries alone, the others are not trained on: random passages would stand in for their negatives.
+        """
+        found: dict[str, Step] = {}
+        if stage.sources:
+            lists = self._lists(stage.sources, stage.mine, before)
+            if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
+                found["scores"] = self._score(stage, lists, before)
+                found["negatives"] = mined({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
+            else:
+                found["negatives"] = mined(lists, self.corpus, stage.mine)
+                if stage.teacher is not None:
+                    found["scores"] = self._score(stage, {"negatives": found["negatives"]}, before)
+            if stage.mine.max_queries is not None:
+                found["queries"] = found["negatives"]
+        if stage.queries is not None:
+            drawn = DrawQueriesConfig(split=stage.mine.split, count=stage.queries, seed=stage.mine.seed)
+            found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
+        return found
+
+    def _lists(self, sources: tuple[Source, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
+        """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
+        return {f"ranked{number}": self._listed(source, wanted, before) for number, source in enumerate(sources)}
+
+    def _listed(self, source: Source, wanted: MineConfig, before: list[Step]) -> Step:
+        if source.kind == "file":
+            asked = ReadNegativesConfig(file=source.file)
+            return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
+        if source.kind == "bm25":
+            return bm25_ranking(self.corpus, wanted, titles=self.recipe.tokens.titles, judged="relevant")
+        ranker = before[-1 if source.stage is None else source.stage]
+        return ranking(self.tokens, ranker, wanted, judged="relevant")
+
+    def _score(self, stage: StageConfig, lists: Mapping[str, Step], before: list[Step]) -> Step:
+        """The scores of listed passages and of the positives by the stage's teacher, or those of a file."""
+        if stage.teacher is None:
+            raise ValueError("a stage without a teacher has no scores")
+        if stage.teacher.scores is not None:
+            asked = ReadScoresConfig(file=stage.teacher.scores)
+            return Step("read_scores", asked, {"corpus": self.corpus}, content=self.held[stage.teacher.scores])
+        scoring = stage.teacher.scoring(stage.mine.split, self.recipe.tokens)
+        teacher = self._teacher(stage.teacher, stage.teacher_sources, before)
+        return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
+
+    def _teacher(self, config: TeacherConfig, sources: tuple[Source, ...], before: list[Step]) -> Step:
+        """A folder from elsewhere, or a cross-encoder that is trained here."""
+        if config.folder is not None:
+            return adopted(config.folder, self.held[config.folder])
+        own = self.recipe.backbone
+        backbone, content = BackboneConfig(name=own.name, dropout=own.dropout), self.backbone
+        if config.backbone is not None:
+            backbone, content = config.backbone, self.held[config.backbone.name]
+        read = config.read_from(self.recipe.tokens)
+        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokens.content)
+        negatives = mined(self._lists(sources, config.mine, before), self.corpus, config.mine)
+        inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
+        return Step("teach", config.teaching(backbone, query_length=read.query_length), inputs, content=content)

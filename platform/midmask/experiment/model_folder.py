@@ -1,0 +1,39 @@
+"""A model folder from elsewhere in a recipe's place: its texts are written and cut as its own files say."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from midmask.encoders.damage import refuse_no_model
+from midmask.encoders.model_settings import read_facts
+from midmask.experiment.schema import Recipe
+from midmask.identity import override
+
+LONGEST = 8192
+"""Tokens of a text, at most, whatever a folder says: `tokens.max_length` allows no more."""
+
+
+def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Recipe:
+    """The recipe with the tokenizer, lengths, prompts and titles of a model folder.
+
+    A length that the folder does not say stays the recipe's. Titles are read unless the folder says that the model was
+    trained without them.
+
+    Args:
+        chosen: dotted paths that the user has set, which stay as they are.
+
+    Raises:
+        UserError: if it is no model folder, or one that midmask cannot follow.
+    """
+    refuse_no_model(folder)
+    facts = read_facts(folder)
+    said = {
+        "tokenizer": str(folder),
+        "max_length": min(facts.passage_length or recipe.tokens.max_length, LONGEST),
+        "query_length": min(facts.query_length or recipe.tokens.query_length, LONGEST),
+        "titles": facts.form.titles is not False,
+        "query_prompt": facts.form.query_prompt,
+        "passage_prompt": facts.form.passage_prompt,
+    }
+    free = {name: value for name, value in said.items() if not {"tokens", f"tokens.{name}"} & set(chosen)}
+    data = recipe.tokens.model_copy(update=free).model_dump()
+    return override(recipe, {"tokens": data})

@@ -1,0 +1,48 @@
+"""Queries that a plan needs and its collections do not have: refused before anything is computed."""
+
+from collections.abc import Iterable, Iterator
+
+from midmask.corpora import CorpusConfig, judged_splits
+from midmask.errors import UserError, unknown
+from midmask.experiment.step import Step
+
+TRAINS = ("finetune", "teach")
+"""Steps that read the queries of the split train, which their configs do not name."""
+
+
+def refuse_missing_splits(targets: Iterable[Step]) -> None:
+    """
+    Raises:
+        UserError: if a step of the plan evaluates, mines or trains with queries of a split that its collection lacks,
+            naming the collection and the splits that it has.
+    """
+    known: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for target in targets:
+        for step in target.upstream():
+            corpus = step.inputs.get("corpus")
+            if step.fingerprint in seen or corpus is None or not isinstance(corpus.config, CorpusConfig):
+                continue
+            seen.add(step.fingerprint)
+            for split in _splits_of(step):
+                if corpus.fingerprint not in known:
+                    known[corpus.fingerprint] = judged_splits(corpus.config)
+                _check(corpus.config, split, known[corpus.fingerprint], step.name)
+
+
+def _splits_of(step: Step) -> Iterator[str]:
+    if step.name in TRAINS:
+        yield "train"
+        return
+    one, several = getattr(step.config, "split", None), getattr(step.config, "splits", ())
+    yield from ([one] if one is not None else several)
+
+
+def _check(corpus: CorpusConfig, split: str, known: list[str], step: str) -> None:
+    if not known:
+        raise UserError(
+            f"corpus {corpus.name}: it has texts alone, without queries and judgements, and the step {step} needs "
+            f"queries of the split {split}; name another --corpus, or give this one to --pretrain-on"
+        )
+    if split not in known:
+        raise unknown(f"split of {corpus.name}", split, known, hint=f"The step {step} needs its queries.")

@@ -1,0 +1,189 @@
+"""A recipe as a graph of steps: what is computed, from what, under which fingerprint. Where it runs is not said here.
+
+Two recipes that agree on a step's config and inputs share the step: a sweep's trials share corpus and tokens, and a
+baseline computed yesterday is found today.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from midmask.corpora import CorpusConfig, corpus_identity
+from midmask.derived.pseudo_queries import pseudo_queries_content
+from midmask.derived.spans import spans_content
+from midmask.derived.terms import WeighConfig, weigh_content
+from midmask.derived.words import StatisticsConfig
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.finetuning import Stages, stages_content
+from midmask.experiment.pretraining import collections_content, pretraining_tokens
+from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted as adopted
+from midmask.experiment.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
+from midmask.experiment.step import Step as Step
+from midmask.experiment.steps import InitialConfig, PretrainConfig
+from midmask.experiment.survey import Survey
+from midmask.mining.mine import MineConfig
+from midmask.retrieve.index import FLAT
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
+    any training) whether they are needed or not. `pretraining_tokens`: what the middle training reads, which is
+    `tokens` unless it has collections of its own. survey: what was read for it.
+    """
+
+    survey: Survey = field(compare=False)
+    corpus: Step
+    tokens: Step
+    pretraining_tokens: Step
+    spans: Step
+    pseudo_queries: Step
+    initial: Step
+    pretrained: Step | None
+    stages: tuple[Step, ...]
+
+    def evaluation(self, config: EvaluateConfig, *, model: Step | None = None, on: Step | None = None) -> Step:
+        """The evaluation of an encoder: the last stage's, unless another is given.
+
+        Args:
+            on: tokens of another collection (`elsewhere`); none: the one that was trained on.
+        """
+        tokens = on or self.tokens
+        ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
+        return evaluated(ranked, tokens.inputs["corpus"], config)
+
+    def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
+        """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems, whatever
+        index those are searched with.
+
+        Args:
+            on: tokens of another collection (`elsewhere`).
+        """
+        titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
+        corpus = (on or self.tokens).inputs["corpus"]
+        words = config.model_copy(update=dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT})
+        return evaluated(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
+
+    def elsewhere(self, corpus: CorpusConfig) -> Step:
+        """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
+
+        Raises:
+            UserError: if the collection is not there.
+        """
+        collection = Step("prepare", corpus, content=self.survey.find(corpus_identity, corpus))
+        return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
+
+    def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
+        """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
+        ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
+        return mined({"ranked0": ranked}, self.corpus, config)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the places that a recipe names hold, by fingerprint."""
+
+    corpus: Mapping[str, Any]
+    pretrain_on: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    backbone: Mapping[str, Any]
+    objective: Mapping[str, Any]
+    spans: Mapping[str, Any]
+    pseudo_queries: Mapping[str, Any]
+    weights: Mapping[str, Any]
+    stages: Mapping[str, Any]
+
+
+def contents_of(recipe: Recipe, survey: Survey) -> Contents:
+    """What the recipe's paths hold.
+
+    Raises:
+        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.
+    """
+    objective = recipe.objective
+    weighed = objective is not None and objective.reads().term_weights
+    return Contents(
+        corpus=survey.find(corpus_identity, recipe.corpus),
+        pretrain_on=collections_content(recipe, survey),
+        tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
+        backbone=survey.find(folder_content, recipe.backbone.name),
+        objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
+        spans=survey.find(spans_content, recipe.spans),
+        pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
+        weights=survey.find(weigh_content, _weighing(recipe)) if weighed else {},
+        stages=stages_content(recipe, survey),
+    )
+
+
+def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, resume: Step | None = None) -> Plan:
+    """The steps of a recipe.
+
+    Args:
+        survey: the same for all recipes of a job, so that each place is read once; none: one for this recipe.
+        share: with less than 1, middle training stops after that share of its steps, as a rung of a sweep.
+        resume: the pre-training of a smaller share, to go on from.
+    """
+    survey = survey or Survey()
+    held = contents_of(recipe, survey)
+    corpus = Step("prepare", recipe.corpus, content=held.corpus)
+    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
+    read = pretraining_tokens(recipe, tokens, held.pretrain_on)
+    both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
+    derived = {
+        "spans": Step("spans", recipe.spans, both, content=held.spans),
+        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+        "weights": _weights(recipe, both, held),
+    }
+    untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
+    initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
+    always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
+    pretrained = _pretrained(recipe, always, derived, held, share, resume)
+    stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
+    return Plan(survey, corpus, tokens, read, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
+
+
+def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:
+    """One plan per share of the pre-training, ascending, each going on where the one before it stopped."""
+    plans: list[Plan] = []
+    for share in sorted(shares):
+        plans.append(plan(recipe, survey, share=share, resume=plans[-1].pretrained if plans else None))
+    return plans
+
+
+def _weighing(recipe: Recipe) -> WeighConfig:
+    """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
+    attends = recipe.weights.kind == "attention"
+    encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
+    return recipe.weights.model_copy(update={"encoder": encoder})
+
+
+def _weights(recipe: Recipe, both: Mapping[str, Step], held: Contents) -> Step:
+    """Term weights, from word counts or the source that is named."""
+    config = _weighing(recipe)
+    inputs = dict(both) if config.kind == "file" else {"tokens": both["tokens"]}
+    if config.needs_statistics:
+        inputs["statistics"] = Step("statistics", StatisticsConfig(), {"tokens": both["tokens"]})
+    return Step("weigh", config, inputs, content=held.weights)
+
+
+def _pretrained(
+    recipe: Recipe,
+    always: Mapping[str, Step],
+    derived: Mapping[str, Step],
+    held: Contents,
+    share: float,
+    resume: Step | None,
+) -> Step | None:
+    """The pre-training, with tokens, what a probe needs, and of the derived artifacts those that are read."""
+    if recipe.objective is None:
+        return None
+    steps = recipe.pretrain.steps
+    stop = None if share >= 1 else max(1, round(share * steps))
+    config = PretrainConfig(
+        backbone=recipe.pretrained_backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop
+    )
+    reads = recipe.objective.reads()
+    wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
+    inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
+    return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume)

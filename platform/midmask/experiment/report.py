@@ -1,0 +1,123 @@
+"""Tables of evaluations, and the comparison of systems over seeds with which a sweep ends."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midmask.artifact import Artifact
+from midmask.evaluation.rendering import markdown
+from midmask.evaluation.statistics.seeds import deviation
+from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.experiment.reading_notes import notes
+from midmask.experiment.zero_shot import with_averages
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of the comparison: its evaluations by split, one per seed."""
+
+    label: str
+    evaluations: dict[str, list[Artifact]]
+    pretrain_seconds: float | None = None
+    finetune_seconds: float | None = None
+
+    def mean(self, split: str, measure: str) -> float:
+        return float(np.mean([artifact.result["measures"][measure] for artifact in self.evaluations[split]]))
+
+    def spread(self, split: str, measure: str) -> float:
+        """Standard deviation over seeds; 0 for a single one."""
+        return deviation([artifact.result["measures"][measure] for artifact in self.evaluations[split]])
+
+
+def per_query(artifact: Artifact) -> pa.Table:
+    """An evaluation's values: query_id, measure, value."""
+    name = f"{artifact.result['corpus']}.{artifact.result['split']}.parquet"
+    with (artifact.place / "per_query" / name).reading() as stream:
+        return pq.read_table(stream)
+
+
+def against(systems: Sequence[System], baseline: str, split: str, measure: str) -> dict[str, Comparison]:
+    """Every system against the baseline: paired t-test over queries, seeds averaged first, Holm-corrected."""
+    tables = {system.label: [per_query(artifact) for artifact in system.evaluations[split]] for system in systems}
+    return {row.system: row for row in compare(tables, baseline=baseline, measure=measure)}
+
+
+def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
+    """One row per system, and one for each slice of its queries; one column per measure; on one collection. Below it
+    `notes`.
+    """
+    names = list(next(iter(evaluations.values())).result["measures"])
+    rows, queries = {}, {}
+    for key, done in evaluations.items():
+        rows[key], queries[key] = done.result["measures"], done.result["queries"]
+        for name, part in done.result.get("slices", {}).items():
+            rows[f"{key}, {name}"], queries[f"{key}, {name}"] = part["measures"], part["queries"]
+    return f"{_measures_table(title, rows, queries, names)}\n\n{notes(evaluations)}"
+
+
+def results_table(evaluations: Mapping[str, Artifact]) -> str:
+    """One row per evaluation of a job, on whatever collection; a measure that one lacks is a dash. Below it `notes`."""
+    rows = {key: done.result["measures"] for key, done in evaluations.items()}
+    return f"{_measures_table('evaluation', rows, _queries(evaluations), _measures(rows))}\n\n{notes(evaluations)}"
+
+
+def zero_shot_table(names: Sequence[str], evaluations: Mapping[str, Artifact]) -> str:
+    """One row per collection, and per group its average; a measure that a collection lacks is a dash. Then `notes`."""
+    rows = with_averages(names, {key: done.result["measures"] for key, done in evaluations.items()})
+    table = _measures_table("zero-shot, test", rows, _queries(evaluations), _measures(rows))
+    return f"{table}\n\n{notes(evaluations)}"
+
+
+def _queries(evaluations: Mapping[str, Artifact]) -> dict[str, int]:
+    return {key: done.result["queries"] for key, done in evaluations.items()}
+
+
+def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What any of the rows has, in their order."""
+    return list(dict.fromkeys(measure for values in rows.values() for measure in values))
+
+
+def _measures_table(
+    title: str, rows: Mapping[str, Mapping[str, float]], queries: Mapping[str, int], measures: Sequence[str]
+) -> str:
+    cells = [
+        [key, str(queries.get(key, "—")), *(_number(values.get(measure)) for measure in measures)]
+        for key, values in rows.items()
+    ]
+    return markdown([title, "queries", *measures], cells)
+
+
+def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str]) -> str:
+    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline with its p; and the
+    queries of dev and test.
+    """
+    compared = against(systems, baseline, "test", measure)
+    headers = ["system", f"dev {measure}", f"test {measure}", *(f"test {name}" for name in others)]
+    headers += [f"difference to {baseline}", "p (Holm)", "queries", "seeds", "pre-training s", "fine-tuning s"]
+    rows = []
+    for system in systems:
+        row = compared.get(system.label)
+        cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
+        cells += [_number(system.mean("test", name)) for name in others]
+        cells += [f"{row.difference:+.4f}" if row else "—", f"{row.p_corrected:.2g}" if row else "—"]
+        cells += [" + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))]
+        cells += [str(len(system.evaluations["test"]))]
+        cells += [_seconds(system.pretrain_seconds), _seconds(system.finetune_seconds)]
+        rows.append(cells)
+    return markdown(headers, rows)
+
+
+def _number(value: float | None) -> str:
+    return "—" if value is None else f"{value:.4f}"
+
+
+def _spread(system: System, split: str, measure: str) -> str:
+    many = len(system.evaluations[split]) > 1
+    return _number(system.mean(split, measure)) + (f" ± {system.spread(split, measure):.4f}" if many else "")
+
+
+def _seconds(value: float | None) -> str:
+    return "—" if value is None else f"{value:.0f}"

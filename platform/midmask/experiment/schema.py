@@ -1,0 +1,185 @@
+"""What an experiment is made of: corpus, tokens, backbone, objective, fine-tuning stages, evaluation; all in one
+config.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
+from midmask.derived.pseudo_queries import PseudoQueriesConfig
+from midmask.derived.spans import SpansConfig
+from midmask.derived.terms import WeighConfig
+from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.experts import saved_split
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError, unknown
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.stage import StageConfig as StageConfig
+from midmask.identity import Config, flatten, override
+from midmask.objectives import ObjectiveConfig, pretraining_config
+from midmask.objectives.objective import Reads
+from midmask.tokens import TokensConfig
+from midmask.training.optimiser import TrainConfig
+
+GIVEN = "tokens:"
+"""What the name of a folder of token rows begins with."""
+
+
+class Recipe(Config):
+    """A whole experiment. Every field has a dotted path (`objective.encoder_mask_ratio`) for commands and sweeps."""
+
+    name: str = Field(description="the recipe's name, as in the table of recipes")
+    protocol: str = Field("in_batch", description="the fine-tuning's name, as in the table of protocols")
+    corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="what is read")
+    pretrain_on: tuple[str, ...] = Field(
+        (),
+        description="collections for the middle training alone: FORMAT:PLACE as corpus.name, or tokens:FOLDER; several "
+        "are read together; none: the corpus itself",
+    )
+    tokens: TokensConfig = Field(default_factory=TokensConfig, description="how it is tokenised")
+    spans: SpansConfig = Field(default_factory=SpansConfig, description="how documents are cut into spans, if read")
+    pseudo_queries: PseudoQueriesConfig = Field(
+        default_factory=PseudoQueriesConfig, description="where passages' queries come from, if read"
+    )
+    weights: WeighConfig = Field(default_factory=WeighConfig, description="where term weights come from, if read")
+    backbone: BackboneConfig = Field(default_factory=BackboneConfig, description="the encoder that is trained")
+    objective: SerializeAsAny[ObjectiveConfig] | None = Field(description="the middle training; none: there is none")
+    pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
+    representation: Representation = Field(default_factory=Representation, description="what of a text is scored")
+    stages: tuple[StageConfig, ...] = Field(min_length=1, description="fine-tuning stages, in order")
+    evaluation: EvaluateConfig = Field(default_factory=EvaluateConfig, description="measures and depth of the search")
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _objective_by_name(cls, value: Any) -> Any:
+        return pretraining_config(value)
+
+    @field_validator("pretrain_on")
+    @classmethod
+    def _collections_can_be_joined(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Raises UserError for an unknown format, two collections of one name, or tokens beside anything else."""
+        given = [name for name in names if name.startswith(GIVEN)]
+        if given and len(names) > 1:
+            raise UserError(
+                f"pretrain_on: {given[0]} cannot be read together with other collections; name it alone, with all "
+                "token files in its folder"
+            )
+        if GIVEN in names:
+            raise UserError(f"pretrain_on = {GIVEN}: the folder is missing; write {GIVEN}FOLDER")
+        if not given and names:
+            JoinConfig(names=tuple(CorpusConfig(name=name).short_name for name in names))
+        return names
+
+    @property
+    def given_tokens(self) -> str:
+        """The folder of token rows that the middle training reads; empty if it reads texts."""
+        return next((name.removeprefix(GIVEN) for name in self.pretrain_on if name.startswith(GIVEN)), "")
+
+    @model_validator(mode="after")
+    def _stages_look_back(self) -> "Recipe":
+        """A stage starts from, and mines with, stages before it."""
+        for number, stage in enumerate(self.stages):
+            sources = (*stage.sources, *stage.teacher_sources)
+            ranking = [source.stage for source in sources if source.kind == "mined"]
+            if number == 0 and (stage.starts_from == "previous" or None in ranking):
+                raise ValueError(
+                    "stages.0: the first stage has no stage before it; use starts_from=pretrained and negatives=[] or "
+                    '["bm25"]'
+                )
+            late = [stage for stage in ranking if stage is not None and stage >= number]
+            if late:
+                raise ValueError(f"stages.{number}.negatives: mined:{late[0]} is not a stage before it")
+        return self
+
+    @model_validator(mode="after")
+    def _given_tokens_suffice(self) -> "Recipe":
+        """Raises UserError if the middle training needs texts and has only their tokens."""
+        if self.objective is None or not self.given_tokens:
+            return self
+        reads, needs = self.objective.reads(), None
+        if reads.rows not in ("passages", "packed"):
+            needs = f"objective.name = {self.objective.name} reads {reads.rows.replace('_', '-')}"
+        elif reads.term_weights and self.weights.kind == "file":
+            needs = f"weights.source = {self.weights.source} names passages"
+        if needs is not None:
+            raise UserError(
+                f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
+                "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
+            )
+        return self
+
+    @property
+    def pretrained_backbone(self) -> BackboneConfig:
+        """The middle training's. A method that sees no queries trains an undivided encoder; fine-tuning begins with a
+        copy of it for each side.
+        """
+        if self.objective is None or self.objective.trains_queries or self.backbone.split is None:
+            return self.backbone
+        return self.backbone.model_copy(update={"experts": "none", "expert_norms": False})
+
+    def fine_tuned_as(self, other: "Recipe") -> "Recipe":
+        """This middle training with the other's fine-tuning, so that only the former tells them apart."""
+        shared = ("protocol", "representation", "stages", "evaluation")
+        return self.model_copy(update={name: getattr(other, name) for name in shared})
+
+    def seeded(self, seed: int) -> "Recipe":
+        """The recipe with another fine-tuning seed; middle training and teachers are shared by all seeds."""
+        return override(self, {f"stages.{number}.train.seed": seed for number in range(len(self.stages))})
+
+    def check(self) -> None:
+        """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
+
+        Raises:
+            UserError: if there is no such backbone, or a method or the rows' length does not fit it.
+        """
+        shape = shape_of(self.backbone)
+        reads = self.objective.reads() if self.objective else Reads()
+        lengths = {"tokens.max_length": self.tokens.max_length}
+        if reads.rows == "spans":
+            lengths = {"spans.span_length": self.spans.span_length, **lengths}
+        if reads.rows == "pseudo_queries":
+            lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
+        lengths |= {path: length for path, length in flatten(self).items() if length and _is_read_length(path)}
+        for field, length in lengths.items():
+            if length > shape.max_length:
+                raise UserError(
+                    f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
+                    f"Use {field}={shape.max_length} or less."
+                )
+        divided_later = self.pretrained_backbone != self.backbone
+        if self.objective is not None and divided_later and saved_split(Path(self.backbone.name)) is not None:
+            raise UserError(
+                f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and the query "
+                f"expert in {self.backbone.name} would stay behind. Use backbone.experts=drop, or objective cotmote."
+            )
+        if reads.rows == "spans" and reads.term_weights:
+            raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
+        for method in (self.objective, *(stage.loss for stage in self.stages)):
+            if method is not None:
+                method.check(shape)
+        for number, stage in enumerate(self.stages):
+            stage.loss.check_representation(self.representation)
+            self._check_mining(f"stages.{number}.mine", stage)
+
+    def _check_mining(self, place: str, stage: StageConfig) -> None:
+        """Raises UserError for an index that no encoder searches, or a split that the corpus does not have."""
+        kinds = {source.kind for source in stage.sources}
+        if kinds and "mined" not in kinds and not stage.mine.is_exact:
+            raise UserError(
+                f"{place}.index = {stage.mine.index}: negatives = {list(stage.negatives)} are not searched for with an "
+                "encoder; leave it at Flat"
+            )
+        usual = stage.mine.split == "train" and self.corpus.splits == "complete"
+        if (kinds or stage.queries is not None) and not usual:
+            there = judged_splits(self.corpus)
+            if stage.mine.split not in there:
+                raise unknown(f"{place}.split", stage.mine.split, there)
+
+
+def _is_read_length(path: str) -> bool:
+    """Whether a field says how many tokens of a text the backbone reads in a stage, in mining or in the evaluation."""
+    section, _, name = path.rpartition(".")
+    reads = section == "evaluation" or (section.startswith("stages.") and ".teacher" not in section)
+    return reads and name in ("query_length", "passage_length")

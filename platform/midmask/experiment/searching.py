@@ -1,0 +1,149 @@
+"""The steps behind a ranked list: who encodes what, and who ranks. Evaluation and mining both start from one."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.model_settings import read_facts
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.step import Step
+from midmask.experiment.steps import AdoptConfig
+from midmask.identity import file_fingerprint
+from midmask.mining.mine import MineConfig
+from midmask.mining.near_duplicates import NearDuplicatesConfig
+from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.index import IndexConfig
+from midmask.retrieve.search import SearchConfig
+from midmask.tokens import TokensConfig
+
+
+def ranking(
+    tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig, *, judged: Literal["any", "relevant"]
+) -> Step:
+    """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
+    encoded once.
+    """
+    _check_index(wanted, model)
+    tokens = tokens_as_long_as(wanted, tokens)
+    passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
+    queries = EncodeConfig(
+        side="queries",
+        split=wanted.split,
+        judged=judged,
+        max_queries=wanted.max_queries,
+        length=wanted.query_length,
+        threads=wanted.threads,
+    )
+    encoder = {"model": model, "tokens": tokens}
+    encoded = {
+        "passages": Step("encode", passages, encoder),
+        "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
+    }
+    config = SearchConfig(
+        depth=_depth(wanted),
+        index=wanted.index,
+        nprobe=wanted.nprobe,
+        ef_search=wanted.ef_search,
+        threads=wanted.threads,
+    )
+    if not wanted.is_exact:
+        built = IndexConfig(index=wanted.index, ef_construction=wanted.ef_construction, threads=wanted.threads)
+        encoded["index"] = Step("index", built, {"passages": encoded["passages"], "tokens": tokens})
+    if isinstance(wanted, EvaluateConfig):
+        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms")}
+        config = config.model_copy(update=counted)
+    return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
+    """Finds an index that cannot be built of a model's vectors before anything is computed.
+
+    Raises:
+        UserError: if no dense view is searched, or as `IndexFields.check_index`.
+    """
+    if wanted.is_exact:
+        return
+    place = "evaluation" if isinstance(wanted, EvaluateConfig) else "mine"
+    width = _dense_width(model)
+    if width is None or getattr(wanted, "views", "all") == "lexical":
+        raise UserError(
+            f"{place}.index = {wanted.index}: the vectors that are searched are lexical, whose search is always exact; "
+            "leave it at Flat"
+        )
+    wanted.check_index(place, width)
+
+
+def _dense_width(model: Step) -> int | None:
+    """Width of the dense vectors that a model gives; None if it gives none."""
+    if isinstance(model.config, AdoptConfig):
+        folder = Path(model.config.folder)
+        facts = read_facts(folder)
+        hidden = json.loads((folder / "config.json").read_text("utf-8")).get("hidden_size", 0)
+        return (facts.representation.width or int(hidden)) if facts.representation.dense else None
+    representation = getattr(model.config, "representation", Representation())
+    if representation.dense is None:
+        return None
+    while "start" in model.inputs:
+        model = model.inputs["start"]
+    backbone: BackboneConfig = model.config.backbone  # type: ignore[attr-defined]
+    return representation.width or shape_of(backbone).width
+
+
+def _depth(wanted: EvaluateConfig | MineConfig) -> int:
+    """One more than is measured: a query that is itself a passage is left out of its own list."""
+    return wanted.depth + isinstance(wanted, EvaluateConfig)
+
+
+def tokens_as_long_as(wanted: EvaluateConfig | MineConfig, tokens: Step) -> Step:
+    """Tokens that can be read as far as is wanted: these, or the same collection and tokenizer with longer rows."""
+    config: TokensConfig = tokens.config  # type: ignore[assignment]
+    lengths = {
+        "max_length": max(config.max_length, wanted.passage_length or 0),
+        "query_length": max(config.query_length, wanted.query_length or 0),
+    }
+    longer = config.model_copy(update=lengths)
+    return tokens if longer == config else tokens_like(tokens, longer, tokens.inputs["corpus"])
+
+
+def tokens_like(tokens: Step, config: TokensConfig, corpus: Step) -> Step:
+    """A collection as a model reads it that was trained on these tokens."""
+    return Step("tokenise", config, {"corpus": corpus, "like": tokens})
+
+
+def bm25_ranking(
+    corpus: Step, wanted: EvaluateConfig | MineConfig, *, titles: bool, judged: Literal["any", "relevant"]
+) -> Step:
+    """BM25's ranking of the same queries, as deep."""
+    config = Bm25Config(
+        splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
+    )
+    return Step("bm25", config, {"corpus": corpus})
+
+
+def evaluated(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
+    return Step("evaluate", config, {"ranked": ranked, "corpus": corpus})
+
+
+def mined(lists: Mapping[str, Step], corpus: Step, config: MineConfig) -> Step:
+    """Hard negatives chosen from lists (inputs of `mining.mine`), without what is nearly a positive."""
+    alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
+    return Step("mine", config, {**lists, "corpus": corpus, "near_duplicates": alike})
+
+
+def adopted(folder: str, content: Mapping[str, Any] | None = None) -> Step:
+    """A model folder from elsewhere as a step; its identity is its files' contents, looked up if not given."""
+    return Step("adopt", AdoptConfig(folder=folder), content=content or folder_content(folder))
+
+
+def folder_content(name: str | None) -> Mapping[str, Any]:
+    """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
+    if name is None or not Path(name).is_dir():
+        return {}
+    wanted = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
+    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern) if path.is_file())
+    return {str(path.relative_to(name)): file_fingerprint(path) for path in found}

@@ -1,0 +1,107 @@
+"""One stage of fine-tuning: where it starts, what it learns from, against which negatives, by whose opinion."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from midmask.identity import Config
+from midmask.mining.mine import MineConfig
+from midmask.objectives import finetuning_config
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.ranking import RankingConfig
+from midmask.teacher.teach import TeacherConfig
+from midmask.training.optimiser import TrainConfig
+
+Kind = Literal["bm25", "mined", "file"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where hard negatives come from.
+
+    stage: of mined ones, the number of the stage whose encoder ranks, from 0; none: the one before. file: in the
+    msmarco-hard-negatives layout.
+    """
+
+    kind: Kind
+    stage: int | None = None
+    file: str = ""
+
+    @staticmethod
+    def parse(text: str) -> "Source":
+        """From `bm25`, `mined`, `mined:0` or `file:PATH`.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        kind, colon, rest = text.partition(":")
+        if kind == "file" and rest:
+            return Source("file", file=rest)
+        if kind == "mined" and (not colon or rest.isdecimal()):
+            return Source("mined", int(rest) if colon else None)
+        if text == "bm25":
+            return Source("bm25")
+        raise ValueError(f"{text!r} is no source of negatives; write bm25, mined, mined:STAGE (from 0) or file:PATH")
+
+
+class StageConfig(Config):
+    """One fine-tuning stage of a bi-encoder."""
+
+    loss: SerializeAsAny[RankingConfig] = Field(default_factory=Contrastive.Config, description="the ranking loss")
+    starts_from: Literal["pretrained", "previous"] = Field(
+        "pretrained", description="the pre-trained encoder, or the stage before this one"
+    )
+    negatives: tuple[str, ...] = Field(
+        (),
+        description="sources of hard negatives beside the batch's own: bm25, mined (with the stage before this one), "
+        "mined:STAGE (counted from 0), file:PATH (msmarco-hard-negatives layout); several are mixed",
+    )
+    per_query: int = Field(0, ge=0, le=1000, description="hard negatives a query in each step; 0 without sources")
+    mine: MineConfig = Field(default_factory=MineConfig, description="how negatives are chosen from their sources")
+    teacher: TeacherConfig | None = Field(None, description="the cross-encoder whose scores are learnt, if any")
+    queries: int | None = Field(
+        None, ge=1, description="train queries, drawn once by mine.seed and saved by id; none: all"
+    )
+    missing_positive_score: Literal["refuse", "highest"] = Field(
+        "refuse", description="a positive that the teacher has not scored: an error, or its query's highest score"
+    )
+    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
+    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    train: TrainConfig = Field(description="length, batch and optimiser of the stage")
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _loss_by_name(cls, value: Any) -> Any:
+        return finetuning_config(value)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(Source.parse(text) for text in self.negatives)
+
+    @property
+    def teacher_sources(self) -> tuple[Source, ...]:
+        """Where the lists come from that the stage's teacher is trained on; none without a training of it."""
+        if self.teacher is None or self.teacher.comes_from_elsewhere:
+            return ()
+        return tuple(Source.parse(text) for text in self.teacher.negatives)
+
+    @model_validator(mode="after")
+    def _negatives_and_teacher_fit(self) -> Self:
+        if bool(self.sources) != (self.per_query > 0):
+            raise ValueError(
+                f"per_query = {self.per_query} with negatives = {list(self.negatives)}: sources need per_query >= 1, "
+                "and per_query >= 1 needs a source such as bm25 or mined"
+            )
+        if self.loss.needs_teacher and self.teacher is None:
+            raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
+        if self.queries is not None and self.mine.max_queries is not None:
+            raise ValueError("queries and mine.max_queries are two samples; set one of them")
+        if self.mine.filters.teacher_margin is not None and not (self.teacher and self.teacher.comes_from_elsewhere):
+            raise ValueError(
+                "mine.filters.teacher_margin asks for scores before negatives are chosen, so the teacher cannot be "
+                "trained on them; set teacher.folder or teacher.scores"
+            )
+        if self.teacher is not None and not self.sources:
+            raise ValueError("a teacher scores candidates; set negatives and per_query too")
+        return self

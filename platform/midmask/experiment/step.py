@@ -1,0 +1,75 @@
+"""One step of an experiment: what is computed, from what, under which fingerprint."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from midmask.artifact import RECORD, Place
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.identity import Config, fingerprint, identity_of, library_versions
+from midmask.teacher.teach import TeachConfig
+
+NAMED_BY_CONTENT = ("prepare", "adopt")
+"""Steps whose config names a place: what lies there is their identity, not the name."""
+
+FORMAT = 3
+"""Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node: the step's name, its config, its inputs, and what its config's paths held when the plan was made.
+
+    `resume` is a finished prefix of this very step, such as its first quarter: it saves work and changes nothing, so
+    it is not part of the identity.
+    """
+
+    name: str
+    config: Config
+    inputs: Mapping[str, "Step"] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+    resume: "Step | None" = None
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "step": self.name,
+            "format": FORMAT,
+            "config": {} if self.name in NAMED_BY_CONTENT else identity_of(self.config),
+            "content": dict(self.content),
+            "inputs": {name: step.fingerprint for name, step in self.inputs.items()},
+            "libraries": library_versions(),
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.identity)
+
+    @property
+    def optimiser_steps(self) -> int:
+        """How many steps a training takes; 0 for every other step."""
+        if isinstance(self.config, PretrainConfig):
+            return self.config.stop_after or self.config.train.steps
+        return self.config.train.steps if isinstance(self.config, FinetuneConfig | TeachConfig) else 0
+
+    def place(self, storage: Place) -> Place:
+        return storage / self.name / self.fingerprint
+
+    def is_finished(self, storage: Place) -> bool:
+        """Whether the step's artifact is in the storage."""
+        return (self.place(storage) / RECORD).exists()
+
+    def upstream(self) -> Iterator["Step"]:
+        """Every step that this one needs, itself last, each once, in an order that can be run."""
+        seen: set[str] = set()
+
+        def walk(step: "Step") -> Iterator["Step"]:
+            if step.fingerprint in seen:
+                return
+            seen.add(step.fingerprint)
+            for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
+                yield from walk(source)
+            yield step
+
+        yield from walk(self)

@@ -1,0 +1,223 @@
+"""The steps of an experiment, each `f(config, inputs, out) -> small results`, in one process, without Ray.
+
+They are what a sweep's trial runs, and the oracle that the distributed twins in `cluster/` must equal.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SerializeAsAny, field_validator
+
+from midmask import corpora, tokens
+from midmask.artifact import Artifact, Place
+from midmask.derived.given_tokens import read_tokens
+from midmask.derived.pseudo_queries import PSEUDO_QUERIES
+from midmask.derived.spans import SPANS
+from midmask.derived.terms import WEIGH
+from midmask.derived.words import STATISTICS
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.damage import refuse_no_model
+from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
+from midmask.evaluation.retriever import evaluate_retriever
+from midmask.identity import Config
+from midmask.mining.given_negatives import read_negatives
+from midmask.mining.mine import mine
+from midmask.mining.near_duplicates import NEAR_DUPLICATES
+from midmask.mining.query_subset import draw_queries
+from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
+from midmask.objectives.finetuning.ranking import RankingConfig
+from midmask.retrieve.bm25 import rank_with_bm25
+from midmask.retrieve.encode import encode
+from midmask.retrieve.index import build_index
+from midmask.retrieve.search import search
+from midmask.sharded import Sharded
+from midmask.teacher.given_scores import read_scores
+from midmask.teacher.score import SCORE
+from midmask.teacher.teach import teach
+from midmask.training.optimiser import TrainConfig
+from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.vocabulary import Vocabulary
+
+Log = Callable[[int, dict[str, float]], None]
+
+
+class PretrainConfig(Config):
+    """Middle training: an objective on all passages of a corpus."""
+
+    backbone: BackboneConfig = Field(description="the encoder that is trained")
+    objective: SerializeAsAny[ObjectiveConfig] = Field(description="what it is trained on")
+    train: TrainConfig = Field(description="length, batch and optimiser")
+    stop_after: int | None = Field(
+        None, ge=1, description="steps to stop after, as a prefix of the whole run; none: all"
+    )
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _objective_by_name(cls, value: Any) -> Any:
+        return pretraining_config(value)
+
+
+class FinetuneConfig(Config):
+    """One stage of fine-tuning: a bi-encoder on the train queries of a corpus."""
+
+    backbone: BackboneConfig = Field(description="the encoder, if it does not come from another step")
+    representation: Representation = Field(default_factory=Representation, description="what is scored")
+    loss: SerializeAsAny[RankingConfig] = Field(description="the ranking loss")
+    train: TrainConfig = Field(description="length, batch and optimiser")
+    per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
+    missing_positive_score: Literal["refuse", "highest"] = Field(
+        "refuse", description="a positive that the teacher has not scored: an error, or its query's highest score"
+    )
+    query_length: int = Field(32, ge=4, description="tokens of a query")
+    passage_length: int = Field(128, ge=8, description="tokens of a passage")
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _loss_by_name(cls, value: Any) -> Any:
+        return finetuning_config(value)
+
+
+class InitialConfig(Config):
+    """The encoder as it is before any training."""
+
+    backbone: BackboneConfig = Field(description="the encoder")
+    seed: int = Field(0, ge=0, lt=2**31, description="of weights that are made afresh")
+
+
+def initial(config: InitialConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """Writes `model/`, what recipes without middle training start from."""
+    tokenizer = (inputs["tokens"].place / "tokenizer").local()
+    backbone = build_backbone(config.backbone, Vocabulary.of(tokenizer), seed=config.seed)
+    with tempfile.TemporaryDirectory() as name:
+        backbone.save(Path(name), tokenizer)
+        (out / "model").upload(Path(name))
+    return {"parameters": sum(parameter.numel() for parameter in backbone.parameters())}
+
+
+class AdoptConfig(Config):
+    """A model folder from elsewhere, to be evaluated or mined with as if it had been trained here."""
+
+    folder: str = Field(description="Hugging Face or sentence-transformers folder")
+
+
+def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """Copies the folder's files to `model/`.
+
+    Raises:
+        UserError: if it holds no model.
+    """
+    folder = Path(config.folder)
+    refuse_no_model(folder)
+    (out / "model").upload(folder)
+    return {"folder": str(folder)}
+
+
+def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+    """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
+    reads = config.objective.reads()
+    rows = inputs[reads.rows if reads.rows in inputs else "tokens"]
+    packed = {"passage_length": inputs["tokens"].record["config"]["max_length"]} if reads.rows == "packed" else {}
+    return TrainingSetup(
+        kind="pretrain",
+        objective=config.objective,
+        train=config.train,
+        backbone=config.backbone,
+        tokens=inputs["tokens"].place,
+        fingerprint=rows.fingerprint,
+        start=_place(inputs, "start"),
+        resume=_place(inputs, "resume"),
+        stop_after=config.stop_after,
+        spans=_place(inputs, "spans"),
+        pseudo_queries=_place(inputs, "pseudo_queries"),
+        weights=_place(inputs, "weights"),
+        corpus=_place(inputs, "corpus"),
+        probed=_place(inputs, "probed"),
+        **packed,
+    )
+
+
+def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+    """Builds the setup of a fine-tuning worker from config and input artifacts."""
+    return TrainingSetup(
+        kind="finetune",
+        objective=config.loss,
+        representation=config.representation,
+        train=config.train,
+        backbone=config.backbone,
+        tokens=inputs["tokens"].place,
+        fingerprint=inputs["tokens"].fingerprint,
+        corpus=inputs["corpus"].place,
+        start=_place(inputs, "start"),
+        negatives=_place(inputs, "negatives"),
+        scores=_place(inputs, "scores"),
+        missing_positive_score=config.missing_positive_score,
+        queries=_place(inputs, "queries"),
+        per_query=config.per_query,
+        query_length=config.query_length,
+        passage_length=config.passage_length,
+        form=_form(inputs["tokens"]),
+    )
+
+
+def _form(tokens: Artifact) -> TextForm:
+    """How the texts of a tokens artifact were written."""
+    config = tokens.record["config"]
+    return TextForm(**{name: config[name] for name in ("titles", "query_prompt", "passage_prompt")})
+
+
+def _place(inputs: Mapping[str, Artifact], name: str) -> Place | None:
+    return inputs[name].place if name in inputs else None
+
+
+def pretrain(config: PretrainConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+    return run_training(pretrain_setup(config, inputs), out, local_reader, log)
+
+
+def finetune(config: FinetuneConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+    return run_training(finetune_setup(config, inputs), out, local_reader, log)
+
+
+def _quiet(step: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """A step that reports nothing while it runs."""
+
+    def make(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+        return step(config, inputs, out)
+
+    return make
+
+
+SHARDED: dict[str, Sharded] = {
+    "tokenise": tokens.tokenise,
+    "spans": SPANS,
+    "pseudo_queries": PSEUDO_QUERIES,
+    "statistics": STATISTICS,
+    "weigh": WEIGH,
+    "near_duplicates": NEAR_DUPLICATES,
+    "score": SCORE,
+}
+"""Steps that work shard by shard: one distributed twin does for all (`cluster.shards`)."""
+
+LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
+    "prepare": _quiet(corpora.prepare),
+    "join": _quiet(corpora.join),
+    "read_tokens": _quiet(read_tokens),
+    **{name: _quiet(step) for name, step in SHARDED.items()},
+    "initial": _quiet(initial),
+    "pretrain": pretrain,
+    "finetune": finetune,
+    "teach": teach,
+    "adopt": _quiet(adopt),
+    "encode": _quiet(encode),
+    "index": _quiet(build_index),
+    "search": _quiet(search),
+    "draw_queries": _quiet(draw_queries),
+    "read_negatives": _quiet(read_negatives),
+    "read_scores": _quiet(read_scores),
+    "mine": _quiet(mine),
+    "bm25": _quiet(rank_with_bm25),
+    "evaluate": _quiet(evaluate_retriever),
+}
+"""Step name -> the function that computes it in this process."""

@@ -1,0 +1,132 @@
+"""CoT-MAE v2 (Wu et al. 2023, arXiv 2304.03158): two views of a text, dense and sparse, help two decoders to rebuild a
+context of it, one from both sides, one from left to right.
+
+loss      encoder MLM + MLM of the context ("ae") + causal language modelling of the context ("ar"), weights 1, 1 and 1
+seen      a text and a context of it: two spans of a document, each the context of the other, as in the first version
+          (default); or a passage and a pseudo-query, the passage alone being encoded
+masked    encoder: 0.3 by whole words; ae: 0.45 of the context by whole words, both 80/10/10; ar: nothing
+vectors   h, the last hidden state of [CLS]; s = max over positions of log(1 + relu(logits)), brought to the width of h
+          by the matrix of word embeddings. Both decoders read h, s, then the context's tokens after the first
+trained   encoder, embeddings and MLM head, shared by all sides; nothing is detached
+thrown    both decoders
+targets   encoder and ae: the selected tokens; ar: all tokens after the first, s predicting the first of them
+differs   there is no published code. Unpublished, hence fields whose defaults are those of the first version or the
+          plainest choice: the context, ratios, layers and window of the decoders, which positions s is the maximum
+          over, whether its projection is a sum or a mean. Unpublished and no field: that s stands behind h in the
+          sequence
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from midmask.batch import Batch, Loss, Part
+from midmask.decoders import CausalDecoder, Decoder, DecoderPositions
+from midmask.encoders.backbone import Backbone
+from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.objectives.pretraining.sparse_view import Pooling, Projection, pooled_positions, projected, sparse_weights
+from midmask.objectives.pretraining.vector_decoding import decoded_part, end_to_end, masked_context, next_tokens
+from midmask.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class CoTMAEv2Rows:
+    """Texts as the encoder reads them; the context of each, masked and whole; where s may look, bool [B, L]."""
+
+    encoder: MaskedRows
+    masked: MaskedRows
+    whole: MaskedRows
+    pooled_BL: Tensor
+
+
+class CoTMAEv2(Objective):
+    class Config(MaskedConfig):
+        """CoT-MAE v2. Its paper gives no hyper-parameters: all defaults are those of its relatives."""
+
+        name: Literal["cotmae_v2"] = Field("cotmae_v2", description="the objective")
+        context: Literal["random", "nearby", "overlap", "mixed", "pseudo_query"] = Field(
+            "mixed",
+            description="another span of the document, chosen so; or a pseudo-query for the passage (unpublished)",
+        )
+        decoder_mask_ratio: float = Field(
+            0.45, gt=0.0, lt=1.0, description="share of tokens hidden from the ae decoder (unpublished)"
+        )
+        ae_layers: int = Field(1, ge=1, le=12, description="layers of the ae decoder (unpublished)")
+        ar_layers: int = Field(1, ge=1, le=12, description="layers of the ar decoder (unpublished)")
+        window: int | None = Field(
+            None, ge=1, description="tokens that an ar row sees, itself included; none: all before it (unpublished)"
+        )
+        pooling: Pooling = Field(
+            "all", description="positions that s looks at: all but padding, or none of the specials (unpublished)"
+        )
+        projection: Projection = Field(
+            "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
+        )
+        encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
+        ae_weight: float = Field(1.0, ge=0.0, description="factor of the ae decoder's loss")
+        ar_weight: float = Field(1.0, ge=0.0, description="factor of the ar decoder's loss")
+
+        def reads(self) -> Reads:
+            weights = self.encoder_mask == "weighted"
+            if self.context == "pseudo_query":
+                return Reads(rows="pseudo_queries", term_weights=weights)
+            return Reads(rows="spans", context=self.context, term_weights=weights)
+
+    parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "ae_mlm", "ar_clm")
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.decoder = Decoder.behind(backbone, layers=config.ae_layers)
+        self.causal_decoder = CausalDecoder.behind(backbone, layers=config.ar_layers, window=config.window, vectors=2)
+        self.positions = DecoderPositions(backbone)
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> CoTMAEv2Rows:
+        text, context = batch.texts["passage"], batch.texts["context"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        if self.config.context != "pseudo_query":
+            text, context = (end_to_end(*pair, vocabulary.pad_id) for pair in ((text, context), (context, text)))
+        encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False)
+        pooled_BL = pooled_positions(text, vocabulary, self.config.pooling)
+        masked = masked_context(context, vocabulary, self.config.decoder_mask_ratio)
+        return CoTMAEv2Rows(encoder, masked, next_tokens(context), pooled_BL)
+
+    def counts(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
+        return {"encoder_mlm": drawn.encoder.count, "ae_mlm": drawn.masked.count, "ar_clm": drawn.whole.count}
+
+    def forward(self, drawn: CoTMAEv2Rows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        vectors_B2D = self.both_views(hidden_BLD, drawn.pooled_BL)
+        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
+        ae, ar = self._ae(vectors_B2D, drawn.masked), self._ar(vectors_B2D, drawn.whole)
+        return Loss({"encoder_mlm": encoder, "ae_mlm": ae, "ar_clm": ar})
+
+    def _ae(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
+        weight = self.config.ae_weight
+        return decoded_part(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
+
+    def _ar(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
+        weight = self.config.ar_weight
+        return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
+
+    def both_views(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+        """h and the projection of s, [B, 2, D]."""
+        sparse_BV = sparse_weights(self.backbone, hidden_BLD, pooled_BL)
+        projected_BD = projected(self.backbone, sparse_BV, self.config.projection)
+        return torch.stack([hidden_BLD[:, 0], projected_BD.to(hidden_BLD.dtype)], 1)
+
+    def health(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        vectors_B2D = self.both_views(hidden_BLD, drawn.pooled_BL)
+        ae = use_of_vector(vectors_B2D, lambda vectors: self._ae(vectors, drawn.masked))
+        ar = use_of_vector(vectors_B2D, lambda vectors: self._ar(vectors, drawn.whole))
+        return {
+            name.replace("decoder", side): value
+            for side, use in (("ae", ae), ("ar", ar))
+            for name, value in use.items()
+        }

@@ -1,0 +1,172 @@
+"""LexMAE (Shen et al., ICLR 2023): the decoder is fed a mixture of word embeddings, so the encoder must name words.
+
+loss      encoder MLM + decoder MLM, weights 1 and 1; no term for sparsity in pre-training
+masked    encoder: exactly ceil(0.3 n) of a text's n tokens without specials, [UNK] like any other. Decoder: with
+          `overlap` inclusive the same, and each other token with probability (0.5 - 0.3) / (1 - 0.3); random: each
+          token with probability 0.5; exclusive: each token that the encoder sees with probability 0.5 / (1 - 0.3). Both
+          are 80/10/10, drawn apart
+vector    b = a · E, gradients not reaching E this way; u = max over positions of the MLM head's raw logits; a =
+          softmax(u), or with `bottleneck` saturated s / (sum of s + 1e-4), s = log(1 + relu(u)); cls: b = h, the last
+          hidden state of [CLS]; off: the decoder reads [CLS] as it is, the paper's ablation. The positions of u are
+          those whose *corrupted* id is neither [CLS], [SEP] nor padding; [MASK] is among them
+trained   encoder, embeddings and MLM head; the decoder shares embeddings and output matrix
+thrown    the decoder: two ordinary layers, an MLM transform of its own, and its own output bias
+targets   the selected tokens of each side
+differs   sums are divided by the global count of targets. Title and passage are one text of token type 0; published is
+          a pair, "title [SEP] passage", of types 0 and 1. Whole words, which the
+          code cuts at the quota and leaves out beyond six pieces, are chosen here as by Condenser: those that fit
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from midmask.batch import Batch, Loss, Part
+from midmask.decoders import Decoder, DecoderPositions, decoder_input
+from midmask.encoders.backbone import Backbone
+from midmask.heads import linear_column_max, linear_cross_entropy
+from midmask.masking import Purpose, corrupt, rekeyed, select_tokens
+from midmask.objectives.objective import Objective, flat_targets, use_of_vector
+from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
+from midmask.objectives.pretraining.encoder_mask import (
+    EncoderMask,
+    MaskedConfig,
+    MaskedRows,
+    mask_for_encoder,
+    masked_lm_part,
+)
+from midmask.vocabulary import Vocabulary
+
+SATURATED_FLOOR = 1e-4
+"""Added to the sum that "saturated" divides by."""
+
+
+@dataclass(frozen=True)
+class LexMAERows:
+    """The two sides of a batch, and the positions of the encoder's side that the maximum is over."""
+
+    encoder: MaskedRows
+    decoder: MaskedRows
+    pooled_BL: Tensor
+
+
+class LexMAE(Objective):
+    class Config(MaskedConfig):
+        """LexMAE; the defaults are the paper's."""
+
+        name: Literal["lexmae"] = Field("lexmae", description="the objective")
+        encoder_mask: EncoderMask = Field(
+            "exact", description="exactly ceil(ratio * n) tokens (LexMAE); tokens one by one; whole words; by weight"
+        )
+        decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from the decoder")
+        overlap: Literal["inclusive", "random", "exclusive"] = Field(
+            "inclusive", description="the decoder's mask holds the encoder's; is drawn apart; or avoids the encoder's"
+        )
+        bottleneck: Literal["softmax", "saturated", "cls", "off"] = Field(
+            "softmax", description="what feeds the decoder: words by softmax or log(1 + relu); the [CLS] state; nothing"
+        )
+        decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder")
+        encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
+        decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
+
+        @property
+        def chance(self) -> float:
+            """Probability with which a token that may be added to the decoder's mask is."""
+            encoder, decoder = self.encoder_mask_ratio, self.decoder_mask_ratio
+            shares = {
+                "inclusive": (decoder - encoder) / (1 - encoder),
+                "random": decoder,
+                "exclusive": decoder / (1 - encoder),
+            }
+            return shares[self.overlap]
+
+        @model_validator(mode="after")
+        def _ratios_fit(self) -> Self:
+            if not 0 <= self.chance <= 1:
+                bound = "at least" if self.overlap == "inclusive" else "at most 1 -"
+                raise ValueError(
+                    f"decoder_mask_ratio = {self.decoder_mask_ratio} with overlap = {self.overlap}: it must be {bound} "
+                    f"encoder_mask_ratio = {self.encoder_mask_ratio}"
+                )
+            return self
+
+    parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
+        self.positions = DecoderPositions(backbone)
+        entries, width = backbone.output_weight_VD.shape
+        self.transform, self.norm = nn.Linear(backbone.width, width), nn.LayerNorm(width, backbone.norm_eps)
+        nn.init.normal_(self.transform.weight, std=0.02)
+        nn.init.zeros_(self.transform.bias)
+        self.bias = nn.Parameter(torch.zeros(entries))
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> LexMAERows:
+        text = batch.texts["passage"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False, unknown="masked")
+        apart = rekeyed(text)
+        selected_BL = select_tokens(apart, vocabulary, ratio=self.config.chance, purpose=Purpose.DECODER)
+        if self.config.overlap == "inclusive":
+            selected_BL |= encoder.selected_BL
+        elif self.config.overlap == "exclusive":
+            selected_BL &= ~encoder.selected_BL
+        decoder_ids_BL = corrupt(apart, selected_BL, vocabulary)
+        decoder = MaskedRows(decoder_ids_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+        real_BL = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
+        is_text_BL = (encoder.ids_BL != vocabulary.cls_id) & (encoder.ids_BL != vocabulary.sep_id)
+        return LexMAERows(encoder, decoder, real_BL & is_text_BL)
+
+    def counts(self, drawn: LexMAERows) -> dict[str, Tensor]:
+        return {"encoder_mlm": drawn.encoder.count, "decoder_mlm": drawn.decoder.count}
+
+    def forward(self, drawn: LexMAERows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
+        return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(self._vector(hidden_BLD, drawn), drawn)})
+
+    def _pooled_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+        """u, [B, V]."""
+        features_BLD = self.backbone.transform(hidden_BLD)
+        return linear_column_max(features_BLD, self.backbone.output_weight_VD, self.backbone.output_bias_V, pooled_BL)
+
+    def _vector(self, hidden_BLD: Tensor, drawn: LexMAERows) -> Tensor:
+        """What the decoder reads in the place of [CLS], [B, D]."""
+        if self.config.bottleneck == "cls":
+            return hidden_BLD[:, 0]
+        if self.config.bottleneck == "off":
+            return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])[:, 0]
+        u_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
+        if self.config.bottleneck == "softmax":
+            a_BV = torch.softmax(u_BV, 1)
+        else:
+            s_BV = torch.log1p(torch.relu(u_BV))
+            a_BV = s_BV / (s_BV.sum(1, keepdim=True) + SATURATED_FLOOR)
+        return a_BV @ self.backbone.word_embeddings_VD.detach()
+
+    def _decoder_part(self, vector_BD: Tensor, drawn: LexMAERows) -> Part:
+        rows = drawn.decoder
+        x_BLD = decoder_input(self.backbone, self.positions, vector_BD[:, None], rows.ids_BL)
+        decoded_BLD = self.decoder(x_BLD, rows.lengths_B)
+        states_RD = decoded_BLD.flatten(0, 1).index_select(0, rows.rows_R)
+        features_RD = self.norm(F.gelu(self.transform(states_RD)))
+        total = linear_cross_entropy(features_RD, self.backbone.output_weight_VD, self.bias, rows.labels_R)
+        return Part(total, rows.count, self.config.decoder_weight)
+
+    def health(self, drawn: LexMAERows) -> dict[str, Tensor]:
+        """Whether the decoder uses the bottleneck, and whether texts have winners of their own in the max-pool."""
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        if self.config.bottleneck == "off":
+            return {}
+        vector_BD = self._vector(hidden_BLD, drawn)
+        found = use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
+        if self.config.bottleneck != "cls":
+            found["winning_vocabulary"] = winning_vocabulary(self._pooled_logits(hidden_BLD, drawn.pooled_BL))
+        return found

@@ -1,0 +1,58 @@
+"""Masked language modelling (BERT, Devlin et al. 2019), the baseline "BERT-MS" when continued on the target corpus.
+
+loss      sum over selected tokens of -log p(token)
+masked    encoder: each token but the specials with probability 0.15 (BERT, run_mlm); or whole words, to an exact quota
+corrupted 80% [MASK], 10% a random token of the vocabulary, 10% left as they are
+thrown    nothing: the MLM head is part of the saved model
+differs   from run_mlm: the sum is divided by the global count of targets; and one passage is one row, unless `packing`
+          puts passages end to end and cuts rows of full length, as run_mlm does (unpublished which one BERT-MS used).
+          [UNK] is a token like any other, as in BERT's code; run_mlm's collator counts it among the specials, so that
+          it is never selected
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from midmask.batch import Batch, Loss
+from midmask.encoders.backbone import Backbone
+from midmask.objectives.objective import Objective, Reads
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.vocabulary import Vocabulary
+
+
+class MLM(Objective):
+    class Config(MaskedConfig):
+        """Masked language modelling."""
+
+        name: Literal["mlm"] = Field("mlm", description="the objective")
+        encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="share of tokens to predict")
+        encoder_mask: Literal["word", "token", "weighted"] = Field(
+            "token", description="tokens one by one; whole words to an exact quota; or an exact share by term weight"
+        )
+        packing: bool = Field(
+            False, description="rows are passages end to end, cut to full length, not one passage each"
+        )
+
+        def reads(self) -> Reads:
+            return Reads(rows="packed" if self.packing else "passages", term_weights=self.encoder_mask == "weighted")
+
+    parts: ClassVar[tuple[str, ...]] = ("mlm",)
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> MaskedRows:
+        text = batch.texts["passage"]
+        return mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config)
+
+    def counts(self, drawn: MaskedRows) -> dict[str, Tensor]:
+        return {"mlm": drawn.count}
+
+    def forward(self, drawn: MaskedRows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.ids_BL, drawn.lengths_B)
+        return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn)})

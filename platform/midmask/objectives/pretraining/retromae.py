@@ -1,0 +1,173 @@
+"""RetroMAE (Xiao et al., EMNLP 2022): a strong encoder's sentence vector must help a weak decoder rebuild the text.
+
+loss      encoder MLM + decoder reconstruction, weights 1 and 1
+masked    encoder: 0.3 of the text by whole words, 80/10/10. Decoder "enhanced": nothing in its input, but each position
+          sees only the sentence vector and a whole-word sample of half the text, never itself (eq. 5); "basic": 0.5 of
+          the text by whole words, all [MASK], independent of the encoder's mask
+vector    h, the last hidden state of [CLS], no pooler; gradients flow through it
+trained   encoder, embeddings and MLM head, shared by both sides; nothing is frozen or detached
+thrown    the decoder: one two-stream layer ("enhanced"), or ordinary layers ("basic")
+targets   encoder: the selected tokens; "enhanced": all tokens but the first and the last; "basic": the masked tokens
+streams   "enhanced" queries are P_i + h without norm or dropout ("paper", and the RetroMAE class), or the embedding
+          module applied to h ("embedding": the DupMAE class and FlagEmbedding)
+differs   sums are divided by the global count of targets, not per micro-batch. [UNK] spends quota but is never an
+          encoder target, as published. "enhanced" takes one layer: with more, hidden context leaks through intermediate
+          rows
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
+from midmask.encoders.backbone import Backbone, Shape
+from midmask.errors import UserError
+from midmask.masking import Purpose, select_words, visibility
+from midmask.objectives.objective import Objective, flat_targets, use_of_vector
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class RetroMAERows:
+    """Both sides of a batch. The decoder's ids are the true ones ("enhanced") or masked ("basic"); visible_BXL says
+    which columns a decoder row sees, X being L ("enhanced") or 1 ("basic": all rows alike)."""
+
+    encoder: MaskedRows
+    decoder: MaskedRows
+    visible_BXL: Tensor
+
+
+class DecodingConfig(MaskedConfig):
+    """Base of the configs of methods that decode as RetroMAE does; the defaults are RetroMAE's paper's."""
+
+    decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
+    decoding: Literal["enhanced", "basic"] = Field("enhanced", description="two-stream, or plain masked decoding")
+    decoder_layers: int = Field(1, ge=1, le=12, description="layers of the decoder; more than 1 only if basic")
+    query_stream: Literal["paper", "embedding"] = Field(
+        "paper", description="enhanced: queries are P + h, or the embedding module applied to h"
+    )
+    decoder_masks: Literal["published", "independent"] = Field(
+        "published", description="enhanced: rows pick from min(length, 256) masks, or each draws its own"
+    )
+    encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
+    decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
+
+    @model_validator(mode="after")
+    def _one_enhanced_layer(self) -> Self:
+        if self.decoding == "enhanced" and self.decoder_layers != 1:
+            raise ValueError(
+                f"decoder_layers = {self.decoder_layers} needs decoding = basic: with more than one enhanced layer "
+                "hidden context leaks through the rows between"
+            )
+        return self
+
+    def check(self, shape: Shape) -> None:
+        if self.decoding == "enhanced" and self.query_stream == "embedding" and not shape.embeds_streams:
+            lack = "no table of positions" if not shape.has_positions else f"embeddings {shape.embedding_width} wide"
+            raise UserError(
+                f"objective.query_stream = embedding: a {shape.family} backbone has {lack}, so its embedding module "
+                "makes no queries of a sentence vector. Use objective.query_stream=paper."
+            )
+
+
+class RetroMAEDecoder(nn.ModuleList):
+    """The decoder's layers, what is hidden from them, and what they make of it. The backbone is an argument, not a
+    member: its weights are kept."""
+
+    def __init__(self, config: DecodingConfig, backbone: Backbone) -> None:
+        shape = (backbone.width, backbone.heads, backbone.feed_forward)
+        super().__init__(
+            DecoderLayer(*shape, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
+            for _ in range(config.decoder_layers)
+        )
+        self.config = config
+
+    def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+        """The decoder's ids and targets, and which columns its rows see, as in `RetroMAERows`."""
+        return (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
+
+    def _enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+        visible_BLL = visibility(
+            text,
+            vocabulary,
+            ratio=self.config.decoder_mask_ratio,
+            independent=self.config.decoder_masks == "independent",
+        )
+        positions_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+        targets_BL = (positions_L > 0) & (positions_L < text.lengths_B[:, None] - 1)
+        return MaskedRows(text.ids_BL, text.lengths_B, *flat_targets(text.ids_BL, targets_BL)), visible_BLL
+
+    def _basic(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+        hidden_BL = select_words(text, vocabulary, ratio=self.config.decoder_mask_ratio, purpose=Purpose.DECODER)
+        ids_BL = torch.where(hidden_BL, vocabulary.mask_id, text.ids_BL)
+        real_BL = torch.arange(text.ids_BL.shape[1], device=ids_BL.device) < text.lengths_B[:, None]
+        return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, hidden_BL)), real_BL[:, None]
+
+    def forward(
+        self,
+        backbone: Backbone,
+        positions: DecoderPositions,
+        vector_B1D: Tensor,
+        ids_BL: Tensor,
+        visible_BXL: Tensor,
+    ) -> Tensor:
+        """The last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""
+        context_BLD = decoder_input(backbone, positions, vector_B1D, ids_BL)
+        if self.config.decoding == "basic":
+            for layer in self:
+                context_BLD = layer(context_BLD, context_BLD, visible_BXL)
+            return context_BLD
+        if self.config.query_stream == "paper":
+            query_BLD = positions(backbone, ids_BL.shape[1]) + vector_B1D
+        else:
+            query_BLD = backbone.embed_stream(vector_B1D.expand_as(context_BLD))
+        decoded: Tensor = self[0](query_BLD, context_BLD, visible_BXL)
+        return decoded
+
+
+class RetroMAE(Objective):
+    class Config(DecodingConfig):
+        """RetroMAE; the defaults are the paper's."""
+
+        name: Literal["retromae"] = Field("retromae", description="the objective")
+
+    parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.decoder = RetroMAEDecoder(config, backbone)
+        self.positions = DecoderPositions(backbone)
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> RetroMAERows:
+        text = batch.texts["passage"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        return RetroMAERows(mask_for_encoder(text, vocabulary, self.config), *self.decoder.draw(text, vocabulary))
+
+    def counts(self, drawn: RetroMAERows) -> dict[str, Tensor]:
+        return {"encoder_mlm": drawn.encoder.count, "decoder_mlm": drawn.decoder.count}
+
+    def forward(self, drawn: RetroMAERows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
+        return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(hidden_BLD[:, 0], drawn)})
+
+    def _decoder_part(self, vector_BD: Tensor, drawn: RetroMAERows) -> Part:
+        decoded_BLD = self.decode(vector_BD[:, None], drawn.decoder.ids_BL, drawn.visible_BXL)
+        return masked_lm_part(self.backbone, decoded_BLD, drawn.decoder, weight=self.config.decoder_weight)
+
+    def decode(self, vector_B1D: Tensor, ids_BL: Tensor, visible_BXL: Tensor) -> Tensor:
+        """The decoder's last states, [B, L, D]."""
+        decoded: Tensor = self.decoder(self.backbone, self.positions, vector_B1D, ids_BL, visible_BXL)
+        return decoded
+
+    def health(self, drawn: RetroMAERows) -> dict[str, Tensor]:
+        """Whether the decoder uses the sentence vector."""
+        vector_BD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)[:, 0]
+        return use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))

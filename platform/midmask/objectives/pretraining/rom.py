@@ -1,0 +1,80 @@
+"""ROM, retrieval-oriented masking (Long et al. 2022, arXiv 2210.15133): hide the words that matter for a search.
+
+loss      sum over selected tokens of -log p(token), as in MLM
+masked    encoder: exactly round(0.15 n) of a text's n tokens without specials, those of highest
+          mask_temperature * uniform + term weight; a word's weight holds for each of its pieces
+corrupted 80% [MASK], 10% a random token of the vocabulary, 10% left as they are (unpublished)
+thrown    nothing: the MLM head is part of the saved model
+weights   in [0, 1], by the recipe's `weights`: from corpus statistics, a frozen encoder's attention, or a file. Which
+          of them and how they were scaled is unpublished. Only their ranks against the uniform number count: a constant
+          added to all changes nothing, a factor does what 1 / mask_temperature does
+differs   the paper's score has temperature 1. The sum is divided by the global count of targets
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from midmask.batch import Batch, Loss
+from midmask.encoders.backbone import Backbone
+from midmask.masking import find_words
+from midmask.objectives.objective import Objective
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class ROMRows:
+    """encoder: the corrupted text and its targets; candidates_R: the ids of all tokens that could have been hidden."""
+
+    encoder: MaskedRows
+    candidates_R: Tensor
+
+
+class ROM(Objective):
+    class Config(MaskedConfig):
+        """Retrieval-oriented masking."""
+
+        name: Literal["rom"] = Field("rom", description="the objective")
+        encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="share of tokens to predict")
+        encoder_mask: Literal["weighted"] = Field(
+            "weighted", description="an exact share by term weight; for other masks use the objective mlm"
+        )
+
+    parts: ClassVar[tuple[str, ...]] = ("mlm",)
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> ROMRows:
+        text = batch.texts["passage"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        candidates_R = text.ids_BL[find_words(text, vocabulary).candidate_BL]
+        return ROMRows(mask_for_encoder(text, vocabulary, self.config), candidates_R)
+
+    def counts(self, drawn: ROMRows) -> dict[str, Tensor]:
+        return {"mlm": drawn.encoder.count}
+
+    def forward(self, drawn: ROMRows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder)})
+
+    def health(self, drawn: ROMRows) -> dict[str, Tensor]:
+        """Stop-words and punctuation: their share among the masked tokens, and among all that could have been masked,
+        which is what uniform masking gives (the paper: about 0.4).
+        """
+        stops_V = self.vocabulary(drawn.candidates_R.device).stop_V
+        return {
+            "stop_words_masked": _share(stops_V[drawn.encoder.labels_R]),
+            "stop_words_in_text": _share(stops_V[drawn.candidates_R]),
+        }
+
+
+def _share(true_R: Tensor) -> Tensor:
+    """How much of a boolean tensor is true, [], 0 where it is empty."""
+    return true_R.sum() / max(true_R.numel(), 1)

@@ -1,0 +1,116 @@
+"""SimCSE, unsupervised (Gao, Yao & Chen, EMNLP 2021): a text must find itself under another dropout mask.
+
+loss      sum over texts of -log( exp(cos(z, z') / t) / sum over the second passes of all texts of all workers of
+          exp(cos(z, .) / t) ), z and z' of two passes of the same text, t = 0.05; + `mlm_weight` times the MLM loss of
+          a masked third pass (0.1 in the paper's ablation)
+masked    nothing for the vectors; MLM: 0.15 token by token, 80/10/10
+vector    h, the last hidden state of [CLS]; z = tanh(W h + b) with a fresh W, or h itself (`projection` off)
+trained   encoder and embeddings; the MLM head only with mlm_weight
+thrown    the projection ("mlp_only_train" in the published commands for BERT)
+needs     backbone.dropout > 0 (published: 0.1), which is all that tells the two passes apart
+differs   gradients reach the rows of all workers; sums are divided by global counts
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from midmask import distributed as world
+from midmask.batch import Batch, Part, TokenRows
+from midmask.encoders.backbone import Backbone, Shape
+from midmask.encoders.pooling import cls_vectors
+from midmask.errors import UserError
+from midmask.objectives.in_batch import in_batch_part, uniformity
+from midmask.objectives.objective import CoupledObjective, Reads, Represented
+from midmask.objectives.pretraining.encoder_mask import (
+    EncoderMask,
+    MaskedConfig,
+    MaskedRows,
+    mask_for_encoder,
+    masked_lm_part,
+)
+from midmask.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class SimCSERows:
+    """The texts as they are; masked, for the MLM term, if there is one."""
+
+    text: TokenRows
+    masked: MaskedRows | None
+
+
+class SimCSE(CoupledObjective):
+    class Config(MaskedConfig):
+        """Unsupervised SimCSE; the defaults are the published commands'."""
+
+        name: Literal["simcse"] = Field("simcse", description="the objective")
+        temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines")
+        projection: bool = Field(True, description="compare tanh(W h + b), thrown away later, instead of h")
+        mlm_weight: float = Field(0.0, ge=0.0, description="factor of the auxiliary MLM loss; 0: no such pass")
+        encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="MLM: share of tokens to predict")
+        encoder_mask: EncoderMask = Field("token", description="MLM: which tokens, as for other masked methods")
+
+        def reads(self) -> Reads:
+            return Reads(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
+
+        def check(self, shape: Shape) -> None:
+            if shape.dropout == 0.0:
+                raise UserError(
+                    f"{self.name}: backbone.dropout = 0, so both passes of a text are equal and there is nothing to "
+                    "learn; set backbone.dropout=0.1"
+                )
+
+    parts: ClassVar[tuple[str, ...]] = ("contrastive", "mlm")
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.projection = nn.Linear(backbone.width, backbone.width) if config.projection else None
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=0.02)
+            nn.init.zeros_(self.projection.bias)
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> SimCSERows:
+        text = batch.texts["passage"]
+        if not self.config.mlm_weight:
+            return SimCSERows(text, None)
+        return SimCSERows(text, mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config))
+
+    def counts(self, drawn: SimCSERows) -> dict[str, Tensor]:
+        texts = torch.tensor(len(drawn.text.lengths_B), device=drawn.text.lengths_B.device)
+        return {"contrastive": texts, "mlm": torch.zeros_like(texts) if drawn.masked is None else drawn.masked.count}
+
+    def represent(self, drawn: SimCSERows) -> Represented:
+        text = drawn.text
+        vectors_TD = cls_vectors(self.backbone, text.ids_BL.repeat(2, 1), text.lengths_B.repeat(2))
+        views = F.normalize(self.project(vectors_TD), dim=-1).chunk(2)
+        return Represented(views, parts=lambda: {"mlm": self._mlm(drawn)})
+
+    def project(self, vectors_BD: Tensor) -> Tensor:
+        """What is compared, from sentence vectors; [B, D]."""
+        return vectors_BD if self.projection is None else torch.tanh(self.projection(vectors_BD))
+
+    def _mlm(self, drawn: SimCSERows) -> Part:
+        rows = drawn.masked
+        if rows is None:
+            nothing = self.counts(drawn)["mlm"]
+            return Part(nothing.float(), nothing)
+        hidden_BLD = self.backbone.hidden(rows.ids_BL, rows.lengths_B)
+        return masked_lm_part(self.backbone, hidden_BLD, rows, weight=self.config.mlm_weight)
+
+    def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
+        one_BD, other_BD = vectors
+        other_ND = world.gather_rows(other_BD)
+        own_B = world.own_rows(other_BD)
+        return {"contrastive": in_batch_part(one_BD, other_ND, own_B, temperature=self.config.temperature)}
+
+    def health(self, drawn: SimCSERows) -> dict[str, Tensor]:
+        """`uniformity` of what is compared; with dropout off two passes agree, so there is no alignment to tell."""
+        vectors_BD = cls_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
+        return {"uniformity": uniformity(self.project(vectors_BD))}

@@ -1,0 +1,145 @@
+"""Turns what trials report into tracked runs and lines of progress; the driver's only ear while a sweep runs."""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.app.lineage import MODELS, all_datasets, model_of, run_name
+from midmask.app.observe import base_tags, named
+from midmask.experiment.step import Step
+from midmask.identity import fingerprint, flatten
+from midmask.progress import SweepProgress, clock
+from midmask.sweep.points import briefly, described
+from midmask.sweep.trial import Context, finals
+from midmask.tracking import TrackedRun, Tracker, collection_key, metric_key, queries_key
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Trial:
+    """What is known of a running trial.
+
+    trainings: fingerprint -> what it trains for its final measurement. before: fingerprint -> optimiser steps of the
+    fine-tuning stages before this one, so that a chart goes on where the last stage ended. collection: fingerprint of
+    the collection that the trial is evaluated on.
+    """
+
+    name: str
+    run: TrackedRun
+    tags: dict[str, str]
+    trainings: dict[str, Step]
+    before: dict[str, int]
+    collection: str
+
+
+class Board:
+    """Called with every row of the channel, in order, from one thread."""
+
+    def __init__(
+        self, tracker: Tracker, parent: TrackedRun, context: Context, progress: SweepProgress, *, job: str, sweep: str
+    ) -> None:
+        self._tracker = tracker
+        self._parent = parent
+        self._context = context
+        self._progress = progress
+        self._job = job
+        self._sweep = sweep
+        self._trials: dict[str, _Trial] = {}
+        self._best: float | None = None
+
+    def __call__(self, source: str, row: dict[str, Any]) -> None:
+        event = row["event"]
+        if event == "start":
+            self._start(source, row["parameters"])
+        elif event == "log":
+            self._log(source, row)
+        elif event == "end":
+            self._end(source, row)
+        elif event == "rung":
+            self._rung(source, row)
+
+    def _start(self, source: str, parameters: dict[str, Any]) -> None:
+        """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
+        context = self._context
+        if source in self._trials and self._trials[source].run.is_open:
+            return
+        name, recipe = described(context.space, parameters), context.recipe_at(parameters)
+        base, identity = base_tags(self._job, recipe), fingerprint({"sweep": self._sweep, "trial": source})
+        tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
+        title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
+        run = self._tracker.run(title, tags=tags, params=flatten(recipe), parent=self._parent.id)
+        self._tracker.watch(run)
+        measured = finals(recipe, context.space, context.survey)
+        run.read(all_datasets(measured, context.storage))
+        steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
+        self._trials[source] = _Trial(
+            name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
+        )
+        self._progress.started(source, name)
+
+    def _end(self, source: str, row: dict[str, Any]) -> None:
+        """A model that another trial has trained is an input, one that this trial trained its output."""
+        trial = self._trials.get(source)
+        if trial is None or row["fingerprint"] not in trial.trainings:
+            return
+        step = trial.trainings[row["fingerprint"]]
+        model = model_of(step, self._context.storage, trial.tags)
+        if row["cached"]:
+            trial.run.used(model)
+        else:
+            trial.run.made(model, step.optimiser_steps)
+
+    def _log(self, source: str, row: dict[str, Any]) -> None:
+        loss = row["values"].get("train/loss")
+        self._progress.step(source, row["step"], row["at"], row["of"], loss)
+        trial = self._trials.get(source)
+        is_probe = trial and row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
+        if trial and not is_probe:
+            at = row["at"] + trial.before.get(row["fingerprint"], 0)
+            trial.run.log(named(row["step"], row["values"]), step=at)
+
+    def _rung(self, source: str, row: dict[str, Any]) -> None:
+        """A rung was measured; the last one is the trial's final evaluation."""
+        space, trial = self._context.space, self._trials[source]
+        objective = space.targets[0]
+        value = row["measures"][objective.measure]
+        text = f"{objective.measure} {value:.4f} ({clock(row['seconds'])})"
+        if row["number"] < len(space.shares):
+            name = metric_key(row["corpus"], "dev", objective.measure).rsplit("/", 1)[-1]
+            trial.run.log({f"probe/{name}": value}, step=row["number"])  # two segments: no leaderboard row
+            self._progress.measured(source, f"probe at {row['share']:g} of the pre-training: {text}")
+            return
+        for name, mean in row["measures"].items():
+            trial.run.log({metric_key(row["corpus"], "dev", name): mean}, step=0)
+        collection = {collection_key(row["corpus"]): trial.collection}
+        trial.run.tag({**collection, queries_key(row["corpus"], "dev"): str(row["queries"])})
+        trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
+        trial.run.finish()
+        self._progress.measured(source, f"dev: {text}")
+        sign = 1 if objective.mode == "max" else -1
+        better = self._best is None or sign * value > sign * self._best
+        self._best = value if better else self._best
+        self._progress.ended(value, trial.name, better=better)
+
+    def close(self, ended: Collection[str]) -> None:
+        """After the last trial: what has not finished was pruned at a rung, or failed, which Ray has reported.
+
+        Args:
+            ended: sources of the trials that the study has a result of.
+        """
+        for source, trial in self._trials.items():
+            trial.run.finish("pruned" if source in ended else "failed")
+
+
+def _steps_before(measured: list[Step]) -> dict[str, int]:
+    """Of every fine-tuning stage. Seeds repeat the same steps, so the first one's curve is the trial's."""
+    before: dict[str, int] = {}
+    for evaluation in measured:
+        done = 0
+        for step in evaluation.upstream():
+            if step.name == "finetune":
+                before[step.fingerprint] = done
+                done += step.optimiser_steps
+    return before

@@ -1,0 +1,170 @@
+"""A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence."""
+
+import logging
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from midmask.app.cost import tell_cost
+from midmask.app.driver import scale_notes
+from midmask.app.job import Options, resolve_corpus
+from midmask.app.lineage import all_datasets, run_name
+from midmask.app.observe import TrackingObserver, base_tags, log_evaluation, log_report
+from midmask.artifact import RECORD, Artifact, Place, load, produce
+from midmask.backend.channel import Channel
+from midmask.backend.connection import connect
+from midmask.backend.makers import cluster_makers
+from midmask.backend.resources import Resources, share
+from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner
+from midmask.identity import fingerprint, flatten, override
+from midmask.leaderboard.sweep_file import sweep_of
+from midmask.progress import SweepProgress
+from midmask.sweep.comparison import SPLITS, Entrant, Scored, compare, entrants_of
+from midmask.sweep.conclusion import Conclusion
+from midmask.sweep.importance import importance
+from midmask.sweep.observer import Board
+from midmask.sweep.plan import Sweep, describe, sweep_for, targets
+from midmask.sweep.plots import draw
+from midmask.sweep.points import briefly, mark_of
+from midmask.sweep.search import search
+from midmask.sweep.space import Space, load_space
+from midmask.sweep.study import open_study, outcomes, remaining
+from midmask.sweep.summary import NAME as SUMMARY
+from midmask.sweep.summary import summary
+from midmask.sweep.trial import Context
+from midmask.sweep.trials import Trial, Trials
+from midmask.tracking import TrackedRun, Tracker
+
+log = logging.getLogger(__name__)
+
+
+def sweep(options: Options, flags: Namespace, path: Path) -> None:
+    """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
+    space = load_space(path)
+    if flags.corpus is None and space.corpus is not None:
+        options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
+    given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
+    one = sweep_for(options, override(space, given))
+    refuse_missing_splits(targets(one))
+    if options.dry_run:
+        print(describe(one))
+        tell_cost(targets(one), options, side_by_side=True)
+        return
+    for note in scale_notes(one.recipe, options):
+        log.warning("%s", note)
+    print(run_sweep(one))
+    print(f"\n{options.where_to_look()}")
+
+
+def run_sweep(sweep: Sweep) -> str:
+    """Runs what is missing of a sweep and returns its report."""
+    options, recipe = sweep.options, sweep.recipe
+    tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
+    name = run_name(options.job, tags, sweep.fingerprint)
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        finished = tracker.find(sweep.fingerprint, step="sweep").finished
+        if finished and (sweep.place / RECORD).exists():
+            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
+            log.info("already computed in the tracked run %s; nothing to compute", finished)
+            return str(load(sweep.place).result["report"])
+        connect()
+        use = share(options.workers, options.workers_per_training)
+        params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
+        with tracker.run(name, tags=tags, params=params) as parent:
+            record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
+            artifact = produce(sweep.place, record, lambda out: _run(sweep, tracker, parent, use, out))
+            _log_report(parent, artifact)
+            parent.log(
+                {"sweep/best": artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0
+            )
+            return str(artifact.result["report"])
+
+
+def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out: Place) -> dict[str, Any]:
+    storage, recipe = Place(sweep.options.storage), sweep.recipe
+    observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
+    runner = Runner(storage, cluster_makers(sweep.options.training_workers), observer)
+    planned = plan(recipe, sweep.survey)
+    runner.run(planned.pretraining_tokens)
+    runner.run(planned.tokens)
+    parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))
+    if planned.pretrained is not None and _shares_pretraining(sweep.space):
+        runner.run(planned.pretrained)  # by all workers, once, instead of by one trial that the others wait for
+    ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
+    bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
+    study = open_study(sweep.study_storage(), sweep.study, sweep.space)
+    done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
+    progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
+    with Channel.open() as channel:
+        context = Context(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
+        board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
+        with channel.forwarding(board):
+            found = search(context, study, left, use, sweep.recipe.pretrain.seed)
+        board.close({fingerprint(outcome.parameters) for outcome in found})
+    trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
+    log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
+    scored = compare(entrants(sweep, trials), storage, use, progress)
+    _track(sweep, tracker, parent, scored)
+    end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
+    (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
+    return {
+        "report": end.text(),
+        "best": trials.best.outcome.last,
+        "parameters": trials.best.outcome.parameters,
+        "rung_share": trials.rung_share(),
+    }
+
+
+def _shares_pretraining(space: Space) -> bool:
+    """Whether no parameter is of anything that the middle training depends on."""
+    return all(path.split(".")[0] in ("representation", "stages", "evaluation") for path in space.parameters)
+
+
+def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
+    """The report, its data, and plots of them, in the sweep's run."""
+    folder = artifact.place.local()
+    log_report(parent, str(artifact.result["report"]))
+    parent.log_file(folder / SUMMARY)
+    for path in draw(sweep_of((artifact.place / SUMMARY).read_json()), folder / "figures"):
+        parent.log_file(path, "figures")
+
+
+def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
+    """Who is compared in the end, seed by seed: the best trial; with several objectives also the marked ones; the
+    baselines.
+    """
+    space, chosen = sweep.space, [trials.best]
+    if space.has_several_objectives:
+        found = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
+        chosen += [found[name] for name in space.marks if name in found and found[name] != trials.best]
+    recipes = {_label(sweep, trial): apply_changes(sweep.recipe, trial.outcome.parameters) for trial in chosen}
+    recipes |= {baseline.name: baseline for baseline in sweep.baselines}
+    systems = [entrants_of(label, recipe, space.seeds, sweep.survey) for label, recipe in recipes.items()]
+    return [one for seed in zip(*systems, strict=True) for one in seed]
+
+
+def _label(sweep: Sweep, trial: Trial) -> str:
+    """A trial's mark, else its recipe and point."""
+    point = trial.outcome.parameters
+    return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"
+
+
+def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scored]) -> None:
+    """A leaderboard row for every system and seed; a system that an earlier sweep has tracked is linked."""
+    for one in scored:
+        recipe = one.entrant.recipe
+        identity = fingerprint({split: artifact.fingerprint for split, artifact in one.evaluations.items()})
+        base = base_tags(sweep.options.job, recipe)
+        tags = {**base, "midmask.step": "evaluate", "midmask.fingerprint": identity}
+        name = f"{one.entrant.label}, seed {one.entrant.seed}"
+        finished = tracker.find(identity, step="evaluate").finished
+        if finished:
+            tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent.id)
+            continue
+        with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
+            for step in one.entrant.evaluations.values():
+                log_evaluation(run, step, Place(sweep.options.storage), base)

@@ -1,0 +1,140 @@
+"""The Optuna study is the truth of a sweep: it has its own storage and a fixed name, and outlives every process.
+
+Ray Tune's own state can be lost in a crash (an empty pickle), so nothing is restored from it. A sweep that is
+submitted again asks the study which points are done, gives back the ones that a killed process held, and runs the
+rest.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import optuna
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from midmask.evaluation.statistics.intervals import RankCorrelation, rank_correlation
+from midmask.sweep.points import Point, complete, grid
+from midmask.sweep.space import Distribution, Space, Value
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class Suggests(Protocol):
+    """What of an Optuna trial is used: Ray hands over a stand-in that writes down what was suggested."""
+
+    suggest_categorical: Callable[..., Any]
+    suggest_float: Callable[..., float]
+    suggest_int: Callable[..., int]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One finished trial: its parameters, the first objective at each rung (by number from 1), whether it ran to the
+    end. values: all objectives at the end; of a trial that was pruned none.
+    """
+
+    parameters: Point
+    measures: dict[int, float]
+    complete: bool
+    values: tuple[float, ...] = ()
+
+    @property
+    def last(self) -> float:
+        return self.measures[max(self.measures)]
+
+
+def suggest(space: Space, trial: Suggests) -> Point:
+    """The next point, parameter by parameter, as define-by-run samplers want it: what its conditions exclude is never
+    asked for. A listed value for a grid or where there is no range, else one from the range.
+    """
+
+    def choose(path: str, distribution: Distribution) -> Value:
+        low, high = distribution.low, distribution.high
+        if space.search == "grid" or low is None or high is None:
+            value: Value = trial.suggest_categorical(path, distribution.values)
+            return value
+        if distribution.step is not None:
+            return trial.suggest_int(path, int(low), int(high), step=int(distribution.step), log=distribution.log)
+        return trial.suggest_float(path, low, high, log=distribution.log)
+
+    return complete(space, choose)
+
+
+def sampler(space: Space, seed: int) -> BaseSampler:
+    """Every option that Optuna 5 has changed the default of is given, so that a study means the same in any version.
+
+    tpe: multivariate; a parameter that only some points have is drawn from its own trials. With several objectives it
+    is MOTPE (Ozaki et al. 2022). nsga2 (Deb et al. 2002) gets four generations or more out of the budget.
+    """
+    if space.search == "tpe":
+        return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=max(4, space.trials // 3))
+    if space.search == "nsga2":
+        size = max(4, space.trials // 4)
+        return NSGAIISampler(seed=seed, population_size=size, crossover_prob=0.9, swapping_prob=0.5)
+    return RandomSampler(seed=seed)
+
+
+def open_study(storage: optuna.storages.BaseStorage, name: str, space: Space) -> optuna.Study:
+    """The study of that name; made if there is none."""
+    ways = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
+    directions = [ways[objective.mode] for objective in space.targets]
+    return optuna.create_study(storage=storage, study_name=name, directions=directions, load_if_exists=True)
+
+
+def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
+    """The finished trials, in the order in which they were asked."""
+    last = len(space.shares)
+    found = []
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        measures = dict(trial.intermediate_values)
+        if len(measures) < last:  # Ray hands over the result at which a scheduler ends a trial as its value alone
+            measures[len(measures) + 1] = trial.values[0]
+        is_complete = last in measures
+        found.append(Outcome(trial.params, measures, is_complete, tuple(trial.values) if is_complete else ()))
+    return found
+
+
+def proxies(found: Sequence[Outcome], shares: Sequence[float]) -> dict[float, RankCorrelation]:
+    """For each rung before the last, its share of the pre-training -> how its probes rank the trials that ran to the
+    end, against how the end ranks them. Where poor ones were pruned at rungs, these are the survivors of that very
+    ranking, so what is said of it is no fair sample; `rungs.prune: false` gives one.
+    """
+    ended = [outcome for outcome in found if outcome.complete]
+    last = [outcome.last for outcome in ended]
+    return {
+        share: rank_correlation([outcome.measures[number] for outcome in ended], last)
+        for number, share in enumerate(shares[:-1], start=1)
+    }
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What is still to run: points to hand to the searcher first, and the number of trials in all."""
+
+    points: list[Point]
+    count: int
+
+
+def remaining(study: optuna.Study, space: Space) -> Remaining:
+    """What is still to run of a sweep. To be asked once in a process: it closes what an earlier process held.
+
+    Trials that a killed process left running, and points that it had not begun, are marked failed, and their points are
+    handed out again in the order in which they were asked: pruning depends on it. Steps go on from the artifacts and
+    checkpoints that they have written.
+    """
+    held = study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+    for trial in held:
+        study._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)  # `tell` refuses a waiting trial
+    finished = [outcome.parameters for outcome in outcomes(study, space)]
+    if space.search == "grid":
+        again = [point for point in grid(space) if point not in finished]
+        return Remaining(again, len(again))
+    count = max(0, space.trials - len(finished))
+    return Remaining([_point(trial) for trial in held][:count], count)
+
+
+def _point(trial: FrozenTrial) -> Point:
+    """What was asked of a trial; killed in between, perhaps not all of it."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}

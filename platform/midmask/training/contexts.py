@@ -1,0 +1,128 @@
+"""Rows that are pairs of texts which belong together: two spans of a document, a passage and a query for it.
+
+Which text is drawn depends on (seed, epoch, row) alone. Row i of "passage" and of "context" are a pair; no two of the
+texts share a number, by which masks are drawn.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from midmask.artifact import Place
+from midmask.training.examples import Passages, Texts, drawn, joined, lengths_of
+from midmask.training.plan import Rows
+from midmask.training.table import Ints, TokenTable
+
+WINDOW = 100
+"""How far off a random context may be, in spans (CoT-MAE)."""
+
+RANDOM, NEARBY, OVERLAP, ANY = range(4)
+
+ANCHOR, CONTEXT, KIND, QUERY = range(4)
+"""What a number is drawn for."""
+
+Kind = Literal["any", "random", "nearby", "overlap", "mixed"]
+
+
+@dataclass(frozen=True)
+class SpanExamples:
+    """Pre-training: a row is a document of a spans artifact; each visit draws a span of it, and a context for that.
+
+    context: any, another span, all alike (coCondenser); random, one at most 100 spans off; nearby, the one before or
+    after; overlap, as stored with the span; mixed, one of the last three (CoT-MAE, which draws random and nearby once
+    and for all).
+    """
+
+    spans: Place
+    fingerprint: str
+    context: Kind = "any"
+
+    def open(self) -> "SpanSource":
+        return SpanSource(self.spans, self.context)
+
+
+class SpanSource:
+    """Documents by number. Batches are not grouped by length: it is drawn with the span."""
+
+    group = 1
+    lengths: Ints | None = None
+
+    def __init__(self, spans: Place, context: Kind) -> None:
+        with (spans / "starts.npy").reading() as stream:
+            self._starts: Rows = np.load(stream, allow_pickle=False)
+        self.count = len(self._starts) - 1
+        self._context = context
+        self._ids = TokenTable(spans / "spans", planned=self.count)
+        overlaps = context in ("overlap", "mixed")
+        self._overlaps = TokenTable(spans / "spans", "overlap_ids", planned=self.count) if overlaps else None
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+        starts, counts = self._starts[rows], np.diff(self._starts)[rows]
+        anchors = drawn(seed, epoch, rows, ANCHOR, counts)
+        kinds = self._kinds(rows, seed, epoch)
+        windows = np.choose(kinds, [np.full(len(rows), WINDOW), np.ones_like(rows), np.ones_like(rows), counts])
+        others = starts + self._neighbours(rows, seed, epoch, anchors, counts, windows)
+        contexts = self._ids.read(others)
+        if self._overlaps is not None:
+            overlapping = kinds == OVERLAP
+            stored = self._overlaps.read((starts + anchors)[overlapping])
+            for place, ids in zip(np.flatnonzero(overlapping), stored, strict=True):
+                contexts[place] = ids
+            others = np.where(overlapping, self._starts[-1] + starts + anchors, others)
+        passages = joined(self._ids.read(starts + anchors), starts + anchors)
+        return {"passage": passages, "context": joined(contexts, others)}
+
+    def _kinds(self, rows: Rows, seed: int, epoch: int) -> Rows:
+        if self._context == "mixed":
+            return drawn(seed, epoch, rows, KIND, 3)
+        return np.full(len(rows), {"random": RANDOM, "nearby": NEARBY, "overlap": OVERLAP, "any": ANY}[self._context])
+
+    @staticmethod
+    def _neighbours(rows: Rows, seed: int, epoch: int, anchors: Rows, counts: Rows, windows: Any) -> Rows:
+        """Another span of each document, at most `windows` off, all of them alike."""
+        low, high = np.maximum(anchors - windows, 0), np.minimum(anchors + windows, counts - 1)
+        chosen = low + drawn(seed, epoch, rows, CONTEXT, high - low)
+        return np.asarray(chosen + (chosen >= anchors))
+
+    def names(self, rows: Rows) -> list[str]:
+        return self._ids.doc_ids(self._starts[rows])
+
+
+@dataclass(frozen=True)
+class PseudoQueryExamples:
+    """Pre-training: a row is a passage that has pseudo-queries; each visit draws one of them."""
+
+    tokens: Place
+    pseudo_queries: Place
+    fingerprint: str
+    weights: Place | None = None
+    by_length: bool = True
+
+    def open(self) -> "PseudoQuerySource":
+        return PseudoQuerySource(self)
+
+
+class PseudoQuerySource:
+    """The passages that have a query, in the order of the corpus."""
+
+    group = 1
+
+    def __init__(self, examples: PseudoQueryExamples) -> None:
+        with (examples.pseudo_queries / "counts.npy").reading() as stream:
+            counts: Ints = np.load(stream, allow_pickle=False)
+        self._kept = np.flatnonzero(counts)
+        self._counts = counts[self._kept]
+        self.count = len(self._kept)
+        self.lengths: Ints | None = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
+        self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
+        self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=self.count)
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+        passages = self._kept[rows]
+        picks = drawn(seed, epoch, rows, QUERY, self._counts[rows])
+        queries = joined(self._queries.read(passages, picks), self._passages.count + passages)
+        return {"passage": self._passages.read(passages), "context": queries}
+
+    def names(self, rows: Rows) -> list[str]:
+        return self._passages.names(self._kept[rows])

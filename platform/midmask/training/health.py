@@ -1,0 +1,85 @@
+"""Is the encoder learning what it should? Numbers taken now and then on one batch, and warnings that name a collapse.
+
+cosine_of_random_pairs  mean cosine of the sentence vectors of two different rows; 1: all texts look alike
+active_dimensions       over how many dimensions the variance of the vectors is spread: (sum of the covariance's
+                        eigenvalues)² / sum of their squares, the participation ratio; at most rows - 1
+and what the objective says of itself, such as its decoder's loss with and without the sentence vector
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+
+from midmask.batch import Batch
+from midmask.objectives import Objective
+
+log = logging.getLogger(__name__)
+
+ALIKE = 0.999
+"""Mean cosine from which on vectors count as collapsed. Untrained encoders are at 0.5 to 0.9997, by their size."""
+
+FEW_WINNERS = 0.02
+"""Share of max-pool winners that are different entries, below which a few entries win for every text."""
+
+UNUSED = 0.001
+"""By what share of itself the decoder's loss must grow without the sentence vector, for the vector to count as used."""
+
+GRACE, GRACE_STEPS = 0.2, 1000
+"""Share of the steps in which vectors may still be alike, as those of an untrained encoder are; and number of steps in
+which a decoder may also ignore the vector, and the max-pool pick alike, as both do at first in every run."""
+
+WITHOUT = "_without_vector"
+
+
+@torch.no_grad()
+def examine(objective: Objective, batch: Batch) -> dict[str, float]:
+    """The numbers above, by name, for this worker's batch; dropout is off, and nothing random is used up."""
+    was_training = objective.training
+    objective.eval()
+    try:
+        text = batch.texts["passage" if "passage" in batch.texts else "query"]
+        vectors_BD = objective.backbone.hidden(text.ids_BL, text.lengths_B)[:, 0].float()
+        values = {**spread(vectors_BD), **objective.health(objective.draw(batch))}
+    finally:
+        objective.train(was_training)
+    return {name: float(value) for name, value in values.items()}
+
+
+def spread(vectors_BD: torch.Tensor) -> dict[str, torch.Tensor]:
+    """How differently texts are represented; shape [] each, 0 where there is one row."""
+    rows = len(vectors_BD)
+    unit_BD = F.normalize(vectors_BD, dim=1)
+    pairs = max(rows * (rows - 1), 1)
+    cosine = (unit_BD.sum(0).square().sum() - unit_BD.square().sum()) / pairs
+    centred_BD = vectors_BD - vectors_BD.mean(0)
+    gram_BB = centred_BD @ centred_BD.t()  # the covariance's eigenvalues that are not zero
+    active = gram_BB.trace().square() / gram_BB.square().sum().clamp(min=torch.finfo(gram_BB.dtype).tiny)
+    return {"cosine_of_random_pairs": cosine, "active_dimensions": active}
+
+
+@dataclass
+class Watch:
+    """Warns of each kind of collapse once, with its step. `steps`: of the whole run."""
+
+    steps: int
+    collapses: dict[str, int] = field(default_factory=dict)
+
+    def look(self, step: int, values: dict[str, float]) -> None:
+        """Reads what `examine` gave after `step` steps."""
+        if step > GRACE * self.steps and values["cosine_of_random_pairs"] > ALIKE:
+            self._warn("vectors", step, "the sentence vectors of different texts are all alike", values)
+        if step > max(GRACE * self.steps, GRACE_STEPS):
+            if values.get("winning_vocabulary", 1.0) < FEW_WINNERS:
+                self._warn("max-pool", step, "the same few vocabulary entries win for every text", values)
+            for name in (name.removesuffix(WITHOUT) for name in values if name.endswith(WITHOUT)):
+                if values[name + WITHOUT] - values[name] < UNUSED * values[name]:
+                    self._warn("decoder", step, "the decoder does as well without the sentence vector", values)
+
+    def _warn(self, kind: str, step: int, meaning: str, values: dict[str, float]) -> None:
+        if kind in self.collapses:
+            return
+        self.collapses[kind] = step
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+        log.warning("collapse of the %s at step %d: %s (%s)", kind, step, meaning, numbers)

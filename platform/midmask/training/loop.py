@@ -1,0 +1,159 @@
+"""The training loop: one for pre-training and fine-tuning, in one process or as one of several workers.
+
+Every loss is divided by the number of its targets over *all* workers and micro-batches, so how a global batch is cut
+changes nothing. Dropout is seeded anew at each step from (seed, step, worker): no state of a random generator has to be
+saved.
+"""
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from midmask import distributed as world
+from midmask.batch import Batch, Loss, TokenRows
+from midmask.objectives import CoupledObjective, Objective
+from midmask.training.cache import Cached, cache_gradients
+from midmask.training.optimiser import TrainConfig, autocast_type, learning_rate, update
+from midmask.training.reader import Read
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What happened in one step, over all workers. Tensors stay on the device until somebody reads them.
+
+    sums, float64: the loss's total, then each part's sum over its targets. counts, float64: each part's targets, then
+    tokens, slots (tokens with padding) and the digest of what was read. gradient_norms: before clipping, of all
+    parameters and of the heads, [2].
+    """
+
+    step: int
+    sums: Tensor
+    counts: Tensor
+    gradient_norms: Tensor
+    learning_rate: float
+    wait_seconds: float
+    seconds: float
+    first: bool
+
+
+class Divided(nn.Module):
+    """An objective whose loss is divided by global counts: (total with gradient, its value and the parts' sums).
+
+    With a cached first pass the coupled parts are left out of the values: `cache_gradients` has given them already.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, drawn: Any, counts: dict[str, Tensor], cached: Cached | None = None) -> tuple[Tensor, Tensor]:
+        if cached is None or not isinstance(self.objective, CoupledObjective):
+            loss: Loss = self.objective(drawn)
+            total = loss.total(counts)
+            return total, values_of(loss, counts)
+        cached.replay()
+        rows = self.objective.represent(drawn)
+        product, alone = cached.product(rows.vectors), Loss(rows.parts())
+        total = product + alone.total(counts) if alone.parts else product
+        return total, values_of(alone, counts)
+
+
+def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
+    """The total, then the sum of each part that `counts` names, 0 for one that the loss lacks; float64, no gradient."""
+    (device,) = {count.device for count in counts.values()}
+    nothing = torch.zeros((), dtype=torch.float64, device=device)
+    total = loss.total(counts) if loss.parts else nothing
+    sums = [loss.parts[name].total if name in loss.parts else nothing for name in counts]
+    return torch.stack([value.detach().double() for value in (total, *sums)])
+
+
+def distributed(objective: Objective) -> nn.Module:
+    """The objective as the loop calls it; with a process group, gradients are averaged over its workers."""
+    model = Divided(objective)
+    if not dist.is_available() or not dist.is_initialized():
+        return model
+    # Fine-tuning leaves the MLM head without gradient, hence find_unused_parameters.
+    return DistributedDataParallel(model, find_unused_parameters=True, gradient_as_bucket_view=True)
+
+
+def run_steps(
+    model: nn.Module,
+    objective: Objective,
+    optimiser: torch.optim.AdamW,
+    config: TrainConfig,
+    work: Iterator[Read],
+    device: torch.device,
+) -> Iterator[StepRecord]:
+    """Trains on each read in turn; the record of a step is given when its update is done (or, on a GPU, queued)."""
+    first = True
+    begun = time.perf_counter()
+    for read in work:
+        waited = time.perf_counter() - begun
+        batches = [to_device(batch, device) for batch in read.micro]
+        torch.manual_seed(dropout_seed(config.seed, read.step, world.rank()))
+        sums, counts = accumulate(model, objective, config, batches, (read.tokens, read.slots, read.digest))
+        norms = update(objective, optimiser, config, read.step)
+        now = time.perf_counter()
+        rate = learning_rate(config, read.step)
+        yield StepRecord(read.step, world.all_sum(sums), counts, norms, rate, waited, now - begun, first)
+        begun, first = time.perf_counter(), False
+
+
+def accumulate(
+    model: nn.Module, objective: Objective, config: TrainConfig, batches: list[Batch], extra: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """The gradient of one step, summed over micro-batches: (local sums, global counts) as in `StepRecord`."""
+    names = tuple(objective.parts)
+    drawn = [objective.draw(batch) for batch in batches]
+    targets = [objective.counts(each) for each in drawn]
+    local = torch.stack([torch.stack([each[name] for each in targets]).sum().double() for name in names])
+    device = local.device
+    counts = world.all_sum(torch.cat([local, torch.tensor(extra, dtype=torch.float64, device=device)]))
+    divisors = {name: counts[index].float() for index, name in enumerate(names)}
+    bf16 = autocast_type(config.precision, device)
+    sums = torch.zeros(1 + len(names), dtype=torch.float64, device=device)
+    cached: list[Cached] | list[None] = [None] * len(drawn)
+    if isinstance(objective, CoupledObjective) and (len(drawn) > 1 or is_cut(config)):
+        with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+            cached, coupled = cache_gradients(objective, drawn, divisors)
+        sums += values_of(coupled, divisors)
+    for index, (each, first_pass) in enumerate(zip(drawn, cached, strict=True)):
+        last = index == len(drawn) - 1
+        quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext()
+        with quiet:
+            with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+                total, values = model(each, divisors, first_pass)
+            (total * world.size()).backward()  # DistributedDataParallel averages; a sum is wanted
+        sums += values
+    return sums, counts
+
+
+def is_cut(config: TrainConfig) -> bool:
+    """Whether any worker's share of a step takes more than one micro-batch. Workers that meet in a loss must agree on
+    how they do so, and their shares may differ by a row."""
+    largest = -(-config.batch_size // world.size())
+    return config.micro_batch is not None and config.micro_batch < largest
+
+
+def dropout_seed(seed: int, step: int, rank: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"dropout/{seed}/{step}/{rank}".encode()).digest()[:8]) >> 1
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    def there(x: Tensor) -> Tensor:
+        return x.to(device, non_blocking=True)
+
+    def moved(rows: TokenRows) -> TokenRows:
+        weights_BL = None if rows.weights_BL is None else there(rows.weights_BL)
+        return TokenRows(there(rows.ids_BL), there(rows.lengths_B), there(rows.keys_B), weights_BL)
+
+    teacher_QG = None if batch.teacher_QG is None else there(batch.teacher_QG)
+    return replace(batch, texts={name: moved(rows) for name, rows in batch.texts.items()}, teacher_QG=teacher_QG)

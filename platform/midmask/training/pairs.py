@@ -1,0 +1,200 @@
+"""What a row of fine-tuning is: a query with a passage that answers it, and passages that do not."""
+
+import logging
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.artifact import Place
+from midmask.corpora.ids import mix
+from midmask.errors import UserError
+from midmask.training.examples import Texts, joined
+from midmask.training.lists import Floats, Lists, scored
+from midmask.training.plan import Rows
+from midmask.training.table import Ints, TokenTable, read_table
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PairExamples:
+    """Fine-tuning: a row is a query with a positive passage in the split, drawn anew each epoch, and `per_query`
+    negatives.
+
+    Negatives come from the list `negatives` (columns query_id, doc_id), all its rows being fair choices; where a query
+    has too few of them, passages drawn at random stand in. Batches are not grouped by length: in-batch negatives
+    would become clusters of one length.
+
+    scores: a teacher's (query_id, doc_id, score), for every passage of a row. Passages drawn at random would have none;
+    so a query with too few negatives gets some of them repeatedly, and a query with none is left out, which is logged.
+    missing_positive_score: a positive without a score is an error, or takes the highest score of its query's passages
+    (the SIGIR'23 benchmark's rule). queries: a table with a column query_id, the only ones to train on; none: all.
+    """
+
+    tokens: Place
+    corpus: Place
+    split: str
+    fingerprint: str
+    negatives: Place | None = None
+    per_query: int = 0
+    query_length: int = 32
+    passage_length: int = 128
+    scores: Place | None = None
+    missing_positive_score: Literal["refuse", "highest"] = "refuse"
+    queries: Place | None = None
+
+    def open(self) -> "PairSource":
+        return PairSource(self)
+
+
+class PairSource:
+    """Queries of a split that have a positive, in the order of `queries.parquet`."""
+
+    lengths: Ints | None = None
+
+    def __init__(self, examples: PairExamples) -> None:
+        self._examples = examples
+        self.group = 1 + examples.per_query
+        self._table = TokenTable(examples.tokens / "passages")
+        self._queries = read_table(examples.tokens / "queries.parquet")
+        qrels = read_table(examples.corpus / "qrels.parquet")
+        wanted = pc.and_(pc.equal(qrels["split"], examples.split), pc.greater_equal(qrels["grade"], 1))
+        self._positives = self._lists(qrels.filter(wanted))
+        empty = self._queries.slice(0, 0).append_column("doc_id", pa.array([], pa.string()))
+        mined = read_table(examples.negatives) if examples.negatives else empty
+        self._negatives = self._lists(mined).without(self._positives)
+        self._kept = np.flatnonzero(np.diff(self._positives.offsets))
+        if examples.queries is not None:
+            self._kept = self._subset(read_table(examples.queries)["query_id"])
+        if examples.scores is not None:
+            self._take_scores(examples.scores)
+        self.count = len(self._kept)
+        if not self.count:
+            raise UserError(
+                f"split {examples.split!r} of {examples.corpus}: no query has a relevant passage to train on"
+            )
+
+    def _lists(self, judged: pa.Table) -> Lists:
+        """The passages that a table of (query_id, doc_id) names, by query."""
+        query = pc.index_in(judged["query_id"], value_set=self._queries["query_id"]).combine_chunks()
+        passage = self._table.rows_of(judged["doc_id"])
+        if query.null_count or (passage < 0).any():
+            raise UserError(
+                f"{self._examples.tokens}: judgements or negatives name queries or passages that the tokens lack; "
+                "tokenise the corpus that they belong to"
+            )
+        numbers = query.to_numpy(zero_copy_only=False).astype(np.int64)
+        return Lists.of(numbers, passage, len(self._queries))
+
+    def _subset(self, wanted: pa.ChunkedArray) -> Rows:
+        """The wanted queries.
+
+        Raises:
+            UserError: if one of them has no positive in the split.
+        """
+        having = self._queries["query_id"].take(pa.array(self._kept))
+        strange = wanted.filter(pc.invert(pc.is_in(wanted, value_set=having)))
+        if len(strange):
+            raise UserError(
+                f"{self._examples.queries}: {len(strange)} of its queries, such as {strange[0].as_py()!r}, have no "
+                f"relevant passage in split {self._examples.split!r}; draw the queries from this split"
+            )
+        return np.asarray(self._kept[pc.is_in(having, value_set=wanted).to_numpy()])
+
+    def _take_scores(self, place: Place) -> None:
+        """Gives every passage that can stand in a row its score; queries that then have no negative are left out."""
+        if self.group > 1:
+            have = np.diff(self._negatives.offsets)[self._kept] > 0
+            if not have.all():
+                first = ", ".join(self._names(self._kept[~have][:5]))
+                log.warning("%d queries have no negative to be scored and are left out: %s", (~have).sum(), first)
+            self._kept = self._kept[have]
+        lists = (self._positives, self._negatives)
+        positives, self._negatives = scored(lists, place, self._queries["query_id"], self._table)
+        if self._examples.missing_positive_score == "highest":
+            positives = _highest_where_missing(positives, self._negatives)
+        self._positives = positives
+        self._refuse_missing(place, self._negatives, "candidate")
+        self._refuse_missing(place, self._positives, "relevant")
+
+    def _refuse_missing(self, place: Place, lists: Lists, kind: str) -> None:
+        missing = np.flatnonzero(np.isnan(lists.known_scores) & np.isin(lists.query, self._kept))
+        if len(missing):
+            (query,) = self._names(lists.query[missing[:1]])
+            (passage,) = self._table.doc_ids(lists.values[missing[:1]])
+            raise UserError(
+                f"{place}: no score for query {query!r} and its {kind} passage {passage!r}, {len(missing)} in all; "
+                "score the same negatives and judgements that are trained on, or for relevant passages set "
+                "missing_positive_score=highest"
+            )
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+        queries = self._kept[rows]
+        keys = mix(mix(np.uint64(seed), np.uint64(epoch)), queries.astype(np.uint64))
+        chosen = [self._choose(query, key) for query, key in zip(queries, keys, strict=True)]
+        passages = np.concatenate([group for group, _ in chosen])
+        scores = None if self._positives.scores is None else np.concatenate([found for _, found in chosen])
+        ids = self._queries["ids"].take(pa.array(queries)).combine_chunks()
+        offsets = ids.offsets.to_numpy()
+        values = ids.values.to_numpy()
+        texts = [values[start:end] for start, end in pairwise(offsets)]
+        pieces = [cut(text, self._examples.passage_length) for text in self._table.read(passages)]
+        return {
+            "query": joined([cut(text, self._examples.query_length) for text in texts], queries),
+            "passage": joined(pieces, passages)._replace(scores=scores),
+        }
+
+    def names(self, rows: Rows) -> list[str]:
+        return self._names(self._kept[rows])
+
+    def _names(self, queries: Rows) -> list[str]:
+        return [str(name) for name in self._queries["query_id"].take(pa.array(queries)).to_pylist()]
+
+    def _choose(self, query: int, key: np.uint64) -> tuple[Rows, Floats]:
+        """One positive, then `per_query` different negatives, by hash of the key; int64 [group]. And their scores, if
+        there are any.
+        """
+        positives, mined = self._positives[query], self._negatives[query]
+        first = int(mix(key, np.uint64(0))) % len(positives)
+        order = np.argsort(mix(key, 1 + np.arange(len(mined), dtype=np.uint64)), kind="stable")[: self.group - 1]
+        if self._positives.scores is None:
+            return self._filled(positives, [positives[first], *mined[order]], key), np.empty(0, np.float32)
+        lacking = self.group - 1 - len(order)
+        if lacking:
+            again = mix(key, np.uint64(1 << 32) + np.arange(lacking, dtype=np.uint64)) % np.uint64(len(mined))
+            order = np.append(order, again.astype(np.int64))
+        rows = np.array([positives[first], *mined[order]], dtype=np.int64)
+        scores = [self._positives.scores_of(query)[first], *self._negatives.scores_of(query)[order]]
+        return rows, np.array(scores, np.float32)
+
+    def _filled(self, positives: Rows, chosen: list[np.int64], key: np.uint64) -> Rows:
+        """A group filled up with passages drawn at random."""
+        taken = {int(row) for row in (*chosen, *positives)}
+        draw = 1 << 32
+        while len(chosen) < self.group:
+            row = int(mix(key, np.uint64(draw))) % self._table.count
+            draw += 1
+            # A corpus smaller than the group cannot give different passages: after many tries, repeat.
+            if row not in taken or draw > (1 << 32) + 1000:
+                chosen.append(np.int64(row))
+                taken.add(row)
+        return np.array(chosen, dtype=np.int64)
+
+
+def _highest_where_missing(positives: Lists, negatives: Lists) -> Lists:
+    """Positives without a score take the highest score of their query's passages; NaN stays where none has one."""
+    highest = np.full(len(positives.offsets) - 1, -np.inf, np.float32)
+    for lists in (positives, negatives):
+        np.fmax.at(highest, lists.query, lists.known_scores)
+    best = highest[positives.query]
+    missing = np.isnan(positives.known_scores) & np.isfinite(best)
+    return replace(positives, scores=np.where(missing, best, positives.known_scores))
+
+
+def cut(ids: Ints, length: int) -> Ints:
+    """At most `length` ids, the last one ([SEP]) kept at the end."""
+    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], ids[-1:]])

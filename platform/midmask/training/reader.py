@@ -1,0 +1,147 @@
+"""From token rows to what a step needs: padded micro-batches, made ready on a thread a few steps ahead of the loop."""
+
+import queue
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from midmask.batch import Batch, TokenRows
+from midmask.masking import row_keys
+from midmask.training.examples import TextRows, Texts, opened
+from midmask.training.order import Order, Reader
+
+T = TypeVar("T")
+
+AHEAD = 4
+"""Steps that are made ready beside the loop."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """One step's work for one worker: micro-batches on the CPU, and what the trace says of them.
+
+    tokens: true tokens; slots: tokens with padding; digest: sum over the rows of a CRC-32 of their number and tokens,
+    which does not depend on how the rows lie over workers.
+    """
+
+    step: int
+    micro: list[Batch]
+    tokens: int
+    slots: int
+    digest: int
+
+
+def reads(
+    reader: Reader, order: Order, *, steps: int, pad_id: int, micro_batch: int | None, pin: bool
+) -> Iterator[Read]:
+    """The reader's steps as padded micro-batches, made ready ahead of time, on pinned pages if `pin`.
+
+    Args:
+        steps: of the whole run, whatever part of it is read.
+    """
+    group = opened(order.examples).group
+
+    def make(step: int, texts: Texts) -> Read:
+        epoch = order.plan().epoch_of(step)
+        rows = len(order.plan().share(step, order.rank, order.size))
+        size = micro_batch or rows
+        micro = [
+            Batch(
+                step,
+                {
+                    name: _padded(_slice(text, start, size, rows), order.seed, epoch, pad_id, pin)
+                    for name, text in texts.items()
+                },
+                group,
+                step / steps,
+                _teacher(texts, start, size, rows, pin),
+            )
+            for start in range(0, rows, size)
+        ]
+        return Read(
+            step=step,
+            micro=micro,
+            tokens=sum(int(text.lengths.sum()) for text in texts.values()),
+            slots=sum(text.ids_BL.numel() for batch in micro for text in batch.texts.values()),
+            digest=sum(_digest(text) for text in texts.values()),
+        )
+
+    return ahead((make(step, texts) for step, texts in reader(order)), AHEAD)
+
+
+def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:
+    """Examples start … start + size - 1 of `rows`; a text with several rows an example keeps them together."""
+    each = len(text.lengths) // rows
+    first, last = start * each, min(start + size, rows) * each
+    ends = np.concatenate([[0], np.cumsum(text.lengths)])
+    tokens = slice(ends[first], ends[last])
+    weights = None if text.weights is None else text.weights[tokens]
+    return TextRows(text.flat[tokens], text.lengths[first:last], text.rows[first:last], weights)
+
+
+def _teacher(texts: Texts, start: int, size: int, rows: int, pin: bool) -> torch.Tensor | None:
+    """The teacher's scores of examples start … start + size - 1 of `rows`, float32 [Q, group]; none without one."""
+    scores = texts["passage"].scores if "passage" in texts else None
+    if scores is None:
+        return None
+    teacher_QG = torch.from_numpy(scores.reshape(rows, -1)[start : start + size].copy())
+    return teacher_QG.pin_memory() if pin else teacher_QG
+
+
+def _padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
+    lengths_B = torch.from_numpy(text.lengths.astype(np.int64))
+    seen_BL = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
+    ids_BL = torch.full(seen_BL.shape, pad_id, dtype=torch.int64)
+    ids_BL[seen_BL] = torch.from_numpy(text.flat.astype(np.int64))
+    tensors = [ids_BL, lengths_B, row_keys(seed, epoch, text.rows)]
+    if text.weights is not None:
+        weights_BL = torch.zeros(seen_BL.shape)
+        weights_BL[seen_BL] = torch.from_numpy(text.weights.copy())
+        tensors.append(weights_BL)
+    return TokenRows(*(tensor.pin_memory() for tensor in tensors)) if pin else TokenRows(*tensors)
+
+
+def _digest(text: TextRows) -> int:
+    return sum(
+        zlib.crc32(piece.tobytes(), int(row) & 0xFFFFFFFF) for piece, row in zip(text.pieces(), text.rows, strict=True)
+    )
+
+
+def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
+    """The same items, produced on a thread at most `depth` ahead. Its error is raised here; closing this ends it."""
+    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(depth)
+    closed = threading.Event()
+
+    def put(item: T | None, error: BaseException | None) -> None:
+        while not closed.is_set():
+            try:
+                return ready.put((item, error), timeout=0.1)
+            except queue.Full:
+                continue
+
+    def produce() -> None:
+        try:
+            for item in items:
+                put(item, None)
+                if closed.is_set():
+                    return
+            put(None, StopIteration())
+        except BaseException as error:
+            put(None, error)
+
+    threading.Thread(target=produce, name="midmask-reader", daemon=True).start()
+    try:
+        while True:
+            item, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]
+    finally:
+        closed.set()

@@ -1,0 +1,257 @@
+"""One training run from setup to artifact: on one process by itself, or as one of the workers that Ray Train starts.
+
+Called again after a kill, with the same setup and place, it goes on from the newest checkpoint and ends with the same
+files:
+
+    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder; teaching: a classifier),
+                          and in heads.safetensors what the objective throws away, if anything
+    checkpoint/           state after the last step, for a longer run of the same plan to go on from
+    trace.parquet         every step: losses, what was read, how long it took
+"""
+
+import logging
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from midmask import distributed as world
+from midmask.artifact import Place
+from midmask.encoders.folder import save_bi_encoder
+from midmask.errors import UserError
+from midmask.objectives import Objective
+from midmask.training import checkpoint
+from midmask.training.examples import opened
+from midmask.training.heads import save_heads, take_heads
+from midmask.training.health import Watch, examine
+from midmask.training.loop import distributed, run_steps, to_device
+from midmask.training.optimiser import build_optimiser
+from midmask.training.order import Order, Reader, plan_of
+from midmask.training.order import local_reader as local_reader
+from midmask.training.plan import BatchPlan
+from midmask.training.probe import Probe, open_probe
+from midmask.training.reader import Read, reads
+from midmask.training.setup import TrainingSetup as TrainingSetup
+from midmask.training.trace import Trace, summary, totals
+
+logger = logging.getLogger(__name__)
+
+Log = Callable[[int, dict[str, float]], None]
+"""(steps done, values by name): called on rank 0 only."""
+
+
+class NonFiniteLoss(RuntimeError):
+    """A loss or gradient that is not a number; trying again would give it again."""
+
+
+def run_training(
+    setup: TrainingSetup, out: Place, reader: Reader, log: Log, *, device: torch.device | None = None
+) -> dict[str, Any]:
+    """Trains up to `setup.stop` steps and writes the artifact's files.
+
+    Returns:
+        On rank 0: steps, loss and parts (means over the last 20 steps), tokens, seconds (over all restarts),
+        data_wait_share, heads_taken and heads_fresh (tensors; pre-training), rows_left_out (an epoch), threads,
+        device. On other ranks: nothing.
+
+    Raises:
+        NonFiniteLoss: naming the step, its examples and the last good checkpoint.
+    """
+    return _Run(setup, out, device or default_device()).go(reader, log)
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class _Run:
+    """The parts of one run on one worker."""
+
+    def __init__(self, setup: TrainingSetup, out: Place, device: torch.device) -> None:
+        config = setup.train
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        if config.batch_size < world.size():
+            raise UserError(f"train.batch_size = {config.batch_size}: {world.size()} workers need at least a row each")
+        self.setup, self.out, self.device, self.config = setup, out, device, config
+        self.examples = setup.examples()
+        self.plan: BatchPlan = plan_of(self.examples, config.batch_size, config.seed)
+        self.backbone, objective, self.vocabulary = setup.build()
+        self.heads = take_heads(objective, setup)
+        self.objective: Objective = objective.to(device).train()
+        self.optimiser = build_optimiser(self.objective, config)
+        self.trace = Trace(out, tuple(self.objective.parts), self.plan, writes=world.rank() == 0)
+        self.checkpoints = out / "checkpoints"
+        self.good: Place | None = None
+        self.window: list[dict[str, Any]] = []
+        self.watch = Watch(config.steps)
+        self.probe = self._open_probe()
+
+    def go(self, reader: Reader, log: Log) -> dict[str, Any]:
+        done = self._go_on()
+        self.trace.begin(done)
+        order = Order(
+            self.examples, self.config.batch_size, self.config.seed, world.rank(), world.size(), done, self.setup.stop
+        )
+        if done < self.setup.stop:
+            work = reads(
+                reader,
+                order,
+                steps=self.config.steps,
+                pad_id=self.vocabulary.pad_id,
+                micro_batch=self.config.micro_batch,
+                pin=self.device.type == "cuda",
+            )
+            self._train(work, log)
+        return self._finish() if world.rank() == 0 else {}
+
+    def _train(self, work: Iterator[Read], log: Log) -> None:
+        model = distributed(self.objective)
+        for record in run_steps(
+            model, self.objective, self.optimiser, self.config, self._remembered(work), self.device
+        ):
+            self.trace.add(record)
+            done = record.step + 1
+            last = done == self.setup.stop
+            saves = last or done % self.config.checkpoint_every == 0
+            reports = last or done % self.config.log_every == 0
+            looks = self._looks(done)
+            if saves or reports or looks:
+                self._settle()
+            if reports or looks:
+                window, self.window = self.window, []
+                if world.rank() == 0:
+                    log(done, {**summary(window), **looks})
+            if saves:
+                self._save(done)
+
+    def _remembered(self, work: Iterator[Read]) -> Iterator[Read]:
+        for self.read in work:
+            yield self.read
+
+    def _looks(self, done: int) -> dict[str, float]:
+        """What a closer look after this step shows, on rank 0, if one is due: the encoder's health, the probe."""
+        found: dict[str, float] = {}
+        if self.setup.kind != "pretrain" or world.rank() != 0:
+            return found
+        if _due(done, self.config.health_every):
+            values = examine(self.objective, to_device(self.read.micro[0], self.device))
+            self.watch.look(done, values)
+            found |= {f"health/{name}": value for name, value in values.items()}
+        if self.probe is not None and _due(done, self.config.probe_every):
+            backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
+            found["probe/RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
+        return found
+
+    def _open_probe(self) -> Probe | None:
+        """The probe, if one is wanted; without judged dev queries there is none, which is said."""
+        if self.setup.kind != "pretrain" or not self.config.probe_every or world.rank() != 0 or not self.setup.corpus:
+            return None
+        probe = open_probe(self.setup.probed or self.setup.tokens, self.setup.corpus)
+        if probe is None:
+            logger.warning(
+                "train.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"
+            )
+        return probe
+
+    def _go_on(self) -> int:
+        """Loads the newest state there is; the number of steps it has behind it."""
+        final = [place / "checkpoint" for place in (self.out, self.setup.resume) if place is not None]
+        ready = [place for place in final if (place / checkpoint.POSITION).exists()]
+        self.good = next(iter([*filter(None, [checkpoint.newest(self.checkpoints)]), *ready]), None)
+        if self.good is None:
+            if self.heads["heads_taken"] and world.rank() == 0:
+                logger.info("heads: %(heads_taken)d tensors taken over, %(heads_fresh)d fresh", self.heads)
+            return 0
+        position = checkpoint.load(self.good, self.objective, self.optimiser)
+        if position["plan"] != self.plan.fingerprint:
+            raise UserError(
+                f"{self.good} belongs to another run (corpus, seed or batch size differ); name another folder"
+            )
+        if position["step"] > self.setup.stop:
+            raise UserError(f"{self.good} is at step {position['step']}, beyond the last step {self.setup.stop}")
+        if position["threads"] != torch.get_num_threads():
+            logger.warning(
+                "%s was made with %d threads, this run has %d: sums may differ in the last digits",
+                self.good,
+                position["threads"],
+                torch.get_num_threads(),
+            )
+        return int(position["step"])
+
+    def _settle(self) -> None:
+        """Reads the steps' numbers off the device and stops at one that is not finite."""
+        for row in self.trace.settle():
+            self.window.append(row)
+            bad = [name for name in row if isinstance(row[name], float) and not math.isfinite(row[name])]
+            if bad:
+                names = opened(self.examples).names(np.array(row["rows"], dtype=np.int64))
+                raise NonFiniteLoss(
+                    f"step {row['step']}: {', '.join(bad)} not finite; examples of the batch: {', '.join(names)}; "
+                    f"last good checkpoint: {self.good or 'none yet'}. Try a smaller train.learning_rate."
+                )
+
+    def _save(self, done: int) -> None:
+        """A checkpoint by rank 0, after the trace of the steps before it."""
+        place = self.checkpoints / checkpoint.step_name(done)
+        if world.rank() == 0:
+            self.trace.flush()
+            checkpoint.save(place, self.objective, self.optimiser, self._position(done))
+            checkpoint.prune(self.checkpoints)
+        self.good = place
+
+    def _position(self, done: int) -> dict[str, Any]:
+        return {
+            "step": done,
+            "epoch": self.plan.epoch_of(done),
+            "seed": self.config.seed,
+            "plan": self.plan.fingerprint,
+            "workers": world.size(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+
+    def _finish(self) -> dict[str, Any]:
+        """Writes the artifact's files, each whole, so that it can be done again; deletes what only served the run."""
+        self._save_model()
+        if self.setup.kind == "pretrain":
+            checkpoint.save(self.out / "checkpoint", self.objective, self.optimiser, self._position(self.setup.stop))
+        before = self.setup.resume / "trace.parquet" if self.setup.resume else None
+        trace = self.trace.finish(self.out, self.setup.stop, before)
+        self.checkpoints.delete()
+        (self.out / "trace").delete()
+        return {
+            **totals(trace),
+            **(self.heads if self.setup.kind == "pretrain" else {}),
+            "collapses": self.watch.collapses,
+            "rows_left_out": self.plan.left_out,
+            "workers": world.size(),
+            "threads": torch.get_num_threads(),
+            "device": self.device.type,
+        }
+
+    def _save_model(self) -> None:
+        tokenizer = (self.setup.tokens / "tokenizer").local()
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            if self.setup.kind != "finetune":
+                self.backbone.save(folder, tokenizer)
+            else:
+                save_bi_encoder(
+                    self.objective.backbone,
+                    folder,
+                    tokenizer,
+                    max_length=self.setup.passage_length,
+                    query_length=self.setup.query_length,
+                    form=self.setup.form,
+                )
+            save_heads(self.objective, self.setup.objective.name, folder)
+            (self.out / "model").upload(folder)
+
+
+def _due(done: int, every: int) -> bool:
+    return every > 0 and done % every == 0

@@ -1,0 +1,89 @@
+"""Every qualitative claim of the papers as a named, computed check, and the report of what they came to."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from midmask.benchmark.results import Results
+from midmask.evaluation.rendering import MISSING, markdown
+from midmask.registry import Registry
+from midmask_papers.claims_cotmote import COTMOTE, divergences
+from midmask_papers.claims_dupmae import CONCLUSIONS
+from midmask_papers.claims_masking import fewer_stops, rom_helps, self_contrast, stop_share
+from midmask_papers.claims_retromae import RETROMAE
+from midmask_papers.claims_sigir23 import SIGIR23
+from midmask_papers.published import PAPERS, paper
+from midmask_papers.statistics import Statistic, shipped
+from midmask_papers.verdict import Claim, Verdict, points
+
+METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
+paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
+queries; t with Welch's degrees of freedom). A claim **holds** if the interval lies above 0, **does not hold** if it
+lies below 0 or reaches 0 but not the published size, and is **not decidable** if it reaches both. Of a claim of several
+parts, which share the 5%, all must hold; the numbers are those of the part that decides. All numbers are hundredths;
+positive is the claimed direction."""
+
+
+def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
+    """All claims, those that need more than ranked lists looking at these statistics."""
+    masking = (
+        Claim(
+            "rom.stop_share",
+            "rom",
+            "About 40% of randomly masked tokens are stop-words or punctuation.",
+            partial(stop_share, statistics),
+        ),
+        Claim("rom.fewer_stops", "rom", "ROM masks fewer of them.", partial(fewer_stops, statistics)),
+        Claim("rom.retrieval", "rom", "ROM is better than MLM with random masks.", rom_helps),
+        Claim(
+            "self_contrast",
+            "retromae",
+            "Self-contrastive training (SimCSE, inverse cloze) brings little: less than half of RetroMAE's gain.",
+            self_contrast,
+        ),
+    )
+    apart = Claim(
+        "cotmote.1_divergences",
+        "cotmote",
+        "Queries and passages lie farther apart when each has its own encoder (KL and JS of their densities).",
+        partial(divergences, statistics),
+    )
+    found = (*SIGIR23, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, *masking)
+    return Registry("claim", {claim.name: claim for claim in found})
+
+
+CLAIMS: Registry[Claim] = claims(shipped())
+
+
+def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Verdict]]:
+    """Every claim with what it came to, in the papers' order; statistics: those that are shipped, unless given."""
+    found = CLAIMS if statistics is None else claims(statistics)
+    return [(claim, claim.check(results)) for claim in found.values()]
+
+
+def claims_report(results: Results, statistics: Sequence[Statistic] | None = None) -> str:
+    """Markdown: how claims are decided, a table of all, and each paper's claims with their figures."""
+    found = verdicts(results, statistics)
+    counts = ", ".join(
+        f"{sum(verdict.outcome == outcome for _, verdict in found)} {said}"
+        for outcome, said in (
+            ("holds", "hold"),
+            ("does not hold", "do not"),
+            ("not decidable", "cannot be decided"),
+            ("not measured", "were not measured"),
+        )
+    )
+    rows = [[claim.name, verdict.outcome, *_figures(verdict)] for claim, verdict in found]
+    table = markdown(["claim", "verdict", "ours", "low", "high", "detectable", "published"], rows)
+    parts = ["# Claims of the papers", METHOD, f"Of {len(found)} claims {counts}.", table]
+    for name in PAPERS:
+        parts += [f"## {paper(name).citation}", *(_section(*one) for one in found if one[0].paper == name)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(claim: Claim, verdict: Verdict) -> str:
+    return f"**{claim.name}** {claim.text}\n*{verdict.outcome.capitalize()}.* {verdict.sentence}"
+
+
+def _figures(verdict: Verdict) -> list[str]:
+    signed = (verdict.estimate, verdict.low, verdict.high, verdict.detectable, verdict.published)
+    return [MISSING if value is None else points(value) for value in signed]

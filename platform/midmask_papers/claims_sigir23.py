@@ -1,0 +1,162 @@
+"""The claims of "Benchmarking Middle-Trained Language Models" (Lassance et al. 2023), methods.md 14.3 a to e."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from midmask.benchmark.results import Results
+from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask_papers.matching import Term, called
+from midmask_papers.published import Published, published
+from midmask_papers.verdict import Claim, Part, Verdict, all_of, measured_by, pair, pick, points, term
+
+PAPER = "sigir23"
+WEAK, STRONG = "1", "4"
+"""Tables of the weakest and the strongest fine-tuning: one negative without a teacher, 32 with one."""
+
+
+def _number(table: str, label: str, representation: str) -> Published:
+    return pick(PAPER, table, label=label, representation=representation, measure="RR@10")
+
+
+def plain_mlm(results: Results) -> Verdict:
+    """(a) MLM on the target corpus > BERT, dense, one negative."""
+    return all_of(results, PAPER, [pair(_number(WEAK, "BERT MS", "dense"), _number(WEAK, "BERT", "dense"))])
+
+
+def gaps_shrink(results: Results) -> Verdict:
+    """(b) Table 1's spread > Table 4's, between the systems that are highest and lowest there.
+
+    The systems are named beforehand: the highest less the lowest of what was measured grows with its noise, and so
+    would the gap wherever queries are few.
+    """
+    return all_of(results, PAPER, [_shrinking(representation) for representation in ("dense", "splade")])
+
+
+def _shrinking(representation: str) -> Part:
+    terms: list[Term] = []
+    said = []
+    for sign, table in ((1.0, WEAK), (-1.0, STRONG)):
+        rows = [n for n in published(PAPER, table) if n.representation == representation and n.measure == "RR@10"]
+        high, low = (choose(rows, key=lambda number: number.value) for choose in (max, min))
+        terms += [term(sign, high), term(-sign, low)]
+        said.append(f"({high.system} - {low.system}, {high.setting})")
+    return Part(f"{representation}: {' less '.join(said)}", tuple(terms), "RR@10", ("msmarco", "dev"))
+
+
+def retromae_best(results: Results) -> Verdict:
+    """(c) RetroMAE-MS > every other dense system, on the mean over settings."""
+    columns = list(_dense_columns())
+    rivals = [number.label for number in columns[0] if number.label != "RetroMAE MS"]
+    measured = [column for column in columns if _is_measured(column, results)] or columns[:1]
+    verdict = all_of(results, PAPER, [_against(rival, measured) for rival in rivals])
+    settings = ", ".join(column[0].setting for column in measured)
+    return replace(verdict, sentence=f"{verdict.sentence} Mean over: {settings}.")
+
+
+def _dense_columns() -> Iterator[list[Published]]:
+    """Dense RR@10 of all systems, setting by setting, Tables 1 to 5."""
+    rows = [n for table in "12345" for n in published(PAPER, table) if n.representation == "dense"]
+    rows = [number for number in rows if number.measure == "RR@10"]
+    for setting in dict.fromkeys(number.setting for number in rows):
+        yield [number for number in rows if number.setting == setting]
+
+
+def _is_measured(column: list[Published], results: Results) -> bool:
+    """Whether the setting is among the results, with RetroMAE."""
+    return bool(results.where(system="retromae", representation="dense", setting=column[0].setting))
+
+
+def _against(rival: str, columns: list[list[Published]]) -> Part:
+    terms = []
+    for column in columns:
+        for weight, label in ((1.0, "RetroMAE MS"), (-1.0, rival)):
+            (number,) = (one for one in column if one.label == label)
+            terms.append(term(weight / len(columns), number))
+    return Part(f"RetroMAE MS against {rival}", tuple(terms), "RR@10", ("msmarco", "dev"))
+
+
+def one_helps_the_other(results: Results) -> Verdict:
+    """(d) RetroMAE and coCondenser, made for dense retrieval, > BERT as SPLADE; LexMAE, made for sparse, dense."""
+    pairs = [("RetroMAE MS", "splade"), ("coCondenser MS", "splade"), ("LexMAE MS", "dense")]
+    return all_of(
+        results,
+        PAPER,
+        [
+            pair(_number(WEAK, label, view), _number(WEAK, "BERT", view), what=f"{label} against BERT, {view}")
+            for label, view in pairs
+        ],
+    )
+
+
+def no_trec_difference(results: Results) -> Verdict:
+    """(e) No two systems differ significantly on TREC DL (paired t-test, Bonferroni, 0.05)."""
+    found = list(_trec_comparisons(results))
+    if not found:
+        how = measured_by(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
+        return Verdict("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
+    significant = [row for row in found if row.significant]
+    largest = max(found, key=lambda row: abs(row.difference))
+    named = ", ".join(f"{row.system} against {row.baseline} {points(row.difference)}" for row in significant[:5])
+    return Verdict(
+        "does not hold" if significant else "holds",
+        f"{len(significant)} of {len(found)} pairs differ significantly{f' ({named})' if named else ''}; the largest "
+        f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}.",
+        estimate=abs(largest.difference),
+        detectable=largest.detectable,
+    )
+
+
+def _trec_comparisons(results: Results) -> Iterator[Comparison]:
+    for corpus in (called(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
+        here = results.where(corpus=corpus)
+        for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
+            own = here.where(setting=setting, representation=representation)
+            tables = own.per_query(corpus, split, by=lambda key: f"{key.system} ({key.collection})")
+            yield from compare(tables, measure="nDCG@10", correction="bonferroni")
+
+
+def target_collection(results: Results) -> Verdict:
+    """RetroMAE pre-trained on the target corpus > on Wikipedia."""
+    return all_of(
+        results,
+        PAPER,
+        [
+            pair(_number(WEAK, "RetroMAE MS", "dense"), _number(WEAK, "RetroMAE", "dense"), what="corpus against wiki"),
+        ],
+    )
+
+
+SIGIR23 = (
+    Claim(
+        "sigir23.a_mlm",
+        PAPER,
+        "(a) Plain MLM on the target corpus gives dense retrieval with one negative more than 1.4 points of MRR@10.",
+        plain_mlm,
+    ),
+    Claim(
+        "sigir23.b_gaps_shrink",
+        PAPER,
+        "(b) Differences between systems shrink as fine-tuning gets stronger (dense 4.0 to 1.8, SPLADE 2.2 to 0.7).",
+        gaps_shrink,
+    ),
+    Claim(
+        "sigir23.c_retromae_best",
+        PAPER,
+        "(c) RetroMAE on the target corpus is the best dense system in nearly every setting.",
+        retromae_best,
+    ),
+    Claim(
+        "sigir23.d_crosswise",
+        PAPER,
+        "(d) Middle training made for dense retrieval helps sparse retrieval, and conversely.",
+        one_helps_the_other,
+    ),
+    Claim("sigir23.e_trec", PAPER, "(e) No difference on TREC DL is significant.", no_trec_difference),
+    Claim(
+        "sigir23.collection",
+        PAPER,
+        "Middle training on the target corpus is better than on Wikipedia (RetroMAE, dense, one negative).",
+        target_collection,
+    ),
+)

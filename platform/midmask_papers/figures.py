@@ -1,0 +1,160 @@
+"""Figures of a benchmark: Figure 1 of SIGIR'23, the spread between systems by the strength of the fine-tuning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from midmask.benchmark.results import Results
+from midmask.evaluation.rendering import MISSING, markdown
+from midmask_papers.matching import NONE, home, preferred
+from midmask_papers.paper_tables import VIEWS
+from midmask_papers.published import published
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STRENGTH = {
+    "sigir23_1neg": "1 negative",
+    "sigir23_32neg": "32 negatives",
+    "sigir23_1neg_distil": "1 negative, distilled",
+    "sigir23_32neg_distil": "32 negatives, distilled",
+}
+"""Settings from the weakest fine-tuning to the strongest, as SIGIR'23 orders them, and their names in the figure."""
+
+TABLES = dict(zip(STRENGTH, "1234", strict=True))
+
+BLUE, ORANGE = "#0072B2", "#E69F00"
+"""Of Okabe and Ito (2008), which colour-blind readers tell apart."""
+
+COLUMN_INCHES = 3.35
+"""The width of a column in two-column papers."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Systems under one setting: name -> mean over seeds and queries, and what SIGIR'23 prints for its own."""
+
+    representation: str
+    setting: str
+    means: dict[str, float]
+    printed: tuple[float, ...]
+
+    @property
+    def width(self) -> float:
+        """The highest less the lowest; 0 for a single system."""
+        return max(self.means.values()) - min(self.means.values())
+
+
+def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
+    """Per representation and setting, weakest fine-tuning first: SIGIR'23's settings, or all where fewer than two of
+    these were measured; and the systems that all of them have, since others would widen some alone. Representations
+    with a single setting are left out.
+    """
+    here = results.where(corpus=home(results)) if results else results
+    split = next(iter(preferred(here.names("split"))), None)
+    found = []
+    for representation in here.names("representation"):
+        own = here.where(representation=representation, split=split)
+        there = [name for name in own.names("setting") if name != NONE]
+        known = [name for name in STRENGTH if name in there]
+        settings = known if len(known) > 1 else there
+        rows = {setting: _means(own.where(setting=setting), measure) for setting in settings}
+        shared = set.intersection(*(set(row) for row in rows.values())) if rows else set()
+        if len(settings) > 1 and shared:
+            for setting, row in rows.items():
+                means = {name: value for name, value in row.items() if name in shared}
+                found.append(Spread(representation, setting, means, _printed(representation, setting, measure)))
+    return found
+
+
+def _means(results: Results, measure: str) -> dict[str, float]:
+    """System (collection) -> its mean."""
+    values: dict[str, list[float]] = {}
+    for one in results:
+        if measure in one.measures:
+            values.setdefault(f"{one.key.system} ({one.key.collection})", []).append(one.measures[measure])
+    return {name: float(np.mean(found)) for name, found in values.items()}
+
+
+def _printed(representation: str, setting: str, measure: str) -> tuple[float, ...]:
+    if setting not in TABLES:
+        return ()
+    return tuple(
+        number.value
+        for number in published("sigir23", TABLES[setting])
+        if (number.representation, number.measure) == (representation, measure) and not number.note
+    )
+
+
+def spread_table(found: Sequence[Spread]) -> str:
+    """The figure's numbers: lowest, highest and spread, ours and as published; unstable published runs left out."""
+    rows = []
+    for one in found:
+        low, high = (choose(one.means, key=lambda name: one.means[name]) for choose in (min, max))
+        printed = f"{100 * (max(one.printed) - min(one.printed)):.1f}" if one.printed else MISSING
+        ends = [f"{name} {100 * one.means[name]:.1f}" for name in (low, high)]
+        rows.append([one.representation, one.setting, str(len(one.means)), *ends, f"{100 * one.width:.1f}", printed])
+    return markdown(["representation", "setting", "systems", "lowest", "highest", "spread", "published"], rows)
+
+
+def spread_figure(results: Results, path: Path, measure: str = "RR@10") -> str:
+    """Draws the spread between systems by the strength of fine-tuning, a panel a representation, and returns its
+    numbers as a Markdown table; draws nothing and returns an empty text where no two settings were measured.
+    """
+    found = spreads(results, measure)
+    if not found:
+        return ""
+    from matplotlib.figure import Figure
+
+    panels = list(dict.fromkeys(one.representation for one in found))
+    figure = Figure(figsize=(COLUMN_INCHES, 0.6 + 1.9 * len(panels)), dpi=300, layout="constrained")
+    for row, representation in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, row + 1)
+        _draw(axes, [one for one in found if one.representation == representation])
+        axes.set_title(VIEWS.get(representation, representation), fontsize=8, loc="left")
+        axes.set_ylabel(f"{measure} (%) from the systems' mean", fontsize=6)
+        if row == 0 and any(one.printed for one in found):
+            axes.legend(fontsize=6, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return spread_table(found)
+
+
+def _draw(axes: "Axes", found: Sequence[Spread]) -> None:
+    """Every system a point, as far from the mean of all as it is, so that a toy's spread can be seen beside a paper's;
+    their span a line with its length on top; published points hollow.
+    """
+    for place, one in enumerate(found):
+        series = [(-0.15, tuple(one.means.values()), BLUE, "ours", True)]
+        if one.printed:
+            series.append((0.15, one.printed, ORANGE, "Lassance et al. 2023", False))
+        for shift, values, colour, name, filled in series:
+            points = [100 * (value - float(np.mean(values))) for value in values]
+            at = place + shift
+            axes.plot([at, at], [min(points), max(points)], color=colour, linewidth=1)
+            face = colour if filled else "white"
+            label = name if place == 0 else None
+            axes.plot([at] * len(points), points, "o", color=colour, markerfacecolor=face, markersize=3, label=label)
+            axes.annotate(
+                f"{max(points) - min(points):.1f}",
+                (at, max(points)),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=6,
+                color="#333333",
+            )
+    names = [STRENGTH.get(one.setting, one.setting).replace(", ", ",\n") for one in found]
+    axes.set_xticks(range(len(found)), names, fontsize=6)
+    axes.margins(x=0.08, y=0.18)
+    quiet(axes)
+
+
+def quiet(axes: "Axes") -> None:
+    """Small numbers, faint lines behind the points, and no frame where nothing is read off."""
+    axes.tick_params(axis="y", labelsize=6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", linewidth=0.3, alpha=0.5)

@@ -1,0 +1,193 @@
+"""Results in the layout of the papers' own tables, the published number beside each of ours.
+
+A table is a list of slots: which system under which conditions stands in which row and column. Slots come from the
+printed numbers; ours fill those whose system, setting and corpus were measured.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluation.groups import GROUPS, folders, group_average
+from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
+from midmask.evaluation.tables import Cell, Column, Protocol, ResultTable, tabulate
+from midmask_papers.matching import CORPUS, NONE, called, home, key_of, preferred
+from midmask_papers.published import Published, paper, published
+
+AVERAGED = frozenset(GROUPS)
+"""Groups of collections that papers print one number for."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place of a table and what stands there. number: what is printed; none: nothing."""
+
+    row: str
+    column: str
+    key: SystemKey
+    corpus: str
+    split: str
+    measure: str
+    number: Published | None = None
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of a paper. baseline: the row that stars are held against; empty: superscripts for all pairs."""
+
+    name: str
+    heading: str
+    slots: Callable[[], Iterable[Slot]]
+    style: Style = field(default_factory=Style)
+    baseline: str = ""
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table with the name of its files, its heading, and what stands beside it."""
+
+    name: str
+    heading: str
+    table: ResultTable
+    beside: Beside = field(default_factory=Beside)
+    style: Style = field(default_factory=Style)
+
+    def markdown(self) -> str:
+        return as_markdown(self.table, self.style, self.beside)
+
+    def files(self) -> dict[str, str]:
+        """Ending -> text: the table as Markdown, LaTeX and CSV, and its tests."""
+        return {
+            "md": self.markdown(),
+            "tex": as_latex(self.table, self.style, self.beside),
+            "csv": as_csv(self.table, self.beside),
+            "tests.csv": comparisons_csv(self.table),
+        }
+
+
+def slots_of(
+    name: str, table: str, row: Callable[[Published], str], column: Callable[[Published], str]
+) -> Iterator[Slot]:
+    """One slot per printed number of a system; differences between systems have none."""
+    for number in published(name, table):
+        if number.against:
+            continue
+        yield Slot(row(number), column(number), key_of(number), number.corpus, number.split, number.measure, number)
+
+
+def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
+    """The sheet with our numbers; none if nothing in it was measured."""
+    printed = list(sheet.slots())
+    slots, replaced = _readable(printed, results)
+    found = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
+    averages = _averages(results, slots)
+    if not found and not averages:
+        return None
+    measured = _tabulated(slots, found, sheet.baseline)
+    style = sheet.style if measured.protocol.baseline is None else replace(sheet.style, marks="stars")
+    table = ResultTable(
+        tuple(dict.fromkeys(slot.row for slot in slots)),
+        _columns(slots),
+        {**measured.cells, **averages},
+        measured.comparisons,
+        measured.protocol,
+    )
+    beside = _beside(printed, name, results, [*replaced, *notes])
+    return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
+
+
+def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:
+    """As the fullest row has them, then those that it lacks."""
+    rows: dict[str, list[str]] = {}
+    for slot in slots:
+        rows.setdefault(slot.row, []).append(slot.column)
+    return tuple(dict.fromkeys([*max(rows.values(), key=len), *(slot.column for slot in slots)]))
+
+
+def _readable(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], list[str]]:
+    """The slots in our names: the corpus itself by the label that it has here, which also stands for a collection that
+    nothing was pre-trained on here, unless the table has both; a fine-tuning that the paper does not tell as the first
+    that the system was run in. And what to say of it.
+    """
+    labels = results.names("collection")
+    itself = CORPUS if CORPUS in labels else home(results)
+    taken = {replace(slot.key, collection=itself) for slot in slots if slot.key.collection == CORPUS}
+    found, said = [], []
+    for slot in slots:
+        key = slot.key
+        own = replace(key, collection=itself) if key.collection not in (*labels, NONE, "") else key
+        if key.collection not in (CORPUS, NONE, "") and own != key:
+            own = key if own in taken else own
+            said += [f"Pre-trained on {itself} in place of {key.collection}."] if own != key else []
+        if not key.setting:
+            settings = results.where(**{**vars(own), "setting": None}).names("setting")
+            own = replace(own, setting=settings[0] if settings else "")
+            said += [f"Fine-tuned as {settings[0]} where the paper does not say how."] if settings else []
+        found.append(replace(slot, key=own))
+    return found, list(dict.fromkeys(said))
+
+
+def _tables(results: Results, slot: Slot) -> list[pa.Table]:
+    """Our values of a slot, one table a seed."""
+    if slot.corpus in AVERAGED:
+        return []
+    corpus = _corpus(results, slot)
+    own = results.where(**vars(slot.key), corpus=corpus)
+    wanted = slot.split if corpus == slot.corpus else ""
+    split = next(iter(preferred(own.names("split"), wanted)), None)
+    return [one.per_query for one in own if one.split == split and slot.measure in one.measures]
+
+
+def _corpus(results: Results, slot: Slot) -> str:
+    """MS MARCO stands for the corpus that systems are fine-tuned on; other corpora for themselves."""
+    stands = slot.corpus == "msmarco" and slot.corpus not in results.names("corpus")
+    return home(results) if stands else called(slot.corpus, results)
+
+
+def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], Cell]:
+    """The means over groups of BEIR's sets, of systems with all of a group's sets."""
+    found = {slot: mean for slot in slots if (mean := _average(results, slot)) is not None}
+    best: dict[str, float] = {}
+    for slot, mean in found.items():
+        best[slot.column] = max(mean, best.get(slot.column, mean))
+    return {(slot.row, slot.column): Cell(mean, best=mean == best[slot.column]) for slot, mean in found.items()}
+
+
+def _average(results: Results, slot: Slot) -> float | None:
+    if slot.corpus not in AVERAGED:
+        return None
+    means: dict[str, list[float]] = {}
+    for result in results.where(**vars(slot.key)):
+        if slot.measure in result.measures:
+            means.setdefault(result.corpus, []).append(result.measures[slot.measure])
+    if not set(folders(slot.corpus)) <= means.keys():
+        return None
+    return group_average(slot.corpus, {name: sum(found) / len(found) for name, found in means.items()})
+
+
+def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
+    """Columns with our values; held against the baseline where every one of them has it."""
+    columns: dict[str, dict[str, list[pa.Table]]] = {}
+    for (row, column), tables in found.items():
+        columns.setdefault(column, {})[row] = tables
+    measures = {slot.column: slot.measure for slot in slots}
+    against = baseline if baseline and all(baseline in rows for rows in columns.values()) else None
+    return tabulate([Column(name, measures[name], rows) for name, rows in columns.items()], Protocol(baseline=against))
+
+
+def _beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
+    """Published numbers, and where conditions differ."""
+    printed = {(slot.row, slot.column): slot.number for slot in slots if slot.number is not None}
+    doubts = {place: number.note for place, number in printed.items() if number.note}
+    theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
+    ours = f"corpus: {home(results)}; collections: {_listed(results, 'collection')}; seeds: {_listed(results, 'seed')}"
+    about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
+    about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
+    return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))
+
+
+def _listed(results: Results, field_name: str) -> str:
+    names = [str(name) for name in results.names(field_name) if name != NONE]
+    return ", ".join(names) or NONE

@@ -1,0 +1,190 @@
+"""Which of our results stand for a paper's systems: exactly those it names or, where there are none, the same systems
+under one other setting, or after reading one other collection, all of them alike. What differs from the paper is told.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluation.statistics.intervals import LEVEL, Estimate
+from midmask.evaluation.statistics.seeds import Weighted, contrast, read_sample
+from midmask_papers.published import Published
+
+NONE = "none"
+"""The collection of a system without middle training, and the setting of one without fine-tuning."""
+
+CORPUS = "corpus"
+"""The collection that is the corpus itself; benchmarks may also call it by the corpus' name."""
+
+SPLITS = ("test", "dev")
+"""In order of preference: what was selected on dev is told on test."""
+
+DETERMINISTIC = ("bm25",)
+"""Systems without a seed to differ by."""
+
+Place = tuple[str, str]
+"""(corpus, split)."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One system of a contrast, its weight, and the value that a paper prints for it; None: it prints none."""
+
+    weight: float
+    key: SystemKey
+    published: float | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """Our systems in the paper's place, where they were all measured, and what is not as in the paper."""
+
+    terms: tuple[Term, ...]
+    places: tuple[Place, ...]
+    differs: tuple[str, ...] = ()
+
+    def estimate(self, results: Results, measure: str, level: float = LEVEL) -> Estimate:
+        """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
+
+        Raises:
+            UserError: if systems or seeds were measured on different queries.
+            ValueError: if a system has no result on one of the places, or other seeds than on the first.
+        """
+        return contrast([_weighted(term, results, self.places, measure) for term in self.terms], level)
+
+
+def _weighted(term: Term, results: Results, places: Sequence[Place], measure: str) -> Weighted:
+    """A term with its system's values on each of these places, seeds ascending."""
+    key, samples, seeds = term.key, [], set()
+    for corpus, split in places:
+        found = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
+        if not found:
+            raise ValueError(f"no result of {key} on {corpus} {split}")
+        samples.append(read_sample(key.system, [result.per_query for result in found], measure))
+        seeds.add(tuple(result.seed for result in found))
+    if len(seeds) > 1:
+        raise ValueError(f"{key} was not measured with the same seeds on all corpora")
+    return Weighted(key.system, term.weight, samples, is_drawn=key.system not in DETERMINISTIC)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What would have to be measured."""
+
+    what: str
+
+
+def key_of(number: Published) -> SystemKey:
+    """Of a printed number; empty fields match nothing."""
+    return SystemKey(number.system, number.collection, number.representation, number.setting)
+
+
+def home(results: Results) -> str:
+    """The corpus that systems are fine-tuned on: benchmarks list its results first."""
+    return results[0].corpus
+
+
+def preferred(splits: Sequence[str], wanted: str = "") -> list[str]:
+    """These splits, the one to tell first: the wanted one if it is there, then test, then dev."""
+    return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
+
+
+def called(name: str, results: Results) -> str:
+    """The corpus that papers call so, by its own name or by its id in ir_datasets; the name itself if there is none."""
+    corpora = results.names("corpus")
+    ids = (name, f"beir-{name}", f"msmarco-passage-{name}", f"msmarco-passage-{name}-judged")
+    return next((one for one in ids if one in corpora), name)
+
+
+def match(
+    terms: Sequence[Term], results: Results, measure: str, place: Place, *, elsewhere: bool = False
+) -> Match | Missing:
+    """Our systems for these.
+
+    Args:
+        place: the paper's corpus and split; where that corpus was not measured, `home`.
+        elsewhere: on every corpus but `home` instead; of several readings, the one with most corpora.
+    """
+    measured = {(one.key, one.corpus, one.split) for one in results if measure in one.measures}
+    splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, place, elsewhere)}
+    best: Match | None = None
+    for setting, collection in _readings(results):
+        own = [_read(term.key, setting, collection) for term in terms]
+        if len(set(own)) < len({term.key for term in terms}):
+            continue  # the terms would not be told apart
+        found = tuple(
+            (corpus, split)
+            for corpus, there in splits.items()
+            if (split := _split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
+        )
+        if found and (best is None or len(found) > len(best.places)):
+            ours = tuple(replace(term, key=key) for term, key in zip(terms, own, strict=True))
+            best = Match(ours, found, _differences([term.key for term in terms], own, home(results)))
+        if best is not None and not elsewhere:
+            break
+    return best or Missing(_missing(terms, results, measure))
+
+
+def _corpora(results: Results, place: Place, elsewhere: bool) -> list[str]:
+    corpora = results.names("corpus")
+    if elsewhere:
+        return [corpus for corpus in corpora if corpus != home(results)]
+    return [place[0] if place[0] in corpora else home(results)]
+
+
+def _readings(results: Results) -> Iterator[tuple[str | None, dict[str, str]]]:
+    """A setting to put in the place of all others, or none, and what to read for a collection's label ("" for any
+    other). The nearest to the paper first.
+    """
+    labels = [name for name in results.names("collection") if name != NONE]
+    itself = [name for name in (CORPUS, home(results)) if name in labels]
+    labels.sort(key=lambda name: name not in itself)
+    for setting in (None, *(name for name in results.names("setting") if name != NONE)):
+        yield setting, dict(zip((CORPUS,), itself, strict=False))
+        for name in labels:
+            yield setting, {"": name}
+
+
+def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -> SystemKey:
+    other = collections.get("", key.collection)
+    return replace(
+        key,
+        setting=key.setting if setting is None or key.setting == NONE else setting,
+        collection=NONE if key.collection == NONE else collections.get(key.collection, other),
+    )
+
+
+def _split(
+    splits: Sequence[str],
+    wanted: str,
+    corpus: str,
+    keys: Sequence[SystemKey],
+    measured: Collection[tuple[SystemKey, str, str]],
+) -> str:
+    """The best split of a corpus that has all these systems; empty if none has."""
+    return next(
+        (split for split in preferred(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
+    )
+
+
+def _differences(published: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> tuple[str, ...]:
+    said = []
+    for field, verb in (("setting", "fine-tuned as"), ("collection", "pre-trained on")):
+        theirs = dict.fromkeys(name for key in published if (name := getattr(key, field)) not in (NONE, ""))
+        own = dict.fromkeys(name for key in ours if (name := getattr(key, field)) != NONE)
+        if theirs and theirs != dict.fromkeys(CORPUS if name == corpus else name for name in own):
+            said.append(f"{verb} {', '.join(own)} (paper: {', '.join(theirs)})")
+    return tuple(said)
+
+
+def _missing(terms: Sequence[Term], results: Results, measure: str) -> str:
+    wanted = dict.fromkeys((term.key.system, term.key.representation) for term in terms)
+    absent = [
+        f"{system} ({representation})"
+        for system, representation in wanted
+        if not results.where(system=system, representation=representation)
+    ]
+    if absent:
+        return f"not among the results: {', '.join(absent)}"
+    named = ", ".join(f"{system} ({representation})" for system, representation in wanted)
+    return f"never measured under the same conditions by {measure}: {named}"

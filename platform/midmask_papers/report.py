@@ -1,0 +1,143 @@
+"""The report of a benchmark: the paper's tables, one table per representation and setting, the claims, the figure of
+the spread, and the results as one Parquet file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from midmask.artifact import Place
+from midmask.benchmark.collect import collect
+from midmask.benchmark.design import BM25, NONE, Benchmark
+from midmask.benchmark.layout import Layout, LeftOut, grouped
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.tables import by_measure, tabulate
+from midmask_papers.by_collection import collections_figure
+from midmask_papers.claims import claims_report
+from midmask_papers.figures import spread_figure
+from midmask_papers.layouts import NamedTable
+from midmask_papers.maps import Mapped, as_statistics, embedding_maps, maps_section
+from midmask_papers.paper_tables import paper_tables
+from midmask_papers.statistics import read_statistics, shipped
+
+STATISTICS = "statistics.yaml"
+
+
+def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
+    """The report of what a benchmark's cells have left in the storage, written to the folder; its text.
+
+    Args:
+        failed: cell -> why it could not be run.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    results, maps = collect(layout, storage), embedding_maps(layout, storage)
+    return write_report(results, layout.benchmark, folder, maps=maps, left_out=layout.left_out, failed=failed)
+
+
+def write_report(
+    results: Results,
+    benchmark: Benchmark,
+    folder: Path,
+    *,
+    maps: Sequence[Mapped] = (),
+    left_out: Sequence[LeftOut] = (),
+    failed: Mapping[str, str] | None = None,
+) -> str:
+    """Writes `report.md`, `claims.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`,
+    `figures/*.png` and `results.parquet`; returns the text of the report. Statistics that claims need are those of the
+    package, of the maps and, if it is there, of `statistics.yaml` in the folder.
+
+    Args:
+        maps: of the encoders whose embeddings are compared.
+        left_out: combinations that were not run, and why.
+        failed: cell -> why it could not be run.
+    """
+    tables = [*paper_tables(benchmark.name, results, benchmark.notes), *tables_of(results, benchmark)]
+    for named in tables:
+        _write_table(named, folder / "tables")
+    results.write(Place(str(folder / "results.parquet")))
+    own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
+    (folder / "claims.md").write_text(
+        claims_report(results, [*shipped(), *as_statistics(maps), *own]), encoding="utf-8"
+    )
+    parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
+    parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
+    parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
+    if spread := spread_figure(results, folder / "figures" / "spread.png"):
+        parts.append(f"## Spread between systems\n\n![spread](figures/spread.png)\n\n{spread}")
+    if read := collections_figure(results, folder / "figures" / "collections.png", benchmark.measure):
+        parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
+    if drawn := maps_section(maps, folder / "figures" / "embeddings.png"):
+        parts.append(f"## Where queries and passages lie\n\n{drawn}")
+    parts += [f"## What it cost\n\n{costs_table(results)}"]
+    if failed:
+        parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
+    if left_out:
+        parts.append("## Left out\n\n" + "\n".join(grouped(left_out)))
+    text = "\n\n".join(parts) + "\n"
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    return text
+
+
+def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
+    """One table per corpus, split, representation and setting: systems × measures, all pairs compared."""
+    for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
+        here = results.where(corpus=corpus, split=split)
+        for kind, setting in dict.fromkeys((one.key.representation, one.key.setting) for one in here):
+            own = here.where(representation=kind, setting=setting)
+            if kind == BM25:
+                continue
+            systems = Results([*own, *here.where(system=BM25)])
+            per_query = systems.per_query(corpus, split, by=lambda key: label(key, benchmark))
+            measures = [name for name in own[0].measures if all(name in one.measures for one in systems)]
+            name = f"{corpus}.{split}.{kind}.{setting}"
+            heading = f"{corpus} {split}, {kind}, {setting}"
+            yield NamedTable(name, heading, tabulate(by_measure(per_query, measures)))
+
+
+def label(key: SystemKey, benchmark: Benchmark) -> str:
+    """A row's name: the system, and what it was pre-trained on where that differs between rows."""
+    several = len(benchmark.collections) > 1 and key.collection != NONE
+    return f"{key.system} ({key.collection})" if several else key.system
+
+
+def costs_table(results: Results) -> str:
+    """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
+    mean over seeds. Steps that systems share count for each of them.
+    """
+    headers = ["system", "collection", "representation", "setting", "pre-training tokens", "training s", "CPU h"]
+    headers += ["GPU h", "bytes/passage", "search ms/query"]
+    rows = []
+    for key in dict.fromkeys(result.key for result in results):
+        own = [one for one in results if one.key == key and one.costs is not None]
+        first = [one.costs for one in own if (one.corpus, one.split) == (own[0].corpus, own[0].split) and one.costs]
+        if first:
+            cells = [
+                _mean([float(cost.pretrain_tokens) for cost in first], "{:,.0f}"),
+                _mean([cost.train_seconds for cost in first], "{:.0f}"),
+                _mean([cost.cpu_hours for cost in first], "{:.3f}"),
+                _mean([cost.gpu_hours for cost in first], "{:.3f}"),
+                _mean([cost.bytes_per_passage for cost in first], "{:.0f}"),
+                _mean([cost.search_ms_per_query for cost in first], "{:.2f}"),
+            ]
+            rows.append([*vars(key).values(), *cells])
+    return markdown(headers, rows)
+
+
+def _conditions(results: Results, benchmark: Benchmark) -> str:
+    seeds = ", ".join(map(str, benchmark.seeds))
+    lines = [f"Fine-tuned on {benchmark.corpus}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
+    for name, read in benchmark.collections.items():
+        lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
+    return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes))
+
+
+def _write_table(named: NamedTable, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending, text in named.files().items():
+        (folder / f"{named.name}.{ending}").write_text(text, encoding="utf-8")
+
+
+def _mean(values: Sequence[float | None], style: str) -> str:
+    known = [value for value in values if value is not None]
+    return style.format(sum(known) / len(known)) if known else MISSING

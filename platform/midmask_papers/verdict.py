@@ -1,0 +1,177 @@
+"""How a claim is decided.
+
+holds           the interval over seeds and queries lies above 0, the claimed direction
+does not hold   it lies below 0; or it reaches 0 but not the published size
+not decidable   it reaches both 0 and the published size (or there is none): what the paper saw could be there, and so
+                could nothing; the smallest detectable difference then is about as large as the published one, or larger
+not measured    systems are absent; the sentence says which, and which preset measures them
+
+A claim of several parts holds if all parts do, and does not if one does not. Parts share the 5% (Bonferroni).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from midmask.benchmark.results import Results
+from midmask.evaluation.statistics.intervals import LEVEL, Estimate
+from midmask_papers.matching import Missing, Place, Term, key_of, match
+from midmask_papers.published import Published, published
+
+Outcome = Literal["holds", "does not hold", "not decidable", "not measured"]
+
+OUTCOMES: tuple[Outcome, ...] = ("does not hold", "not measured", "not decidable", "holds")
+"""Of a claim of several parts, the first that any of them has."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a claim came to.
+
+    estimate: positive in the claimed direction; low, high: its interval; detectable: the smallest difference that can
+    be told from 0; published: the paper's. All are fractions, of several parts those of the one that decides; none
+    where there is no such number.
+    """
+
+    outcome: Outcome
+    sentence: str
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    detectable: float | None = None
+    published: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, and how it is checked. paper: where its numbers are, also the preset that measures it."""
+
+    name: str
+    paper: str
+    text: str
+    check: Callable[[Results], Verdict]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A contrast that a claim says is positive, by a measure at the paper's place; elsewhere: on all other corpora."""
+
+    what: str
+    terms: tuple[Term, ...]
+    measure: str
+    place: Place
+    elsewhere: bool = False
+
+    @property
+    def published(self) -> float | None:
+        """The size in the paper, none if one of its values is not printed."""
+        values = [term.published for term in self.terms]
+        if any(value is None for value in values):
+            return None
+        return sum(term.weight * term.published for term in self.terms if term.published is not None)
+
+
+def pick(paper: str, table: str, **fields: str) -> Published:
+    """The one number of a table with these fields.
+
+    Raises:
+        LookupError: if there is none, or more than one.
+    """
+    found = [
+        number
+        for number in published(paper, table)
+        if all(getattr(number, name) == value for name, value in fields.items())
+    ]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} numbers of {paper}, table {table} have {fields}")
+    return found[0]
+
+
+def term(weight: float, number: Published) -> Term:
+    """A printed number in a contrast."""
+    return Term(weight, key_of(number), number.value)
+
+
+def pair(better: Published, worse: Published, *, what: str = "") -> Part:
+    """The part that says that one printed number is higher than another."""
+    said = what or f"{name_of(better)} against {name_of(worse)}"
+    return Part(said, (term(1.0, better), term(-1.0, worse)), better.measure, (better.corpus, better.split))
+
+
+def name_of(number: Published) -> str:
+    """A system with its representation where that is not the usual one."""
+    return (
+        number.system
+        if number.representation in ("dense", "bm25", "")
+        else f"{number.system} ({number.representation})"
+    )
+
+
+def judge(found: Estimate, size: float | None) -> Outcome:
+    """The outcome for an estimate, against the published size."""
+    if found.low > 0:
+        return "holds"
+    if found.high < 0 or (size is not None and found.high < size):
+        return "does not hold"
+    return "not decidable"
+
+
+def decide(part: Part, results: Results, level: float = LEVEL) -> Verdict:
+    """The verdict on one part."""
+    nothing = Missing("there are no results")
+    ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
+    if isinstance(ours, Missing):
+        return Verdict("not measured", f"{part.what}: {ours.what}.", published=part.published)
+    found = ours.estimate(results, part.measure, level)
+    sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
+    seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
+    drawn = "" if found.floor else ", how much seeds differ is not known"
+    notes = "".join(f"; {one}" for one in ours.differs)
+    return Verdict(
+        judge(found, part.published),
+        f"{sentence} ({found.queries:,} queries, {seeds}{drawn}){notes}.",
+        estimate=found.value,
+        low=found.low,
+        high=found.high,
+        detectable=found.detectable,
+        published=part.published,
+    )
+
+
+def all_of(results: Results, preset: str, parts: Sequence[Part]) -> Verdict:
+    """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
+    found = [decide(part, results, LEVEL / len(parts)) for part in parts]
+    verdict = combined(found)
+    if not any(one.outcome == "not measured" for one in found):
+        return verdict
+    given = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
+    return replace(verdict, sentence=f"{verdict.sentence} {measured_by(preset + given)}")
+
+
+def measured_by(preset: str) -> str:
+    """The sentence that tells how to measure a claim."""
+    return f"`jobs/benchmark_middle_training.py --preset {preset}` measures it."
+
+
+def combined(found: Sequence[Verdict]) -> Verdict:
+    """Of the worst outcome among them; its numbers are those of the first part that has it, or, if all hold, of the
+    part that is nearest to not holding.
+    """
+    outcome = next(outcome for outcome in OUTCOMES if any(one.outcome == outcome for one in found))
+    deciding = [one for one in found if one.outcome == outcome]
+    chosen = min(deciding, key=lambda one: one.low or 0.0) if outcome == "holds" else deciding[0]
+    said = " ".join(one.sentence if len(found) == 1 else f"{one.outcome.capitalize()}: {one.sentence}" for one in found)
+    return Verdict(outcome, said, chosen.estimate, chosen.low, chosen.high, chosen.detectable, chosen.published)
+
+
+def points(value: float) -> str:
+    """A difference in hundredths, with its sign; in powers of ten where two decimals would show none of it."""
+    return f"{100 * value:+.2f}" if value == 0 or abs(value) >= 1e-4 else f"{100 * value:+.1e}"
+
+
+def _figures(found: Estimate, part: Part) -> str:
+    size = "" if part.published is None else f"published {points(part.published)}, "
+    return (
+        f"{points(found.value)} points of {part.measure} [{points(found.low)}, {points(found.high)}], "
+        f"{size}detectable {100 * found.detectable:.2f},"
+    )

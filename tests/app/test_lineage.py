@@ -1,0 +1,234 @@
+"""What a recipe's steps and a sweep's trials tell MLflow they read and made, asked from a real store afterwards."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel, Run
+
+from midmask.app.lineage import all_datasets, behind, collection_name, step_name
+from midmask.app.observe import TrackingObserver, base_tags
+from midmask.artifact import RECORD, Place
+from midmask.backend.resources import ALONE
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner
+from midmask.experiment.schema import Recipe
+from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
+from midmask.experiment.survey import Survey
+from midmask.identity import fingerprint, override
+from midmask.leaderboard.rows import rows
+from midmask.progress import SweepProgress
+from midmask.recipes import RECIPES
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.sweep.observer import Board
+from midmask.sweep.space import Space
+from midmask.sweep.trial import Context, finals
+from midmask.tracking import Tracker, read_runs
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.corpora.collections import json_lines, write
+from tests.support.tracking.stores import QUICK
+
+SPACE = Space(
+    name="lr", recipe="mlm", search="grid", parameters={"pretrain.learning_rate": {"values": [1e-4, 2e-4]}}
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tiny: fine-tuned and evaluated on; there: passages of its own."""
+    place = tmp_path_factory.mktemp("lineage")
+    write_collection(place / "tiny")
+    write(place / "there" / "corpus.jsonl", json_lines([{"_id": f"d{n}", "text": f"birch {n}"} for n in range(40)]))
+    return place
+
+
+def recipe_on(folder: Path, protocol: str = "in_batch") -> Recipe:
+    """Pre-trained on another collection than it is fine-tuned on."""
+    recipe = short(PROTOCOLS[protocol]().on(RECIPES["mlm"](), "demo"), f"beir:{folder}/tiny")
+    return override(recipe, {"pretrain_on": [f"beir:{folder}/there"], "pretrain.threads": 1})
+
+
+def names(steps: list[Step]) -> list[str]:
+    return [collection_name(step) if step.name == "prepare" else step.name for step in steps]
+
+
+def test_a_walk_back_ends_at_models_and_sees_what_is_read_alone(folder: Path) -> None:
+    recipe = recipe_on(folder, "ance")
+    planned = plan(recipe)
+    assert planned.pretrained is not None
+    dev = planned.evaluation(recipe.evaluation)
+    found = {step.name: [names(part) for part in behind(step)] for step in (planned.pretrained, dev)}
+    assert found == {"pretrain": [["there"], []], "evaluate": [["tiny"], ["finetune"]]}
+    assert behind(dev)[1] == [planned.stages[-1]]
+    first, last = planned.stages[0], planned.stages[-1]
+    assert first is not last and behind(first) == ([planned.corpus], [planned.pretrained])
+    assert set(names(behind(last)[1])) >= {"finetune"}, "negatives are mined with the stage before"
+    assert behind(planned.bm25_evaluation(recipe.evaluation)) == ([planned.corpus], [])
+    contexts = {one.name: one.context for one in all_datasets([dev], Place(str(folder / "nothing")))}
+    assert contexts == {"there": "pretrain", "tiny": "train, eval"}
+
+
+def test_names_tell_stage_recipe_backbone_and_identity(folder: Path) -> None:
+    recipe = recipe_on(folder)
+    planned, tags = plan(recipe), base_tags("run_recipe", recipe)
+    assert planned.pretrained is not None
+    for step, start in ((planned.pretrained, "pretrain-mlm-tiny"), (planned.tokens, "tokenise-tiny")):
+        assert step_name(step, tags) == f"{start}-{step.fingerprint[:6]}"
+    elsewhere = tags | {"midmask.backbone": "google-bert/bert-base-uncased"}
+    assert step_name(planned.pretrained, elsewhere).startswith("pretrain-mlm-bert-base-uncased-")
+    bm25 = tags | {"midmask.recipe": "bm25", "midmask.backbone": "none"}
+    dev = planned.bm25_evaluation(recipe.evaluation)
+    assert step_name(dev, bm25) == f"evaluate-bm25-{dev.fingerprint[:6]}"
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Iterator[str]:
+    """The recipe run twice in one process: the second time everything is there already."""
+    torch.set_num_threads(1)
+    uri, recipe, storage = f"sqlite:///{folder}/mlflow.db", recipe_on(folder), Place(str(folder / "store"))
+    planned = plan(recipe)
+    with Tracker(uri, folder, QUICK) as tracker:
+        for name in ("first", "second"):
+            with tracker.run(name, tags={}, params={}) as parent:
+                observer = TrackingObserver(tracker, parent, "run_recipe", recipe, storage)
+                runner = Runner(storage, LOCAL, observer)
+                runner.run(planned.evaluation(recipe.evaluation))
+                runner.run(planned.bm25_evaluation(recipe.evaluation))
+    return uri
+
+
+def runs(uri: str) -> list[Run]:
+    """All of them, each asked for by itself: a search leaves the models that were used out."""
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("midmask")
+    assert experiment is not None
+    return [client.get_run(run.info.run_id) for run in client.search_runs([experiment.experiment_id])]
+
+
+def models(uri: str) -> dict[str, LoggedModel]:
+    """By the step that made them."""
+    found = MlflowClient(uri).search_logged_models([runs(uri)[0].info.experiment_id])
+    assert len({model.tags["midmask.fingerprint"] for model in found}) == len(found), "each model once"
+    return {model.tags["midmask.step"]: model for model in found}
+
+
+def of(uri: str, step: str, **tags: str) -> Run:
+    """The one run of a step that computed something."""
+    wanted = {"midmask.step": step, "midmask.status": "finished", **{f"midmask.{key}": tags[key] for key in tags}}
+    (found,) = [run for run in runs(uri) if wanted.items() <= run.data.tags.items()]
+    return found
+
+
+def test_a_recipes_runs_are_linked_by_datasets_and_models(store: str, folder: Path) -> None:
+    made = models(store)
+    assert set(made) == {"pretrain", "finetune"}
+    pretrain, finetune, dev = of(store, "pretrain"), of(store, "finetune"), of(store, "evaluate", recipe="mlm")
+    seen = {
+        run.data.tags["midmask.step"]: (
+            [(one.dataset.name, one.tags[0].value) for one in run.inputs.dataset_inputs],
+            [one.model_id for one in run.inputs.model_inputs],
+            [(one.model_id, one.step) for one in run.outputs.model_outputs],
+        )
+        for run in (pretrain, finetune, dev)
+    }
+    first, last = made["pretrain"].model_id, made["finetune"].model_id
+    assert seen == {
+        "pretrain": ([("there", "pretrain")], [], [(first, 3)]),
+        "finetune": ([("tiny", "train")], [first], [(last, 2)]),
+        "evaluate": ([("tiny", "eval")], [last], []),
+    }
+    assert [model.source_run_id for model in made.values()].count(None) == 0
+    assert made["finetune"].name == finetune.info.run_name
+    assert (Path(made["finetune"].tags["midmask.artifact"]) / "model" / "model.safetensors").is_file()
+    assert not (folder / "mlartifacts" / "models").exists(), "weights are not copied"
+
+
+def test_measures_are_those_of_the_model_on_its_dataset(store: str, folder: Path) -> None:
+    dev = of(store, "evaluate", recipe="mlm")
+    told = {metric.key: metric.value for metric in models(store)["finetune"].metrics or []}
+    assert told == {key: value for key, value in dev.data.metrics.items() if key.startswith("tiny/")} and told
+    (dataset,) = [one.dataset for one in dev.inputs.dataset_inputs]
+    assert json.loads(dataset.profile or "")["passages"] == 48
+    record = folder / "store" / "prepare" / dataset.digest / RECORD
+    assert json.loads(record.read_text())["config"]["name"] == json.loads(dataset.source)["uri"]
+    bm25 = of(store, "evaluate", recipe="bm25")
+    assert not bm25.inputs.model_inputs and [one.dataset.name for one in bm25.inputs.dataset_inputs] == ["tiny"]
+
+
+def test_runs_are_nested_and_a_second_time_only_linked(store: str) -> None:
+    parents = {run.info.run_name: run.info.run_id for run in runs(store) if "mlflow.parentRunId" not in run.data.tags}
+    assert set(parents) == {"first", "second"}
+    children = [run for run in runs(store) if run.data.tags.get("mlflow.parentRunId") == parents["second"]]
+    assert children and all(run.info.run_name.endswith(" (cached)") for run in children)
+    assert of(store, "finetune").data.tags["mlflow.parentRunId"] == parents["first"]
+
+
+def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
+    own = {"step": step.name, "fingerprint": step.fingerprint} if step else {}
+    return {"event": event, **own, **values}
+
+
+def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
+    """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
+    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
+    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
+    with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
+        board = Board(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
+        for number, rate in enumerate((1e-4, 2e-4)):
+            point = {"pretrain.learning_rate": rate}
+            (dev,) = finals(context.recipe_at(point), SPACE, context.survey)
+            trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
+            source = fingerprint(point)
+            for _ in range(2):  # its process died, and Ray Tune started it again
+                board(source, row("start", parameters=point))
+            probe = Step("finetune", trainings[1].config, {})
+            for step in (probe, *trainings):
+                for at in (1, 2):
+                    values = {"train/loss": 1.0 / at}
+                    board(source, row("log", step, at=at, of=step.optimiser_steps, values=values))
+                board(source, row("end", step, cached=number == 1))
+        board.close(())
+    client = MlflowClient(store)
+    trials = [run for run in runs(store) if run.data.tags.get("mlflow.parentRunId") == parent.id]
+    assert sorted(run.info.run_name.rsplit("-", 1)[0] for run in trials) == [
+        "trial 0.0001-mlm-tiny", "trial 0.0002-mlm-tiny",
+    ]  # fmt: skip
+    stages = len(recipe.stages)
+    for run in trials:
+        history = client.get_metric_history(run.info.run_id, "finetune/loss")
+        assert sorted(point.step for point in history) == list(range(1, 2 * stages + 1))
+        assert {"pretrain/loss", "finetune/loss"} <= set(run.data.metrics)
+        contexts = {one.dataset.name: one.tags[0].value for one in run.inputs.dataset_inputs}
+        assert contexts == {"there": "pretrain", "tiny": "train, eval"}
+    first, second = sorted(trials, key=lambda run: run.info.run_name)
+    assert len(first.outputs.model_outputs) == 1 + stages and not first.inputs.model_inputs
+    assert len(second.inputs.model_inputs) == 1 + stages and not second.outputs.model_outputs
+
+
+def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
+    """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
+    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
+    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
+    with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
+        board = Board(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
+        points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
+        measured, pruned, died = map(fingerprint, points)
+        for source, point in zip((measured, pruned, died), points, strict=True):
+            board(source, row("start", parameters=point))
+        told = {"number": len(SPACE.shares), "share": 1.0, "seconds": 1.0, "corpus": "tiny", "queries": 12}
+        board(measured, row("rung", **told, measures={"nDCG@10": 0.5}, costs={}))
+        board.close({measured, pruned})
+    found = {run.name.split("-")[0]: run for run in read_runs(store) if run.parent_id == parent.id}
+    assert {name: run.status for name, run in found.items()} == {
+        "trial 0.0001": "finished",
+        "trial 0.0002": "pruned",
+        "trial 0.0003": "failed",
+    }
+    (only,) = rows(found.values())
+    corpus = plan(recipe, context.survey).corpus
+    assert only.trial and only.place == ("tiny", "dev", corpus.fingerprint, 12)

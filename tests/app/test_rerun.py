@@ -1,0 +1,92 @@
+"""A run's command makes its recipe again, whatever was changed; what it cannot make is told."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.app.driver import recipe_for
+from midmask.app.flags import parse
+from midmask.app.job import resolve
+from midmask.app.rerun import Wanted, rerun
+from midmask.errors import UserError
+from midmask.experiment.schema import Recipe
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import scaled
+from tests.support.params import params_of
+
+CHANGED: dict[str, object] = {
+    "corpus.name": "texts:/data/my corpus; it's big",
+    "objective.encoder_mask_ratio": 0.15,
+    "pretrain.seed": 11,
+    "evaluation.measures": ["nDCG@10", "R@100"],
+    "stages.0.train.learning_rate": 3e-5,
+}
+
+AT_HAND: dict[str, object] = {"backbone.name": "base", "tokens.tokenizer": None}
+
+CASES = {
+    "as it stands": RECIPES["retromae"](),
+    "changed": override(RECIPES["retromae"](), CHANGED),
+    "no objective": RECIPES["none"](),
+    "protocol": PROTOCOLS["lexmae"]().on(RECIPES["mlm"](), "demo"),
+    "published sizes": override(scaled(RECIPES["cotmae"](), "cotmae", "published"), AT_HAND),
+    "a word that reads as a value": override(RECIPES["mlm"](), {"backbone.experts": "none", "tokens.tokenizer": None}),
+    "collections of its own": override(RECIPES["dupmae"](), {"pretrain_on": ["texts:/a b", "texts:/c"]}),
+    "another loss": override(
+        RECIPES["mlm"](),
+        {
+            "stages.0.loss": {"name": "distillation", "teacher_temperature": 2.0},
+            "stages.0.teacher": {"folder": "/models/teacher"},
+            "stages.0.negatives": ["bm25"],
+            "stages.0.per_query": 3,
+        },
+    ),
+}
+
+
+def made_by(arguments: tuple[str, ...], tmp_path: Path) -> Recipe:
+    """The recipe that a job makes of these arguments."""
+    job, *flags = arguments
+    parsed = parse([flag for flag in flags], None)
+    return recipe_for(resolve(parsed, tmp_path / job), default="retromae")
+
+
+@pytest.mark.parametrize("recipe", CASES.values(), ids=CASES)
+def test_a_job_makes_the_same_recipe_of_it(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
+    found = rerun(Wanted({"midmask.step": "pretrain"}, params_of(recipe)))
+    assert found.differs == () and found.newer == () and found.arguments[0] == "jobs/pretrain.py"
+    assert made_by(found.arguments, tmp_path) == recipe
+
+
+def test_only_what_differs_is_set() -> None:
+    found = rerun(Wanted({}, params_of(CASES["changed"])))
+    assert sum(flag == "--set" for flag in found.arguments) == len(CHANGED) - 1, "the corpus has its own flag"
+    published = rerun(Wanted({}, params_of(CASES["published sizes"]))).arguments
+    assert sum(flag == "--set" for flag in published) == len(AT_HAND)
+
+
+def test_flags_of_an_evaluation() -> None:
+    tags = {"midmask.step": "evaluate", "midmask.artifact": "s3://bucket/store/evaluate/0123"}
+    wanted = Wanted(tags, params_of(RECIPES["mlm"]()), split="test", zero_shot="beir:/x", model="/m")
+    flags = rerun(wanted).arguments
+    assert flags[0] == "jobs/evaluate_retriever.py"
+    for flag, value in {
+        "--split": "test",
+        "--zero-shot": "beir:/x",
+        "--model": "/m",
+        "--storage": "s3://bucket/store",
+    }.items():
+        assert flags[flags.index(flag) + 1] == value
+
+
+def test_what_cannot_be_reached_is_told() -> None:
+    params = params_of(RECIPES["retromae"]())
+    older = {path: text for path, text in params.items() if path != "pretrain.log_every"}
+    assert rerun(Wanted({}, older)).newer == ("pretrain.log_every",)
+    assert rerun(Wanted({}, {**params, "objective.gone": "3"})).differs == ("objective.gone",)
+    assert rerun(Wanted({}, {**params, "pretrain.steps": "12 [cut, 9000 characters]"})).differs
+    with pytest.raises(UserError, match="recipe"):
+        rerun(Wanted({"midmask.recipe": "retromea"}, {}))

@@ -1,0 +1,115 @@
+"""Reports reach the driver once and in order, whoever dies in between; none of them can end the work."""
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+from midmask.backend.channel import Channel
+from midmask.backend.mailbox import Post
+from tests.support.cluster.processes import ray_processes
+
+ROWS = 400
+
+
+@pytest.fixture
+def posts(ray_local: None) -> Iterator[None]:
+    yield
+    _, alive = psutil.wait_procs(post_processes(), timeout=60)
+    assert not alive, "the actor of a closed channel ends"
+
+
+def post_processes() -> list[psutil.Process]:
+    """The processes that hold rows, of this test's own Ray."""
+    return list(ray_processes("ray::Post"))
+
+
+@ray.remote(num_cpus=0)
+def push_all(channel: Channel, source: str, gate: str) -> int:
+    """Pushes row after row, and more slowly while the file `gate` is not there, so that deaths fall in between."""
+    for n in range(ROWS):
+        channel.push(source, [{"n": n}])
+        if not Path(gate).exists():
+            time.sleep(0.02)
+    return ROWS
+
+
+def test_every_row_is_delivered_in_order(posts: None) -> None:
+    seen: list[tuple[str, int]] = []
+    with Channel.open() as channel:
+        with channel.forwarding(lambda source, row: seen.append((source, row["n"])), every_s=0.01):
+            for n in range(20):
+                channel.push("a", [{"n": 2 * n}, {"n": 2 * n + 1}])
+        assert seen == [("a", n) for n in range(40)]
+        assert channel.drain() == []
+
+
+@pytest.mark.slow
+def test_the_death_of_the_actor_loses_nothing_and_ends_nothing(posts: None, tmp_path: Path) -> None:
+    """Killed with -9 again and again while two workers push, and with rows in it that nobody has fetched."""
+    seen: list[tuple[str, int]] = []
+    with Channel.open() as channel:
+        channel.push("driver", [{"n": n} for n in range(50)])
+        gate = tmp_path / "killed"
+        workers = [push_all.remote(channel, name, str(gate)) for name in "ab"]
+        killed = 0
+        while killed < 3:
+            for process in post_processes():
+                process.send_signal(signal.SIGKILL)
+                killed += 1
+            done, _ = ray.wait(workers, timeout=0.5)
+            assert not done, "the workers ended before the actor had died three times"
+        gate.touch()
+        with channel.forwarding(lambda source, row: seen.append((source, row["n"])), every_s=0.01):
+            assert ray.get(workers, timeout=240) == [ROWS, ROWS]
+    for source, count in (("driver", 50), ("a", ROWS), ("b", ROWS)):
+        assert [n for one, n in seen if one == source] == list(range(count))
+
+
+def test_what_was_accepted_outlives_the_process_and_counts_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "reports.db")
+    first = Post(path)
+    first.push("w", 0, [("a", {"n": 0}), ("a", {"n": 1})])
+    [(number, *_), _] = first.take(0)
+    assert len(first.take(number)) == 1, "what was fetched is forgotten once the driver says that it has it"
+    again = Post(path)
+    again.push("w", 0, [("a", {"n": 0}), ("a", {"n": 1}), ("a", {"n": 2})])  # its answer was lost
+    again.push("other", 5, [("b", {"n": 5})])  # the oldest were dropped
+    found = again.take(number)
+    assert [(source, row["n"]) for _, source, row in found] == [("a", 1), ("a", 2), ("b", 5)]
+    assert all(after > before for (before, *_), (after, *_) in pairwise(found))
+
+
+def test_a_disk_that_is_full_leaves_reports_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    post = Post(str(tmp_path / "missing" / "reports.db"))
+    post.push("w", 0, [("a", {"n": 0})])
+    assert [row for _, _, row in post.take(0)] == [{"n": 0}]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "in memory only" in warning
+
+
+def test_a_push_to_a_closed_channel_is_one_warning_and_no_error(posts: None, caplog: pytest.LogCaptureFixture) -> None:
+    with Channel.open() as channel:
+        pass
+    for n in range(3):
+        channel.push("a", [{"n": n}])
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "the work goes on" in warning
+
+
+def test_a_row_that_the_driver_cannot_take_is_left_out_alone(posts: None, caplog: pytest.LogCaptureFixture) -> None:
+    seen = []
+
+    def take(source: str, row: dict[str, int]) -> None:
+        seen.append(1 / row["n"])
+
+    with Channel.open() as channel, channel.forwarding(take, every_s=0.01):
+        channel.push("a", [{"n": 1}, {"n": 0}, {"n": 2}])
+    assert seen == [1, 0.5]
+    assert "a report of a is left out" in caplog.text

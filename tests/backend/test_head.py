@@ -1,0 +1,159 @@
+"""A real head and real drivers: how jobs reach a cluster, start one, are refused by one, and leave nothing behind."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from midmask.backend.head import head
+from midmask.errors import UserError
+
+ENTRY = Path(__file__).resolve().parents[2] / "jobs" / "_entry.py"
+pytestmark = pytest.mark.xdist_group("ray")
+
+RAY = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit"]
+JOB = '''#!/usr/bin/env python3
+"""Adds two numbers on the cluster."""
+
+import ray
+from _entry import run
+from midmask.backend.connection import connect
+from midmask.errors import UserError
+
+
+@ray.remote
+def add(left, right):
+    if right > 9:
+        raise UserError(f"right = {right}: at most 9")
+    return left + right
+
+
+def work(options, flags):
+    connect()
+    print("sum", ray.get(add.remote(2, flags.right)), "store", options.storage)
+
+
+if __name__ == "__main__":
+    run(work, __doc__, lambda parser: parser.add_argument("--right", type=int, default=3, help="what is added"))
+'''
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "jobs").mkdir()
+    (folder / "pyproject.toml").touch()
+    shutil.copy(ENTRY, folder / "jobs")
+    (folder / "jobs" / "add.py").write_text(JOB)
+    (folder / "jobs" / "add.py").chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(project: Path) -> Iterator[dict[str, str]]:
+    """A head with token authentication, started in the project's folder."""
+    before = Path.cwd()
+    os.chdir(project)
+    try:
+        with head(cpus=1) as environment:
+            os.chdir(before)
+            yield environment
+    finally:
+        os.chdir(before)
+
+
+def outcome(command: list[str], environment: dict[str, str], folder: Path | None = None) -> tuple[int, str, str]:
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def errors_of(text: str) -> set[str]:
+    """The lines in which a job says what was wrong; Ray repeats the end of a failed job's output as its status."""
+    assert "Traceback" not in text
+    return {line for line in text.splitlines() if line.startswith("error: ")}
+
+
+def test_a_job_is_submitted_by_its_path(cluster: dict[str, str], project: Path, tmp_path: Path) -> None:
+    """It runs in the folder, and with the Python, that the head was started with, wherever it is submitted from."""
+    code, out, err = outcome([*RAY, "--", "jobs/add.py", "--right", "5"], cluster, tmp_path)
+    assert code == 0, out + err
+    assert f"sum 7 store {project}/store" in out
+
+
+@pytest.mark.slow
+def test_a_mistake_made_in_a_task_is_one_line_in_the_jobs_output(cluster: dict[str, str], tmp_path: Path) -> None:
+    code, out, _ = outcome([*RAY, "--", "jobs/add.py", "--right", "10"], cluster, tmp_path)
+    assert code == 1 and "exit code 2" in out  # the job's own code is 2; `ray job submit` makes 1 of every failure
+    assert errors_of(out) == {"error: right = 10: at most 9"}
+
+
+@pytest.mark.slow
+def test_an_uploaded_job_says_where_results_would_be_lost(cluster: dict[str, str], project: Path) -> None:
+    submit = [*RAY, "--working-dir", ".", "--", "python", "jobs/add.py"]
+    code, out, _ = outcome(submit, cluster, project)
+    assert code == 1 and "exit code 2" in out
+    [line] = errors_of(out)
+    assert "--storage" in line and "--tracking-uri" in line and "MIDMASK_HOME" in line
+
+
+def test_a_driver_joins_by_address_and_one_with_a_wrong_token_is_told(cluster: dict[str, str], project: Path) -> None:
+    job = [sys.executable, str(project / "jobs" / "add.py")]
+    code, out, err = outcome(job, cluster)
+    assert code == 0 and "sum 5" in out and "joined the Ray cluster" in err
+    code, out, err = outcome(job, cluster | {"RAY_AUTH_TOKEN": "f" * 64})
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "refuses this process's token" in err and "RAY_AUTH_TOKEN" in err
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("127.0.0.1:1", ["no Ray cluster answers", "127.0.0.1:1", "ray start --head"]),
+        ("http://127.0.0.1:8265", ["is a job server", "ray job submit"]),
+    ],
+)
+def test_an_address_without_a_cluster_is_one_line(project: Path, address: str, parts: list[str]) -> None:
+    code, _, err = outcome([sys.executable, str(project / "jobs" / "add.py")], os.environ | {"RAY_ADDRESS": address})
+    assert code == 2 and len(err.splitlines()) == 1
+    assert all(part in err for part in parts)
+
+
+@pytest.mark.slow
+def test_without_a_cluster_a_local_ray_serves_and_leaves_nothing(project: Path, tmp_path: Path) -> None:
+    """In particular no token in the user's home, which would make every later `ray start` demand it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    environment |= {"HOME": str(tmp_path), "RAY_TMPDIR": str(tmp_path)}  # no cluster is on record there
+    code, out, err = outcome([sys.executable, str(project / "jobs" / "add.py")], environment)
+    assert code == 0 and "sum 5" in out and "started a local one" in err, err
+    assert not (tmp_path / ".ray").exists()
+
+
+def test_a_head_is_interrupted_with_its_command_and_ends_whole(tmp_path: Path) -> None:
+    """Also: it starts beside any other Ray, and its exit code is the command's."""
+    code = "import os, time; print(os.environ['RAY_ADDRESS'], flush=True); time.sleep(600)"
+    command = [sys.executable, "-m", "midmask.backend.head", "--", sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    host, port = process.stdout.readline().strip().split(":")
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) > 3
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_a_head_that_cannot_start_says_what_ray_said() -> None:
+    with pytest.raises(UserError, match=r"the local Ray ended at once: .*nonnegative.*CPU"), head(cpus=-1):
+        pass

@@ -1,0 +1,146 @@
+"""The actor pool against the one-process steps: same files, with any number of actors and through their deaths."""
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.backend import pool
+from midmask.errors import UserError
+from midmask.retrieve import encode as encoding
+from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.index import IndexConfig, build_index
+from midmask.retrieve.search import SearchConfig, search
+from tests.support.cluster.processes import ray_processes
+from tests.support.retrieve.collection import encoded, made, write_all
+
+PASSAGES = EncodeConfig(side="passages")
+CONFIG = SearchConfig(depth=25)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return write_all(Place(f"file://{tmp_path_factory.mktemp('collection')}"))
+
+
+@pytest.fixture
+def pooled(tmp_path: Path) -> Place:
+    return Place(f"file://{tmp_path}/pooled")
+
+
+def digests(out: Place) -> dict[str, str]:
+    """Of all files below a folder on this machine."""
+    root = Path(out.uri.removeprefix("file://"))
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def untimed(result: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in result.items() if name not in ("seconds", "query_seconds")}
+
+
+@pytest.mark.parametrize("actors", [1, 2])
+def test_actors_write_the_files_of_one_process(ray_local, inputs, tmp_path: Path, pooled: Place, actors: int):
+    alone = Place(f"file://{tmp_path}/alone")
+    vectors, same = encoded(inputs, alone), encoded(inputs, pooled, partial(pool.encode, actors=actors))
+    for name in ("passages", "queries"):
+        assert digests(same[name].place) == digests(vectors[name].place)
+        assert untimed(same[name].result) == untimed(vectors[name].result)
+    expected = search(CONFIG, vectors, alone / "search")
+    assert untimed(pool.search(CONFIG, vectors, pooled / "search", actors=actors)) == untimed(expected)
+    assert digests(pooled / "search") == digests(alone / "search")
+
+
+def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(ray_local, inputs, tmp_path: Path):
+    """More actors than one hold the same index and share the blocks of queries."""
+    root = Place(f"file://{tmp_path}")
+    vectors = encoded(inputs, root / "vectors")
+    vectors["index"] = made(build_index, IndexConfig(index="IVF16,Flat"), vectors, root / "index")
+    config = SearchConfig(depth=25, index="IVF16,Flat", nprobe=2)
+    expected = search(config, vectors, root / "alone")
+    assert untimed(pool.search(config, vectors, root / "pooled", actors=2)) == untimed(expected)
+    assert digests(root / "pooled") == digests(root / "alone")
+
+
+class Killer(threading.Thread):
+    """Kills one actor with SIGKILL as soon as a file matches `pattern`; notes which files were there before."""
+
+    def __init__(self, actor: str, out: Path, pattern: str) -> None:
+        super().__init__(daemon=True)
+        self._actor, self._out, self._pattern = actor, out, pattern
+        self.killed: int | None = None
+        self.files: dict[Path, int] = {}
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.002):
+            if any(self._out.glob(self._pattern)):
+                for process in ray_processes(self._actor):
+                    self.files = {path: path.stat().st_mtime_ns for path in self._out.glob(self._pattern)}
+                    process.kill()
+                    self.killed = process.pid
+                    return
+
+    def __enter__(self) -> "Killer":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stopped.set()
+        self.join()
+
+
+@pytest.fixture
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "QUERY_BLOCK", 1)  # thirty query blocks, so that there is a middle
+
+
+def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice(
+    ray_local, inputs, tmp_path: Path, pooled: Place
+):
+    alone = Place(str(tmp_path / "alone"))
+    encoding.encode(PASSAGES, inputs, alone)
+    with Killer("EncodeWorker", tmp_path / "pooled", "dense/*.npy") as killer:
+        pool.encode(PASSAGES, inputs, pooled, actors=2)
+    assert killer.killed and killer.files, "no actor was killed, so this test shows nothing"
+    assert digests(pooled) == digests(alone)
+    assert {path: path.stat().st_mtime_ns for path in killer.files} == killer.files
+
+
+def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
+    ray_local, inputs, tmp_path: Path, pooled: Place, short_blocks
+):
+    vectors = encoded(inputs, Place(str(tmp_path)))
+    search(CONFIG, vectors, Place(str(tmp_path / "alone")))
+    with Killer("SearchWorker", tmp_path / "pooled", "partial/*") as killer:
+        pool.search(CONFIG, vectors, pooled, actors=2)
+    assert killer.killed and killer.files, "no actor was killed, so this test shows nothing"
+    assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
+
+
+def test_a_pool_that_can_never_start_is_refused_with_the_sum(ray_local, inputs, pooled: Place, tmp_path: Path):
+    with pytest.raises(UserError, match=r"actors = 3, threads = 1: 3 x 1 = 3 CPUs .* cluster has 2 = 2"):
+        pool.encode(PASSAGES, inputs, pooled, actors=3)
+    vectors = encoded(inputs, Place(str(tmp_path)))
+    with pytest.raises(UserError, match=r"1 x 3 = 3 CPUs .*room for 0 such actors"):
+        pool.search(CONFIG.model_copy(update={"threads": 3}), vectors, pooled, actors=1)
+    assert pooled.names() == []
+
+
+def test_a_users_mistake_inside_an_actor_stays_one_line(ray_local, inputs, tmp_path: Path, pooled: Place):
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(inputs["model"].place.uri.removeprefix("file://") + "/model", tmp_path / "broken")
+    weights = load_file(tmp_path / "broken" / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"] = weights["embeddings.word_embeddings.weight"] * np.float32("nan")
+    save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
+    model = Artifact(Place(str(tmp_path / "broken")), {"fingerprint": "broken"})
+    with pytest.raises(UserError, match="not finite for 40 passages") as caught:
+        pool.encode(PASSAGES, {**inputs, "model": model}, pooled, actors=2)
+    assert "\n" not in str(caught.value) and type(caught.value) is UserError

@@ -1,0 +1,80 @@
+"""Preparing through Ray Data equals preparing in one process, byte for byte."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.artifact import Place
+from midmask.backend import prepare as cluster
+from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora import chunks as pieces
+from midmask.errors import UserError
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora.saved import write_saved
+
+
+def both(config: CorpusConfig, folder: Path) -> tuple[Path, Path]:
+    here, there = folder / "here", folder / "there"
+    assert prepare(config, {}, Place(str(here))) == cluster.prepare(config, {}, Place(str(there)))
+    assert contents(here) == contents(there)
+    return here, there
+
+
+@pytest.mark.parametrize("name", ["cranfield", "squad"])
+def test_real_collections(ray_local: None, data: Path, tmp_path: Path, name: str) -> None:
+    both(CorpusConfig(name=f"beir:{data}/{name}"), tmp_path)
+
+
+def test_pydocs(ray_local: None, tmp_path: Path) -> None:
+    both(CorpusConfig(packages=("optuna", "pyarrow")), tmp_path)
+
+
+def test_answers_slices_and_titles_apart(ray_local: None, tmp_path: Path) -> None:
+    """What these layouts add to a row, or read beside it, travels through the workers, too."""
+    layouts.write_nq(tmp_path / "nq")
+    layouts.write_dpr_training(tmp_path / "nq")
+    layouts.write_rocketqa(tmp_path / "msmarco")
+    layouts.write_tripclick(tmp_path / "tripclick")
+    write_saved(tmp_path / "hf")
+    for kind in ("nq", "msmarco", "tripclick", "hf"):
+        both(CorpusConfig(name=f"{kind}:{tmp_path}/{kind}"), tmp_path / f"{kind}-out")
+
+
+def test_many_byte_ranges_keep_order_and_line_numbers(
+    ray_local: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_beir(tmp_path / "in", passages=3000)
+    corpus = tmp_path / "in/corpus.jsonl"
+    lines = corpus.read_bytes().splitlines()
+    for line in (0, 777, 1500, 3002):
+        lines.insert(line, b"{broken")
+    corpus.write_bytes(b"\n".join(lines))
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 20_000)
+    _, there = both(CorpusConfig(name=f"beir:{tmp_path}/in"), tmp_path)
+    assert [row["line"] for row in quarantine(there)] == [1, 778, 1501, 3003]
+
+
+def test_through_a_uri_and_with_a_sample(ray_local: None, tmp_path: Path) -> None:
+    write_beir(tmp_path / "in", passages=100, packed=True)
+    config = CorpusConfig(name=f"beir:file://{tmp_path}/in", max_passages=30)
+    here = tmp_path / "here"
+    result = prepare(config, {}, Place(str(here)))
+    assert cluster.prepare(config, {}, Place(f"file://{tmp_path}/there")) == result
+    assert contents(tmp_path / "there") == contents(here)
+
+
+def test_a_workers_user_error_arrives_as_one_line(ray_local: None, tmp_path: Path) -> None:
+    write_beir(tmp_path / "in", packed=True)
+    corpus = tmp_path / "in/corpus.jsonl.gz"
+    corpus.write_bytes(corpus.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"corpus\.jsonl\.gz: broken gzip") as error:
+        cluster.prepare(CorpusConfig(name=f"beir:{tmp_path}/in"), {}, Place(str(tmp_path / "out")))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_memory_stays_flat(data: Path) -> None:
+    from tests.speed.streaming_memory import TARGET, measured_ratio
+
+    assert measured_ratio() <= TARGET

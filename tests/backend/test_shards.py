@@ -1,0 +1,80 @@
+"""Steps that work shard by shard give the same bytes on Ray Data as in one process, also when they go on."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from midmask import tokens
+from midmask.artifact import Artifact, Place
+from midmask.backend.shards import run_sharded
+from midmask.derived.generate import GenerateConfig
+from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.derived.spans import SPANS, SpansConfig
+from midmask.errors import UserError
+from midmask.identity import Config
+from midmask.sharded import Sharded
+from midmask.tokens import TokensConfig
+from tests.support.derived.documents import DOCUMENTS, files, write_inputs
+from tests.support.derived.t5 import write_t5
+
+STEPS: dict[str, tuple[Sharded, Config]] = {
+    "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
+    "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),
+    "train": (PSEUDO_QUERIES, PseudoQueriesConfig(source="train")),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return write_inputs(tmp_path_factory.mktemp("derived"))
+
+
+def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], folder: Path, actors: int = 2) -> Path:
+    """Computes the step in both ways; the folder of the distributed one."""
+    result = step(config, sources, Place(str(folder / "here")))
+    assert run_sharded(step, config, sources, Place(str(folder / "there")), actors=actors) == result
+    assert files(folder / "there") == files(folder / "here")
+    return folder / "there"
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_cluster_writes_what_one_process_writes(
+    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path, name: str
+) -> None:
+    here_and_there(*STEPS[name], inputs, tmp_path)
+
+
+def test_actors_keep_a_model_and_write_the_same(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:
+    write_t5(tmp_path / "t5")
+    config = PseudoQueriesConfig(
+        source=f"model:{tmp_path}/t5", per_passage=2, generate=GenerateConfig(max_tokens=6, batch_size=50)
+    )
+    here_and_there(PSEUDO_QUERIES, config, inputs, tmp_path / "two")
+    result = run_sharded(PSEUDO_QUERIES, config, inputs, Place(f"file://{tmp_path}/one"), actors=1)
+    assert result["passages"] == DOCUMENTS
+    assert files(tmp_path / "one") == files(tmp_path / "two" / "there")
+
+
+def test_a_killed_run_goes_on_with_the_shards_it_has(
+    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path
+) -> None:
+    step, config = STEPS["spans"]
+    there = here_and_there(step, config, inputs, tmp_path)
+    shutil.copytree(there, tmp_path / "killed")
+    shards = tmp_path / "killed" / "spans"
+    (shards / "00000.parquet").unlink()
+    (shards / "00000.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
+    (tmp_path / "killed" / "starts.npy").unlink()
+    untouched = (shards / "00001.parquet").stat().st_mtime_ns
+    run_sharded(step, config, inputs, Place(str(tmp_path / "killed")), actors=2)
+    assert (shards / "00001.parquet").stat().st_mtime_ns == untouched
+    assert files(tmp_path / "killed") == files(there)
+
+
+def test_a_workers_mistake_is_one_line(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    config = PseudoQueriesConfig(source=f"model:{tmp_path}")
+    with pytest.raises(UserError, match="no sequence-to-sequence model can be read there") as error:
+        run_sharded(PSEUDO_QUERIES, config, inputs, Place(str(tmp_path / "out")), actors=1)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,215 @@
+"""A whole benchmark on a real Ray: the same numbers as in one process, tracked, reported, and never computed twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from midmask.app.flags import parse
+from midmask.app.job import Options, resolve
+from midmask.artifact import Place, load
+from midmask.benchmark.collect import collect
+from midmask.benchmark.design import Benchmark, Setting
+from midmask.benchmark.layout import lay_out
+from midmask.benchmark.results import read_results
+from midmask.benchmark.run import Job, describe, run_benchmark
+from midmask.leaderboard.lineage import artifact_place
+from midmask.leaderboard.rows import rows
+from midmask.tracking import read_runs
+from tests.support.benchmark.tiny import SHORT, run_here, write_collection
+
+JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
+
+STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
+
+
+def options(folder: Path, corpus: str) -> Options:
+    flags = parse(
+        ["--corpus", corpus, "--storage", str(folder / "store"), "--tracking-uri", f"sqlite:///{folder}/m.db"], None
+    )
+    return replace(resolve(flags, JOB), home=folder)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return write_collection(tmp_path_factory.mktemp("benchmark") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def layout(corpus):
+    """None and MLM, dense and SPLADE, and BM25."""
+    both = Setting(protocols={"dense": "in_batch", "splade": "in_batch_splade"})
+    return lay_out(
+        Benchmark(
+            name="try",
+            title="A try",
+            corpus=corpus,
+            systems=("bm25", "none", "mlm"),
+            representations=("dense", "splade"),
+            settings={"in_batch": both},
+            changes={**SHORT, **STAGES},
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def run(layout, corpus, tmp_path_factory, ray_local):
+    """The benchmark, run once."""
+    folder = tmp_path_factory.mktemp("run")
+    job = Job(layout, options(folder, corpus), folder / "report")
+    text, failed = run_benchmark(job)
+    return job, text, failed
+
+
+def test_tasks_measure_what_one_process_measures(run, layout, tmp_path):
+    """To the last digit, query by query."""
+    job, _, failed = run
+    assert not failed
+    torch.set_num_threads(1)
+    alone = Place(str(tmp_path / "alone"))
+    run_here(layout, alone)
+    here, there = collect(layout, job.storage), collect(layout, alone)
+    assert len(here) == len(there) == 2 * 5
+    for one, other in zip(here, there, strict=True):
+        assert (one.key, one.seed, one.split, one.measures) == (other.key, other.seed, other.split, other.measures)
+        assert one.per_query.equals(other.per_query)
+
+
+def test_every_cell_is_a_run_of_one_experiment(run):
+    job, _, _ = run
+    tracked = read_runs(job.options.tracking_uri)
+    (parent,) = [one for one in tracked if one.tags["midmask.step"] == "benchmark"]
+    nested = [one for one in tracked if one.parent_id == parent.run_id]
+    assert parent.status == "finished" and all(one.status == "finished" for one in nested)
+    cells = {one.name: one for one in nested if one.tags["midmask.step"] == "evaluate"}
+    assert set(cells) == {cell.name for cell in job.layout.cells}
+    found = {(row.recipe, row.split): row.measures for row in rows(tracked) if row.recipe == "bm25"}
+    results = collect(job.layout, job.storage)
+    assert found == {("bm25", one.split): pytest.approx(one.measures) for one in results.where(system="bm25")}
+    for cell in job.layout.cells:
+        for (place, split), step in cell.evaluations.items():
+            assert artifact_place(cells[cell.name], place, split) == step.place(job.storage), (
+                "of this split, not another"
+            )
+    mlm = cells["mlm, corpus, splade, in_batch, seed 0"]
+    assert mlm.tags["midmask.representation"] == "splade" and mlm.tags["midmask.setting"] == "in_batch"
+    assert mlm.metrics["cost/pretrain_tokens"] > 0 and mlm.metrics["cost/bytes_per_passage"] > 0
+    assert "cost/bytes_per_passage" not in cells["bm25"].metrics
+    trainings = [one for one in nested if one.tags["midmask.step"] in ("pretrain", "finetune")]
+    assert len(trainings) == 1 + 4 and all(f"{one.tags['midmask.step']}/loss" in one.metrics for one in trainings)
+
+
+def test_the_report_holds_every_table_in_three_formats(run):
+    job, text, _ = run
+    assert (
+        text.startswith("# A try") and "## tiny test, splade, in_batch" in text and "<sup>" not in text.split("##")[0]
+    )
+    for name in ("tiny.test.dense.in_batch", "tiny.dev.splade.in_batch"):
+        for ending in ("md", "csv", "tex", "tests.csv"):
+            assert (job.out / "tables" / f"{name}.{ending}").stat().st_size
+        table = (job.out / "tables" / f"{name}.md").read_text()
+        assert all(f" {system} " in table for system in ("bm25", "none", "mlm"))
+    assert list(read_results(Place(str(job.out / "results.parquet")))) == list(collect(job.layout, job.storage))
+
+
+def test_a_second_run_computes_nothing_and_says_so(run):
+    job, text, _ = run
+    before = {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
+    assert "0 to do" in describe(job) and "1 to do" not in describe(job)
+    again, failed = run_benchmark(job)
+    assert again == text and not failed
+    assert before == {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
+    parents = [one for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"]
+    assert sorted(one.status for one in parents) == ["cached", "finished"]
+
+
+def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run):
+    """A file lies where the middle training's folder should be."""
+    storage = tmp_path / "store"
+    (step,) = [step for step in layout.steps().values() if step.name == "pretrain"]
+    (storage / "pretrain").mkdir(parents=True)
+    (storage / "pretrain" / step.fingerprint).write_text("in the way")
+    job = Job(layout, options(tmp_path, corpus), tmp_path / "report")
+    text, failed = run_benchmark(job)
+    assert set(failed) == {cell.name for cell in layout.cells if cell.key.system == "mlm"}
+    assert "## Not measured" in text and {one.key.system for one in collect(layout, job.storage)} == {"bm25", "none"}
+    tracked = read_runs(job.options.tracking_uri)
+    assert [one.tags["midmask.step"] for one in tracked if one.status == "failed"].count("benchmark") == 1
+    (storage / "pretrain" / step.fingerprint).unlink()
+    text, failed = run_benchmark(job)
+    assert not failed and "## Not measured" not in text
+    assert [one.status for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"] == [
+        "finished"
+    ]
+
+
+def start(home: Path, corpus: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "MIDMASK_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    environment.pop("RAY_ADDRESS", None)
+    changes = [f"--set={path}={value}" for path, value in {**SHORT, **STAGES, "pretrain.steps": 40}.items()]
+    wanted = ["--corpus", corpus, "--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0"]
+    command = [sys.executable, str(JOB), *wanted, *changes]
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def kill_whole(process: subprocess.Popen[str]) -> None:
+    """The driver and all it started, at once, as a machine that loses power."""
+    for pid in [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]:
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_benchmark_that_is_killed_goes_on(tmp_path, corpus):
+    """What was finished is not made again, and every training ends with one finished run."""
+    records = tmp_path / "store" / "finetune"
+    doomed = start(tmp_path, corpus)
+    deadline = time.monotonic() + 400
+    while not list(records.glob("*/record.json")) and time.monotonic() < deadline:
+        assert doomed.poll() is None, doomed.communicate()
+        time.sleep(0.1)
+    kill_whole(doomed)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}
+    assert before and len(list(records.glob("*/record.json"))) < 4
+    process = start(tmp_path, corpus)
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err[-3000:]
+    assert "tiny test, splade, in_batch" in out
+    assert (
+        before.items() <= {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}.items()
+    )
+    tracked = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    done = [one.tags["midmask.fingerprint"] for one in tracked if one.status == "finished"]
+    assert len(done) == len(set(done))
+    assert sum(one.tags["midmask.step"] == "evaluate" for one in tracked if one.status == "finished") == 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_trainings_of_two_workers_measure_what_one_process_measures(layout, corpus, tmp_path, ray_local):
+    """Encoding and search run on two actors. Gradients are summed in another order, so losses are only close."""
+    mlm = replace(layout, cells=tuple(cell for cell in layout.cells if "mlm, corpus, dense" in cell.name))
+    job = Job(mlm, replace(options(tmp_path, corpus), workers_per_training=2), tmp_path / "report")
+    _, failed = run_benchmark(job)
+    assert not failed
+    alone = Place(str(tmp_path / "alone"))
+    torch.set_num_threads(1)
+    run_here(mlm, alone)
+    for step in mlm.steps().values():
+        if step.name in ("pretrain", "finetune"):
+            both = [load(step.place(storage)).result for storage in (job.storage, alone)]
+            assert [one.get("workers", 1) for one in both] == [2, 1]
+            assert both[0]["loss"] == pytest.approx(both[1]["loss"], rel=1e-4)
+    here, there = collect(mlm, job.storage), collect(mlm, alone)
+    assert len(here) == len(there) == 2
+    for one, other in zip(here, there, strict=True):
+        assert one.measures == pytest.approx(other.measures, abs=1e-6)

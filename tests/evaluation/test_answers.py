@@ -1,0 +1,106 @@
+"""Answer strings against DPR's own rule, spelt out with the `regex` package as its SimpleTokenizer has it."""
+
+import unicodedata
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import regex
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from midmask.artifact import Artifact, Place
+from midmask.corpora.writer import ANSWERS, DOCS, QRELS
+from midmask.errors import UserError
+from midmask.evaluation import measures
+from midmask.evaluation.answers import answer_qrels, by_answers, joined
+from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
+from midmask.retrieve import ranked
+
+TOKENS = regex.compile(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])", regex.IGNORECASE + regex.UNICODE + regex.MULTILINE)
+
+
+def tokens(text: str) -> list[str]:
+    return [match.group().lower() for match in TOKENS.finditer(unicodedata.normalize("NFD", text))]
+
+
+def has_answer(answers: list[str], text: str) -> bool:
+    """DPR's loop, but for answers without a token, which it finds everywhere."""
+    own = tokens(text)
+    for answer in map(tokens, answers):
+        for start in range(len(own) - len(answer) + 1):
+            if answer and answer == own[start : start + len(answer)]:
+                return True
+    return False
+
+
+words = st.lists(st.sampled_from(["New", "york", "YORK", "é", "e\u0301", "-", "20th", "20", "\t", "\u00a0", "$3", "½"]))
+# `regex` may know a newer Unicode than Python does; what Python does not know is left out.
+assigned = st.characters(exclude_categories=("Cn", "Cs"))
+texts = st.one_of(words.map(" ".join), words.map("".join), st.text(assigned, max_size=12))
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_tokens_are_dprs(text: str) -> None:
+    assert joined(text).strip("\t").split("\t") == (tokens(text) or [""])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(texts, max_size=3), texts)
+@example(["July 20"], "on July 20th")
+@example(["York"], "NEWYORK")
+@example([""], "an answer without a token")
+@example(["e\u0301t\u00e9"], "\u00c9te\u0301 is summer")
+def test_an_answer_is_found_where_dpr_finds_it(answers: list[str], text: str) -> None:
+    assert any((needle := joined(answer)) and needle in joined(text) for answer in answers) == has_answer(answers, text)
+
+
+TEXTS = {"a": "The city of New York.", "b": "newyork", "c": "York is old; New is newer", "d": "it was NEW  YORK"}
+GIVEN = {"q1": ["New York"], "q2": ["old", "newyork"], "q3": [" \u200b"], "q4": ["it"]}
+
+
+def write_corpus(place: Place, answers: dict[str, list[str]]) -> Artifact:
+    for number, name in enumerate(TEXTS):  # a file each: judged file by file
+        row = pa.table([[name], ["New York"], [TEXTS[name]]], schema=DOCS)
+        with (place / "docs" / f"{number:05d}.parquet").writing() as stream:
+            pq.write_table(row, stream)
+    table = pa.table([["test"] * len(answers), list(answers), list(answers.values())], schema=ANSWERS)
+    for file, rows in {"answers": table, "qrels": QRELS.empty_table()}.items():
+        with (place / f"{file}.parquet").writing() as stream:
+            pq.write_table(rows, stream)
+    return Artifact(
+        place, {"result": {"name": "qa", "passages": len(TEXTS), "splits_made_here": [], "split_rule": "made up"}}
+    )
+
+
+def listed(found: dict[str, str]) -> pa.Table:
+    rows = [(query, doc, -float(place)) for query, docs in found.items() for place, doc in enumerate(docs)]
+    return ranked.order(pa.table([list(column) for column in zip(*rows, strict=True)], names=ranked.SCHEMA.names[:3]))
+
+
+def test_what_was_retrieved_is_judged_and_titles_do_not_count(tmp_path: Path) -> None:
+    corpus = write_corpus(Place(str(tmp_path)), GIVEN)
+    answers = pq.read_table(tmp_path / "answers.parquet")
+    found = listed({"q1": "bcad", "q2": "ca", "q3": "a", "stranger": "a"})
+    rows = answer_qrels(found, answers, corpus.place / "docs").to_pylist()
+    grades = {(row["query_id"], row["doc_id"]): row["grade"] for row in rows}
+    right = {("q1", "a"), ("q1", "d"), ("q2", "c")}
+    assert {pair for pair, grade in grades.items() if grade} == right and len(grades) == 4 + 2 + 1 + 1
+    assert grades["q4", ""] == 0 and {row["split"] for row in rows} == {"test"}
+    values = measures.evaluate(found, pa.Table.from_pylist(rows, QRELS), "test", ["Success@1", "Success@3"])
+    assert measures.by_query(values, "Success@1") == {"q1": 0, "q2": 1, "q3": 0, "q4": 0}
+    assert measures.by_query(values, "Success@3") == {"q1": 1, "q2": 1, "q3": 0, "q4": 0}
+
+
+def test_a_measure_that_answers_cannot_tell_is_refused_by_name(tmp_path: Path) -> None:
+    corpus = write_corpus(Place(str(tmp_path / "corpus")), GIVEN)
+    ranked.write(Place(str(tmp_path / "bm25/ranked/test.parquet")), [listed({"q1": "bcad"})])
+    inputs = {"corpus": corpus, "ranked": Artifact(Place(str(tmp_path / "bm25")), {"result": {}})}
+    out = Place(str(tmp_path / "out"))
+    with pytest.raises(UserError, match=r"measure 'nDCG@10': split 'test' has answer strings but no judgements"):
+        evaluate_retriever(EvaluateConfig(split="test", measures=("nq", "nDCG@10")), inputs, out)
+    result = evaluate_retriever(EvaluateConfig(split="test"), inputs, out)
+    assert result["measures"] == {"Success@5": 0.25, "Success@20": 0.25, "Success@100": 0.25}
+    assert by_answers(["RR@10", "Success@3"]) == ["Success@3"]

@@ -1,0 +1,263 @@
+import math
+
+import pyarrow as pa
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.errors import UserError
+from midmask.evaluation import measures
+from midmask.retrieve import ranked
+
+NAMES = ["nDCG@10", "RR@10", "R@100", "R(rel=2)@3", "AP", "P@5", "Success@1", "nDCG"]
+
+DOCS = [f"d{row}" for row in range(15)]
+QUERIES = [f"q{row}" for row in range(5)]
+
+Run = dict[str, dict[str, float]]
+
+runs = st.dictionaries(
+    st.sampled_from(QUERIES),
+    st.dictionaries(st.sampled_from(DOCS), st.sampled_from([0.0, 0.25, 1.0, 1.0 + 2**-40])),
+    max_size=5,
+)
+judgements = st.dictionaries(
+    st.sampled_from(QUERIES), st.dictionaries(st.sampled_from(DOCS), st.integers(-3, 4), min_size=1), min_size=1
+)
+
+
+def listed(run: Run) -> pa.Table:
+    rows = [(query, doc, score) for query, docs in run.items() for doc, score in docs.items()]
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
+    types = [pa.string(), pa.string(), pa.float32()]
+    return ranked.order(
+        pa.table(
+            [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)],
+            ["query_id", "doc_id", "score"],
+        )
+    )
+
+
+def judged(grades: dict[str, dict[str, int]], split: str = "dev") -> pa.Table:
+    rows = [(split, query, doc, grade) for query, docs in grades.items() for doc, grade in docs.items()]
+    return pa.table([list(column) for column in zip(*rows, strict=True)], ["split", "query_id", "doc_id", "grade"])
+
+
+def by_hand(name: str, order: list[str], grades: dict[str, int]) -> float:
+    """The measures' definitions, spelt out in float64; relevant is grade >= 1 unless rel= says otherwise."""
+    gains = [max(0, grades.get(doc, 0)) for doc in order]
+    least = 2 if "rel=2" in name else 1
+    relevant = sum(grade >= least for grade in grades.values())
+    cut = int(name.split("@")[1]) if "@" in name else len(order)
+    hits = [gain >= least for gain in gains[:cut]]
+    if name.startswith("nDCG"):
+        ideal = sorted((max(0, grade) for grade in grades.values()), reverse=True)[: cut if "@" in name else None]
+        best = sum(gain / math.log2(place + 2) for place, gain in enumerate(ideal))
+        return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains[:cut])) / best if best else 0.0
+    if name.startswith("RR"):
+        return 1 / (hits.index(True) + 1) if any(hits) else 0.0
+    if name.startswith("R"):
+        return sum(hits) / relevant if relevant else 0.0
+    if name.startswith("P"):
+        return sum(hits) / cut
+    if name.startswith("Success"):
+        return float(any(hits))
+    return (
+        sum(sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit) / relevant
+        if relevant
+        else 0.0
+    )
+
+
+OFFICIAL = {
+    "nDCG@10": (1, "ndcg_cut_10"),
+    "nDCG": (1, "ndcg"),
+    "R@100": (1, "recall_100"),
+    "AP": (1, "map"),
+    "AP(rel=2)": (2, "map"),
+    "AP@5": (1, "map_cut_5"),
+    "RR": (1, "recip_rank"),
+    "RR@10": (1, "recip_rank"),
+    "RR(rel=2)": (2, "recip_rank"),
+    "R(rel=2)@5": (2, "recall_5"),
+    "P(rel=2)@5": (2, "P_5"),
+    "Success@1": (1, "success_1"),
+}
+"""ir-measures' name -> the least relevant grade and trec_eval's name."""
+
+
+def trec_eval(run: Run, grades: dict[str, dict[str, int]], level: int) -> Run:
+    """The official tool's values; it cannot bear grades below -1 alone, which gain what 0 gains."""
+    least = {query: {doc: max(0, grade) for doc, grade in docs.items()} for query, docs in grades.items()}
+    names = {name for _, name in OFFICIAL.values()}
+    return pytrec_eval.RelevanceEvaluator(least, names, relevance_level=level).evaluate(run)
+
+
+def ranks(found: pa.Table) -> Run:
+    """query -> document -> negative rank, in the order of the list."""
+    run: Run = {}
+    for row in found.to_pylist():
+        run.setdefault(row["query_id"], {})[row["doc_id"]] = -float(row["rank"])
+    return run
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs, judgements)
+def test_every_measure_is_its_definition_on_the_list_whose_ties_are_broken(run, grades):
+    """Scores that differ by 2^-40 are one score in single precision: the document id decides."""
+    per_query = measures.evaluate(listed(run), judged(grades), "dev", NAMES).to_pylist()
+    assert [(row["query_id"], row["measure"]) for row in per_query] == sorted(
+        (query, name) for query in grades for name in NAMES
+    )
+    for row in per_query:
+        docs = run.get(row["query_id"], {})
+        order = sorted(docs, key=lambda doc: (-(1.0 if docs[doc] > 1 else docs[doc]), doc))
+        assert row["value"] == pytest.approx(by_hand(row["measure"], order, grades[row["query_id"]]), abs=1e-9), row
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs, judgements)
+def test_values_are_those_of_trec_eval_given_the_list_whose_ties_are_broken(run, grades):
+    """Queries that the run lacks: trec_eval leaves them out, `trec_eval -c` counts 0, and so does midmask."""
+    found = listed(run)
+    strict = ranks(found)
+    official = {level: trec_eval(strict, grades, level) for level in (1, 2)}
+    first_ten = trec_eval({query: dict(list(docs.items())[:10]) for query, docs in strict.items()}, grades, 1)
+    rows = measures.evaluate(found, judged(grades), "dev", list(OFFICIAL)).to_pylist()
+    assert len(rows) == len(grades) * len(OFFICIAL)
+    for row in rows:
+        level, name = OFFICIAL[row["measure"]]
+        values = first_ten if row["measure"] == "RR@10" else official[level]
+        assert (row["query_id"] in values) == (row["query_id"] in strict)
+        assert row["value"] == pytest.approx(values.get(row["query_id"], {name: 0.0})[name], abs=1e-12), row
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(DOCS), st.sampled_from([0.0, 0.25, 1.0]), min_size=1),
+    st.dictionaries(st.sampled_from(DOCS), st.integers(0, 4), min_size=1),
+)
+def test_trec_eval_itself_puts_the_highest_document_id_first_among_equal_scores(docs, grades):
+    """What differs from the official tool, and all that differs: midmask's lists put the lowest id first."""
+    downwards = sorted(sorted(docs, reverse=True), key=lambda doc: -docs[doc])
+    by_id = listed({"q": {doc: -float(place) for place, doc in enumerate(downwards)}})
+    values = measures.aggregate(measures.evaluate(by_id, judged({"q": grades}), "dev", ["nDCG@10", "AP", "P@5"]))
+    official = trec_eval({"q": docs}, {"q": grades}, 1)["q"]
+    assert values == pytest.approx({"nDCG@10": official["ndcg_cut_10"], "AP": official["map"], "P@5": official["P_5"]})
+
+
+def test_of_two_equal_scores_the_lower_document_id_comes_first():
+    tied, grades = {"q": {"b": 1.0, "a": 1.0}}, {"q": {"a": 1}}
+    assert measures.aggregate(measures.evaluate(listed(tied), judged(grades), "dev", ["RR@10"])) == {"RR@10": 1.0}
+    assert trec_eval(tied, grades, 1)["q"]["recip_rank"] == 0.5
+
+
+def test_measures_that_ir_measures_computes_in_different_ways_see_one_order():
+    """Three equal scores, the relevant document last by id: ir-measures itself says RR@10 = 1/3 and nDCG@10 = 1."""
+    values = measures.aggregate(
+        measures.evaluate(
+            listed({"q": dict.fromkeys("abc", 1.0)}), judged({"q": {"c": 1}}), "dev", ["nDCG@10", "RR@10"]
+        )
+    )
+    assert values == {"RR@10": pytest.approx(1 / 3), "nDCG@10": pytest.approx(0.5)}
+
+
+@pytest.mark.parametrize(("place", "expected"), [(1, 1.0), (10, 0.1), (11, 0.0)])
+def test_a_cut_reciprocal_rank_sees_its_last_place_and_no_further(place, expected):
+    docs = {f"d{row:02}": -float(row) for row in range(1, 13)}
+    found = measures.evaluate(listed({"q": docs}), judged({"q": {f"d{place:02}": 1}}), "dev", ["RR@10", "RR", "AP"])
+    assert measures.aggregate(found) == pytest.approx({"RR@10": expected, "RR": 1 / place, "AP": 1 / place})
+
+
+def test_queries_without_results_score_0_and_queries_without_judgements_are_counted():
+    found, qrels = listed({"q0": {"a": 1.0}, "x": {"a": 1.0}}), judged({"q0": {"a": 1}, "q1": {"a": 1}, "q2": {"b": 0}})
+    per_query = measures.evaluate(found, qrels, "dev", ["RR@10"])
+    assert measures.by_query(per_query, "RR@10") == {"q0": 1.0, "q1": 0.0, "q2": 0.0}
+    assert measures.coverage(found, qrels, "dev") == {
+        "queries": 3,
+        "without_results": 2,
+        "without_relevant": 1,
+        "unjudged": 1,
+    }
+    assert measures.aggregate(per_query) == {"RR@10": pytest.approx(1 / 3)}
+
+
+def test_a_query_whose_grades_are_all_below_0_has_nothing_relevant():
+    """Grades of spam are -2 in TREC Web; handed to pytrec_eval as they are, they end the process."""
+    values = measures.aggregate(
+        measures.evaluate(listed({"q": {"a": 1.0}}), judged({"q": {"a": -2, "b": -3}}), "dev", ["nDCG@10", "AP"])
+    )
+    assert values == {"nDCG@10": 0.0, "AP": 0.0}
+
+
+def test_a_relevant_document_that_nobody_can_find_counts_in_the_denominator():
+    """As in trec_eval, which knows no corpus; corpora of midmask reject such judgements when they are read."""
+    values = measures.evaluate(listed({"q": {"a": 1.0}}), judged({"q": {"a": 1, "nowhere": 1}}), "dev", ["R@100", "AP"])
+    assert measures.aggregate(values) == {"R@100": 0.5, "AP": 0.5}
+
+
+def test_a_slice_of_queries_keeps_its_values():
+    grades = {f"q{row}": {"a": 1} for row in range(4)}
+    found = measures.evaluate(listed({"q0": {"a": 1.0}, "q2": {"a": 1.0}}), judged(grades), "dev", ["RR@10", "AP"])
+    head = measures.of_queries(found, {"q0", "q1", "elsewhere"})
+    assert measures.by_query(head, "RR@10") == {"q0": 1.0, "q1": 0.0} and len(head) == 4
+    with pytest.raises(UserError, match="none of the slice's 1 queries is among the 4 that were evaluated"):
+        measures.of_queries(found, {"elsewhere"})
+
+
+def test_only_the_split_counts():
+    qrels = pa.concat_tables([judged({"q": {"a": 1}}), judged({"q": {"b": 1}}, "test")])
+    found = listed({"q": {"a": 2.0, "b": 1.0}})
+    assert measures.aggregate(measures.evaluate(found, qrels, "test", ["RR@10"])) == {"RR@10": 0.5}
+    with pytest.raises(UserError, match=r"split 'tset': no judgements. Known: dev, test\."):
+        measures.evaluate(found, qrels, "tset", ["RR@10"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        ([0, 2], "query 'p': rank 3 of 'c' stands at position 2"),
+        ([0, 1, 2, 4], "query 'q': rank 2 of 'b' stands at position 1"),
+        ([1, 0], "query 'p': rank 2 of 'b' stands at position 1"),
+        ([0, 1, 2, 3, 0], "query 'p': a document stands twice, or the query in two places"),
+    ],
+)
+def test_a_list_whose_ranks_are_not_strict_is_a_bug(rows, complaint):
+    found = listed({"p": {"a": 2.0, "b": 1.0, "c": 0.0}, "q": {"a": 2.0, "b": 1.0}})
+    with pytest.raises(ValueError, match=complaint):
+        measures.evaluate(found.take(rows), judged({"p": {"a": 1}}), "dev", ["RR@10"])
+
+
+def test_a_document_that_stands_twice_is_a_bug():
+    found = listed({"q": {"a": 2.0, "b": 1.0}})
+    twice = found.set_column(found.schema.get_field_index("doc_id"), "doc_id", pa.array(["a", "a"]))
+    with pytest.raises(ValueError, match="query 'q': a document stands twice"):
+        measures.evaluate(twice, judged({"q": {"a": 1}}), "dev", ["RR@10"])
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("nDGC@10", r"unknown measure 'nDGC'; did you mean 'nDCG'\?"),
+        ("nDCG@ten", "measure 'nDCG@ten'"),
+        ("", "measure ''"),
+        ("nDCG(gein=1)@10", "measure 'nDCG"),
+        ("NRBP", "nothing installed can compute it"),
+    ],
+)
+def test_a_mistyped_measure_is_one_line(name: str, complaint: str):
+    with pytest.raises(UserError, match=complaint) as caught:
+        measures.parse([name])
+    assert "\n" not in str(caught.value)
+
+
+def test_one_measure_under_two_names_is_refused():
+    with pytest.raises(UserError, match="twice"):
+        measures.parse(["RR@10", "MRR@10"])
+
+
+def test_recall_at_1000_waits_for_a_large_corpus_and_a_deep_list():
+    assert measures.default_measures(1398, 1000) == ["nDCG@10", "RR@10", "R@100"]
+    assert measures.default_measures(20_958, 100) == ["nDCG@10", "RR@10", "R@100"]
+    assert measures.default_measures(20_958, 1000)[-1] == "R@1000"

@@ -1,0 +1,61 @@
+"""Indexes of vectors in a plan: shared by the searches of all splits, and refused where they mean nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.errors import UserError
+from midmask.experiment.plan import Step, plan
+from midmask.experiment.schema import Recipe
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from tests.support.corpora.collections import write_beir
+
+
+@pytest.fixture
+def retromae(tmp_path: Path) -> Recipe:
+    """On a collection with a test split alone."""
+    write_beir(tmp_path / "few")
+    for split in ("train", "dev"):
+        (tmp_path / "few" / "qrels" / f"{split}.tsv").unlink()
+    return override(RECIPES["retromae"](), {"corpus.name": f"beir:{tmp_path}/few"})
+
+
+def test_searches_of_two_splits_share_one_index_and_only_another_build_makes_another(retromae: Recipe) -> None:
+    steps, exact = plan(retromae), retromae.evaluation
+    approximate = exact.model_copy(update={"index": "IVF16,Flat", "nprobe": 2})
+
+    def ranked(**changes: object) -> Step:
+        return steps.evaluation(approximate.model_copy(update=changes)).inputs["ranked"]
+
+    assert "index" not in steps.evaluation(exact).inputs["ranked"].inputs
+    dev, test, wider = ranked(), ranked(split="test"), ranked(nprobe=4)
+    assert dev.inputs["index"] == test.inputs["index"] == wider.inputs["index"]
+    assert dev.fingerprint != wider.fingerprint
+    assert ranked(index="IVF32,Flat").inputs["index"].fingerprint != dev.inputs["index"].fingerprint
+    assert ranked(index="HNSW8", nprobe=None).inputs["index"].config.ef_construction is None
+    bm25 = [steps.bm25_evaluation(config).fingerprint for config in (exact, approximate)]
+    assert bm25[0] == bm25[1], "BM25 is searched without any index of vectors"
+
+
+def test_an_index_of_vectors_that_are_not_there_is_refused_by_the_plan(retromae: Recipe) -> None:
+    asked = override(retromae, {"evaluation.index": "IVF16,Flat"})
+    assert plan(asked).evaluation(asked.evaluation)
+    sparse = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
+    with pytest.raises(UserError, match=r"evaluation\.index = IVF16,Flat: the vectors that are searched are lexical"):
+        plan(sparse).evaluation(sparse.evaluation)
+    wrong = override(retromae, {"evaluation.index": "PQ48"})
+    with pytest.raises(UserError, match=r"evaluation\.index = 'PQ48': .* for 128 dimensions"):
+        plan(wrong).evaluation(wrong.evaluation)
+
+
+def test_mining_without_an_encoder_has_no_index_and_its_split_is_there(retromae: Recipe) -> None:
+    mined = {"stages.0.negatives": ["bm25"], "stages.0.per_query": 1}
+    override(retromae, mined).check()
+    with pytest.raises(UserError, match=r"stages\.0\.mine\.index = HNSW8: negatives = \['bm25'\] are not searched"):
+        override(retromae, {**mined, "stages.0.mine.index": "HNSW8"}).check()
+    with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'trian'; did you mean 'train'"):
+        override(retromae, {**mined, "stages.0.mine.split": "trian"}).check()
+    official = {**mined, "corpus.splits": "official"}
+    with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'train'. Known: test"):
+        override(retromae, official).check()

@@ -1,0 +1,224 @@
+"""Plans: what is shared, what is not, and that a finished step is never computed again."""
+
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.experiment.plan import Step, plan, rungs
+from midmask.experiment.run import Runner
+from midmask.experiment.schema import Recipe
+from midmask.experiment.survey import Survey
+from midmask.identity import override
+from midmask.mining.mine import MineConfig
+from midmask.recipes import RECIPES
+from midmask.recipes.protocols import PROTOCOLS
+
+
+@pytest.fixture
+def retromae(tmp_path) -> Recipe:
+    folder = tmp_path / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "a passage"}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a query"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    return override(RECIPES["retromae"](), {"corpus.name": f"beir:{folder}"})
+
+
+def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
+    other = plan(override(retromae, {"objective.decoder_mask_ratio": 0.9}))
+    one = plan(retromae)
+    assert one.tokens.fingerprint == other.tokens.fingerprint
+    assert one.pretrained.fingerprint != other.pretrained.fingerprint
+    assert one.stages[-1].fingerprint != other.stages[-1].fingerprint
+    assert (
+        plan(retromae).bm25_evaluation(retromae.evaluation).fingerprint
+        == plan(recipe_of(retromae, "none")).bm25_evaluation(retromae.evaluation).fingerprint
+    )
+
+
+def recipe_of(recipe: Recipe, name: str) -> Recipe:
+    return override(RECIPES[name](), {"corpus.name": recipe.corpus.name})
+
+
+def test_plans_of_one_recipe_are_equal_whoever_read_its_places(retromae):
+    assert plan(retromae) == plan(retromae, Survey()) != plan(override(retromae, {"pretrain.steps": 3}))
+
+
+def test_a_fine_tuning_seed_leaves_the_middle_training_shared(retromae):
+    seeded = plan(override(retromae, {"stages.0.train.seed": 7}))
+    assert seeded.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
+    assert seeded.stages[0].fingerprint != plan(retromae).stages[0].fingerprint
+
+
+def test_runtime_fields_change_no_fingerprint(retromae):
+    slow = override(retromae, {"pretrain.log_every": 1, "pretrain.micro_batch": 4, "stages.0.train.threads": 1})
+    evaluation = retromae.evaluation
+    assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
+
+
+def test_contexts_beyond_the_backbone_and_spans_with_term_weights_are_refused(retromae):
+    recipe = recipe_of(retromae, "cotmae")
+    with pytest.raises(UserError, match=r"spans.span_length = 600: the backbone takes at most 512"):
+        override(recipe, {"spans.span_length": 600}).check()
+    queries = recipe_of(retromae, "cotmae_qc")
+    with pytest.raises(UserError, match=r"pseudo_queries.max_length = 513: the backbone takes at most 512"):
+        override(queries, {"pseudo_queries.max_length": 513}).check()
+    with pytest.raises(UserError, match="spans have no term weights"):
+        override(recipe, {"objective.encoder_mask": "weighted"}).check()
+
+
+def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
+    folder = tmp_path / "tiny"
+    moved = folder.rename(tmp_path / "elsewhere").parent / "elsewhere"
+    (tmp_path / "sub").mkdir()
+    same = moved.rename(tmp_path / "sub" / "tiny")
+    there = override(RECIPES["retromae"](), {"corpus.name": f"beir:{same}"})
+    before = plan(there).corpus.fingerprint
+    (same / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "another passage"}\n')
+    assert plan(there).corpus.fingerprint != before
+
+
+def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whole(retromae):
+    quarter, half, whole = rungs(retromae, (0.5, 0.25, 1.0), Survey())
+    steps = retromae.pretrain.steps
+    assert [one.pretrained.optimiser_steps for one in (quarter, half, whole)] == [steps // 4, steps // 2, steps]
+    assert whole.pretrained.resume is half.pretrained
+    assert half.pretrained.resume is quarter.pretrained
+    assert whole.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
+    assert plan(retromae, share=1e-9).pretrained.optimiser_steps == 1
+
+
+def test_the_last_stage_is_evaluated_and_mined_with_unless_another_is_given(retromae):
+    recipe = PROTOCOLS["ance"]().on(retromae, "demo")
+    steps, mining = plan(recipe), MineConfig()
+    first, last = steps.stages
+    for model, given in ((last, {}), (last, {"model": last}), (first, {"model": first})):
+        ranked = steps.evaluation(recipe.evaluation, **given).inputs["ranked"]
+        negatives = steps.mining(mining, **given).inputs["ranked0"]
+        for search in (ranked, negatives):
+            assert search.inputs["passages"].inputs["model"] is search.inputs["queries"].inputs["model"] is model
+
+
+def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):
+    with pytest.raises(UserError, match="first stage has no stage before it"):
+        override(retromae, {"stages.0.negatives": ["mined"], "stages.0.per_query": 1})
+
+
+def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_once(retromae):
+    steps, evaluation = plan(retromae), retromae.evaluation
+    mining = MineConfig(depth=50)
+    searches = [
+        steps.evaluation(evaluation).inputs["ranked"],
+        steps.evaluation(evaluation.model_copy(update={"split": "test", "depth": 7})).inputs["ranked"],
+        steps.mining(mining).inputs["ranked0"],
+        steps.mining(mining.model_copy(update={"per_query": 3, "min_rank": 5})).inputs["ranked0"],
+    ]
+    assert len({search.inputs["passages"].fingerprint for search in searches}) == 1
+    assert len({search.fingerprint for search in searches}) == 3, "another number of negatives needs no other search"
+    shorter = steps.mining(mining.model_copy(update={"passage_length": 32})).inputs["ranked0"]
+    assert shorter.inputs["passages"].fingerprint != searches[0].inputs["passages"].fingerprint
+    assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
+
+
+class Notes:
+    """Observes which steps began and which were found."""
+
+    def __init__(self):
+        self.lines = []
+
+    def begin(self, step: Step) -> None:
+        self.lines.append(("begin", step.name))
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self.lines.append(("log", step.name, at))
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        self.lines.append(("cached" if cached else "end", step.name))
+
+    def fail(self, step: Step, error: Exception, lost: list[Step]) -> None:
+        self.lines.append(("fail", step.name, str(error), *(one.name for one in lost)))
+
+
+STEPS = ("prepare", "tokenise", "pretrain", "finetune", "encode", "search", "evaluate")
+
+
+def counting(calls, fails=()):
+    def maker(name):
+        def make(config, inputs, out, *, log):
+            calls.append(name)
+            if name in fails:
+                raise RuntimeError("killed")
+            log(1, {"train/loss": 0.5})
+            return {"inputs": sorted(inputs)}
+
+        return make
+
+    return {name: maker(name) for name in STEPS}
+
+
+def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(retromae, tmp_path):
+    calls, notes, target = [], Notes(), plan(retromae).evaluation(retromae.evaluation)
+    runner = Runner(Place(str(tmp_path / "store")), counting(calls), notes)
+    artifact = runner.run(target)
+    assert sorted(calls) == sorted([*STEPS, "encode"]), "passages and queries are encoded apart"
+    assert list(dict.fromkeys(calls)) == list(STEPS)
+    assert artifact.result["inputs"] == ["corpus", "ranked"]
+    notes.lines.clear()
+    again = runner.run(target)
+    assert again == artifact
+    assert len(calls) == 8
+    assert notes.lines == [("cached", "evaluate")]
+
+
+def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path):
+    calls, target, notes = [], plan(retromae).stages[0], Notes()
+    storage = Place(str(tmp_path / "store"))
+    with pytest.raises(RuntimeError):
+        Runner(storage, counting(calls, fails=("finetune",)), notes).run(target)
+    assert notes.lines[-2:] == [("begin", "finetune"), ("fail", "finetune", "killed", "finetune")]
+    Runner(storage, counting(calls), Notes()).run(target)
+    assert calls.count("finetune") == 2
+    assert calls.count("pretrain") == 1
+
+
+def test_an_evaluation_beyond_the_tokens_reads_longer_rows_of_the_same_tokenizer(retromae):
+    steps = plan(retromae)
+    config = retromae.evaluation
+
+    def tokens(**lengths: int) -> Step:
+        return steps.evaluation(config.model_copy(update=lengths)).inputs["ranked"].inputs["tokens"]
+
+    assert tokens().fingerprint == tokens(passage_length=40, query_length=10).fingerprint == steps.tokens.fingerprint
+    longer = tokens(passage_length=256)
+    assert longer.inputs["like"] is steps.tokens
+    assert (longer.config.max_length, longer.config.query_length) == (256, retromae.tokens.query_length)
+
+
+def test_a_collection_elsewhere_is_read_by_the_tokenizer_of_the_training(retromae, tmp_path):
+    (other := tmp_path / "other" / "qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        (other.parent / name).write_text((tmp_path / "tiny" / name).read_text().replace("passage", "page"))
+    steps = plan(retromae)
+    there = steps.elsewhere(retromae.corpus.model_copy(update={"name": f"beir:{other.parent}"}))
+    evaluation = steps.evaluation(retromae.evaluation, on=there)
+    assert evaluation.inputs["corpus"] is there.inputs["corpus"] is not steps.corpus
+    assert there.inputs["like"] is steps.tokens
+    assert evaluation.inputs["ranked"].inputs["queries"].inputs["model"] is steps.stages[-1]
+
+
+def test_one_passage_more_than_is_measured_is_ranked_for_a_query_that_finds_itself(retromae):
+    deep = retromae.evaluation.model_copy(update={"depth": 100_000})
+    assert plan(retromae).evaluation(deep).inputs["ranked"].config.depth == 100_001
+    bm25 = plan(retromae).bm25_evaluation(deep)
+    assert bm25.inputs["ranked"].config.depth == 100_001
+    assert plan(retromae).mining(MineConfig(depth=50)).inputs["ranked0"].config.depth == 50
+
+
+def test_fewer_words_or_one_view_are_another_search_of_the_same_encoding(retromae):
+    steps, whole = plan(retromae), retromae.evaluation
+    searches = [
+        steps.evaluation(whole.model_copy(update=changes)).inputs["ranked"]
+        for changes in ({}, {"passage_terms": 64}, {"views": "dense"})
+    ]
+    assert len({search.fingerprint for search in searches}) == 3
+    assert len({search.inputs["passages"].fingerprint for search in searches}) == 1

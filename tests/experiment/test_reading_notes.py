@@ -1,0 +1,58 @@
+"""The lines below a table of evaluations: whose queries they are, how far texts were read, and what to do about it."""
+
+from typing import Any
+
+from midmask.artifact import Artifact, Place
+from midmask.experiment.reading_notes import notes
+from midmask.experiment.report import evaluations_table, results_table, zero_shot_table
+
+
+def evaluation(cut: float, *, made: bool = False, length: int | None = None, queries: int = 1225) -> Artifact:
+    read = {"passages": {"length": 48, "cut_share": cut, "titles": False}, "queries": {"length": 24, "cut_share": 0.0}}
+    return done(read, made=made, queries=queries, passage_length=length)
+
+
+def done(read: dict[str, Any], *, made: bool = False, queries: int = 1225, **config: Any) -> Artifact:
+    result = {"corpus": "few", "split": "test", "queries": queries, "split_made_here": made, "read": read}
+    result |= {"split_rule": "60/20/20 by a hash" if made else "the corpus's own splits", "measures": {"nDCG@10": 0.5}}
+    return Artifact(Place("/nowhere"), {"config": config, "result": {**result, "slices": {}}})
+
+
+BM25 = done({"passages": {"titles": True}})
+
+
+def test_lengths_cut_shares_and_queries_stand_below_the_table() -> None:
+    lines = notes({"mine": evaluation(0.2), "same": evaluation(0.2), "bm25": BM25}).splitlines()
+    assert lines == [
+        "few test: 1,225 queries (the corpus's own splits).",
+        "mine; same: passages read up to 48 tokens, without titles, 20.0% cut; queries read up to 24 tokens, 0.0% cut.",
+        "bm25: whole passages, with titles.",
+    ]
+
+
+def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
+    (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
+    assert "21% of the passages of few are cut at 48 tokens" in warning and "--set tokens.max_length=96" in warning
+    assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, length=48)})
+
+
+def test_results_that_an_index_did_not_find_are_told() -> None:
+    empty = evaluation(0.0)
+    empty.record["result"]["empty_slots"] = 2347
+    (line,) = [line for line in notes({"mine": empty, "bm25": BM25}).splitlines() if "Warning" in line]
+    assert "mine, few test: the index left 2,347 result slots empty; --set evaluation.nprobe" in line
+
+
+def test_a_split_made_here_is_told_with_its_rule() -> None:
+    assert "few test: 225 queries (split made here, 60/20/20 by a hash)." in notes(
+        {"mine": evaluation(0.0, made=True, queries=225)}
+    )
+
+
+def test_every_table_has_the_number_of_queries() -> None:
+    evaluations = {"mine": evaluation(0.0), "bm25": BM25}
+    for table in (evaluations_table("few", evaluations), results_table(evaluations), zero_shot_table([], evaluations)):
+        header, _, *rows = (line.split("|") for line in table.split("\n\n")[0].splitlines())
+        column = [cell.strip() for cell in header].index("queries")
+        assert [row[column].strip() for row in rows] == ["1225", "1225"]
+        assert table.endswith(notes(evaluations))

@@ -1,0 +1,68 @@
+"""Collections that are only searched: which they are, in what splits, and the averages of named groups."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.errors import UserError
+from midmask.evaluation.groups import folders
+from midmask.experiment.plan import plan
+from midmask.experiment.zero_shot import collections, with_averages, zero_shot
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from tests.support.corpora.saved import write_saved
+
+
+def collection(folder: Path) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(f'{{"_id": "d", "title": "", "text": "a passage of {folder.name}"}}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a query"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    return folder
+
+
+def test_a_group_is_all_its_sets_in_official_splits(tmp_path: Path) -> None:
+    for name in folders("beir13"):
+        collection(tmp_path / name)
+    alone = collection(tmp_path / "mine")
+    found = collections([f"beir:{alone}", f"beir13:{tmp_path}"])
+    assert list(found) == ["mine", *folders("beir13")]
+    assert {corpus.splits for corpus in found.values()} == {"official"}
+
+
+def test_sets_that_are_not_there_and_labels_named_twice_are_refused(tmp_path: Path) -> None:
+    for name in folders("beir13")[1:]:
+        collection(tmp_path / name)
+    with pytest.raises(UserError, match=r"beir13 in .*: 1 of 13 folders lack files. Missing: trec-covid"):
+        collections([f"beir13:{tmp_path}"])
+    with pytest.raises(UserError, match=r"'scifact' is named already"):
+        collections([f"beir:{tmp_path}/scifact", f"beir:{tmp_path}/scifact"])
+    with pytest.raises(UserError, match="unknown corpus format 'bier'"):
+        collections([f"bier:{tmp_path}/scifact"])
+
+
+def test_the_test_queries_are_searched_by_the_model_that_was_trained_elsewhere(tmp_path: Path) -> None:
+    recipe = override(RECIPES["none"](), {"corpus.name": f"beir:{collection(tmp_path / 'here')}"})
+    steps = plan(recipe)
+    (evaluation,) = zero_shot(steps, recipe.evaluation, [f"beir:{collection(tmp_path / 'there')}"]).values()
+    searched = evaluation.inputs["ranked"].inputs
+    assert evaluation.config.split == searched["queries"].config.split == "test"
+    assert evaluation.inputs["corpus"].config.short_name == "there"
+    assert searched["passages"].inputs["model"] is steps.stages[-1]
+    assert searched["tokens"].inputs["like"] is steps.tokens
+
+
+def test_a_saved_dataset_is_searched_as_any_collection_is(tmp_path: Path) -> None:
+    write_saved(tmp_path / "saved")
+    recipe = override(RECIPES["none"](), {"corpus.name": f"beir:{collection(tmp_path / 'here')}"})
+    steps = plan(recipe)
+    evaluations = zero_shot(steps, recipe.evaluation, [f"hf:{tmp_path}/saved"])
+    assert list(evaluations) == ["saved"] and evaluations["saved"].inputs["corpus"].config.splits == "official"  # type: ignore[attr-defined]
+
+
+def test_an_average_counts_cqadupstack_once_and_keeps_what_all_sets_have() -> None:
+    measured = {name: {"nDCG@10": 0.5, "R@100": 0.1} for name in folders("beir14")}
+    measured |= {name: {"nDCG@10": 0.08} for name in folders("beir14") if name.startswith("cqadupstack/")}
+    rows = with_averages(["beir14:/data", "beir:/data/mine"], {**measured, "mine": {"nDCG@10": 1.0}})
+    assert rows.pop("beir14, average") == {"nDCG@10": pytest.approx((13 * 0.5 + 0.08) / 14)}
+    assert rows == {**measured, "mine": {"nDCG@10": 1.0}}

@@ -1,0 +1,151 @@
+"""The contrastive loss against the slow reference: representations, choices of candidates, known positives."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from midmask.batch import Batch
+from midmask.encoders.representation import TextVectors
+from midmask.errors import UserError
+from midmask.objectives.finetuning.contrastive import Contrastive, contrastive_part
+from midmask.objectives.finetuning.ranking import RankedRows
+from midmask.recipes.protocols import PROTOCOLS
+from tests.support.objectives.ranked import (
+    GROUP,
+    PASSAGES,
+    QUERIES,
+    REPRESENTATIONS,
+    all_views,
+    assert_equal,
+    batch,
+    build,
+    cross_entropy,
+    reference_of,
+    score,
+)
+from tests.support.objectives.texts import token_rows
+
+CONFIG = Contrastive.Config(temperature=20.0)
+REPEATED = [*PASSAGES[:4], PASSAGES[0], *PASSAGES[5:7], PASSAGES[6], *PASSAGES[8:]]
+"""Passage 4 (a negative of query 1) repeats the positive of query 0; 7 repeats its own query's positive, 6."""
+SAME = [QUERIES[0], QUERIES[1], QUERIES[2], QUERIES[1]]
+"""Queries 1 and 3 are the same text with different positives, 3 and 9."""
+
+
+def candidates_of(query: int, kind: str) -> list[int]:
+    own = range(query * GROUP, (query + 1) * GROUP)
+    if kind == "own":
+        return list(own)
+    if kind == "positives":
+        return [n for n in range(len(PASSAGES)) if n % GROUP == 0 or n in own]
+    return [n for n in range(len(PASSAGES)) if kind == "all" or n % GROUP or n == own[0]]
+
+
+def expected(
+    objective: Any, queries: list[list[int]], passages: list[list[int]], kind: str, dropped: set[tuple[int, int]]
+) -> Tensor:
+    """Mean over queries of the cross-entropy among the candidates but the dropped (query, passage) pairs."""
+    representation = objective.backbone.pooling.representation
+    slow_queries, slow_passages = all_views(objective.reference, representation, queries, passages)
+    losses = []
+    for row, query in enumerate(slow_queries):
+        kept = [n for n in candidates_of(row, kind) if (row, n) not in dropped]
+        scores = {n: score(query, slow_passages[n]) / objective.config.temperature for n in kept}
+        losses.append(cross_entropy(list(scores.values()), scores[row * GROUP]))
+    return sum(losses) / len(losses)
+
+
+def built(name: str, **fields: Any) -> Any:
+    objective = build(CONFIG, REPRESENTATIONS[name], **fields)
+    objective.reference = reference_of(objective)
+    return objective
+
+
+def sparse_parts(objective: Any) -> dict[str, tuple[float, int, Tensor]]:
+    """What is only reported: how many words of a text have a weight."""
+    representation = objective.backbone.pooling.representation
+    if representation.lexical is None:
+        return {}
+    with torch.no_grad():
+        sides = all_views(objective.reference, representation)
+        terms = [sum(int((lexical != 0).sum()) for _, lexical in side) / len(side) for side in sides]
+    return {
+        "query_terms": (0.0, len(QUERIES), torch.tensor(terms[0])),
+        "passage_terms": (0.0, len(PASSAGES), torch.tensor(terms[1])),
+    }
+
+
+@pytest.mark.parametrize("name", ["cls", "projected", "hybrid", "both"])
+def test_loss_and_every_gradient_equal_the_reference(name: str) -> None:
+    objective = built(name, temperature=0.5 if REPRESENTATIONS[name].normalise else 20.0)
+    loss = expected(objective, QUERIES, PASSAGES, "all", set())
+    parts = {"contrastive": (1.0, len(QUERIES), loss), **sparse_parts(objective)}
+    assert_equal(objective, batch(), objective.reference, parts)
+
+
+@pytest.mark.parametrize("kind", ["positives", "own", "local_negatives"])
+def test_candidates_equal_the_reference(kind: str) -> None:
+    objective = built("cls", candidates=kind)
+    loss = expected(objective, QUERIES, PASSAGES, kind, set())
+    assert_equal(objective, batch(), objective.reference, {"contrastive": (1.0, len(QUERIES), loss)})
+
+
+@pytest.mark.parametrize("drop", [True, False])
+@pytest.mark.parametrize("kind", ["all", "positives", "own", "local_negatives"])
+def test_known_positives_are_no_negatives(kind: str, drop: bool) -> None:
+    objective = built("cls", candidates=kind, drop_duplicates=drop)
+    dropped = {(0, 4), (2, 7), (1, 9), (3, 3)} if drop else set()
+    loss = expected(objective, SAME, REPEATED, kind, dropped)
+    found = objective(objective.draw(batch(SAME, REPEATED))).parts["contrastive"]
+    torch.testing.assert_close(found.total.detach() / len(SAME), loss.detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_candidates_matter() -> None:
+    """Each choice, and dropping or not, gives another loss here: the tests above could not pass for another reason."""
+    losses = []
+    for kind in ("all", "positives", "own", "local_negatives"):
+        for drop in (True, False):
+            objective = built("cls", candidates=kind, drop_duplicates=drop)
+            losses.append(float(objective(objective.draw(batch(SAME, REPEATED))).parts["contrastive"].total.detach()))
+    assert len({round(loss, 6) for loss in losses}) == 8
+
+
+def test_loss_does_not_depend_on_padding() -> None:
+    objective = built("hybrid")
+    longer = Batch(0, {"query": token_rows(QUERIES, length=20), "passage": token_rows(PASSAGES, length=30)}, GROUP)
+    totals = [objective(objective.draw(b)).parts["contrastive"].total for b in (batch(), longer)]
+    torch.testing.assert_close(*totals, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["own", "local_negatives"])
+def test_a_query_without_negatives_is_refused_where_they_are_the_candidates(kind: str) -> None:
+    alone = Batch(0, {"query": token_rows(QUERIES), "passage": token_rows(PASSAGES[: len(QUERIES)])})
+    with pytest.raises(UserError, match="per_query >= 1"):
+        built("cls", candidates=kind).draw(alone)
+    for other in ("all", "positives"):
+        assert built("cls", candidates=other).draw(alone).passage_hash_QG.shape == (len(QUERIES), 1)
+
+
+def test_splades_in_batch_loss_has_129_candidates_of_128_queries() -> None:
+    """The loss of sigir23_1neg_splade on random words, against its formula by loops: -log softmax of a query's positive
+    among the 128 positives and its own negative."""
+    config = PROTOCOLS["sigir23_1neg_splade"]().stages[0].loss
+    generator = torch.Generator().manual_seed(5)
+    query_QV = torch.rand((128, 9), generator=generator, dtype=torch.float64)
+    passage_NV = torch.rand((256, 9), generator=generator, dtype=torch.float64).requires_grad_()
+    hashes_N = torch.arange(384)
+    facts = (hashes_N[:128], hashes_N[128:].view(128, 2), torch.zeros(128))
+    part = contrastive_part(RankedRows(TextVectors(None, query_QV), TextVectors(None, passage_NV), *facts), config)
+    passages = passage_NV.detach().tolist()
+    losses = []
+    for number, words in enumerate(query_QV.tolist()):
+        candidates = [*passages[::2], passages[2 * number + 1]]
+        found = [sum(q * p for q, p in zip(words, candidate, strict=True)) for candidate in candidates]
+        assert len(found) == 129
+        losses.append(math.log(sum(math.exp(score) for score in found)) - found[number])
+    assert float(part.total.detach()) / int(part.count) == pytest.approx(sum(losses) / 128, rel=1e-12)
+    part.total.backward()
+    assert (passage_NV.grad != 0).any(1).all()

@@ -1,0 +1,187 @@
+"""What all losses of fine-tuning share: gradients that neither chunks nor workers change; the queries' expert."""
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from midmask.batch import Batch, TokenRows
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.representation import Representation
+from midmask.objectives import ObjectiveConfig, build_objective
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
+from midmask.objectives.finetuning.ranking import PIECE, Ranking, pieces_by_length
+from midmask.objectives.finetuning.regularisers import Regularisers
+from midmask.training.loop import accumulate, distributed
+from midmask.training.optimiser import TrainConfig
+from tests.support.objectives.ranked import GROUP, QUERIES, REPRESENTATIONS, batch, build
+from tests.support.objectives.texts import small_vocabulary
+
+SPARSE = Regularisers(
+    query="l1",
+    lambda_query=0.3,
+    passage="flops",
+    lambda_passage=0.2,
+    passage_groups="separate",
+    anti_zero=50.0,
+    ramp=0.5,
+)
+CASES: dict[str, tuple[ObjectiveConfig, str]] = {
+    "hybrid with flops": (Contrastive.Config(temperature=20.0, regularisers=SPARSE), "hybrid"),
+    "splade, distilled": (
+        Distillation.Config(temperature=3.0, weight=0.9, ce_weight=0.1, regularisers=SPARSE),
+        "splade without specials",
+    ),
+    "splade's in-batch loss": (
+        Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE),
+        "splade",
+    ),
+}
+LOCAL = (
+    Distillation.Config(loss="margin_mse", ce_weight=0.1, candidates="local_negatives", temperature=3.0),
+    "projected",
+)
+"""Depends on the number of workers, not on how a worker's share is cut."""
+
+
+def objective(config: ObjectiveConfig, name: str, *, dropout: float = 0.0) -> Ranking:
+    built: Ranking = build(config, REPRESENTATIONS[name], dropout=dropout)
+    return built
+
+
+def rows_of(whole: Batch, first: int, last: int) -> Batch:
+    """Queries first … last - 1 and what they bring, padded no further than they must be."""
+
+    def part(rows: TokenRows, each: int) -> TokenRows:
+        some = slice(first * each, last * each)
+        length = int(rows.lengths_B[some].max())
+        return TokenRows(rows.ids_BL[some, :length], rows.lengths_B[some], rows.keys_B[some])
+
+    texts = {"query": part(whole.texts["query"], 1), "passage": part(whole.texts["passage"], GROUP)}
+    return replace(whole, texts=texts, teacher_QG=whole.teacher_QG[first:last])
+
+
+def cut(size: int, first: int = 0, last: int = len(QUERIES)) -> list[Batch]:
+    return [rows_of(batch(progress=0.3), at, min(at + size, last)) for at in range(first, last, size)]
+
+
+def step(ranking: Ranking, batches: list[Batch], size: int | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Sums, counts and gradients of a step; each worker's share counts as cut if it is larger than `size`."""
+    config = TrainConfig(steps=1, batch_size=2 * len(QUERIES), learning_rate=1e-3, micro_batch=size)
+    sums, counts = accumulate(distributed(ranking), ranking, config, batches, ())
+    found = {name: p.grad.clone() for name, p in ranking.named_parameters() if p.grad is not None}
+    ranking.zero_grad(set_to_none=True)
+    return sums, counts, found
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys() and len(found) > 30
+    for name, gradient in found.items():
+        torch.testing.assert_close(
+            gradient, expected[name], rtol=1e-8, atol=1e-9, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+@pytest.mark.parametrize(("config", "name"), [*CASES.values(), LOCAL], ids=[*CASES, "local negatives"])
+def test_chunks_give_the_loss_and_gradient_of_the_whole(config: ObjectiveConfig, name: str) -> None:
+    ranking = objective(config, name)
+    sums, counts, expected = step(ranking, cut(len(QUERIES)), None)
+    for size in (1, 3):
+        chunk_sums, chunk_counts, found = step(ranking, cut(size), size)
+        torch.testing.assert_close(chunk_sums, sums, rtol=1e-9, atol=1e-9)
+        assert torch.equal(chunk_counts, counts)
+        assert_same(found, expected)
+
+
+def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
+    """Worker 0 has three queries, in chunks of two and one; worker 1 has one."""
+    torch.set_num_threads(1)
+    limit = datetime.timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
+    for case, (config, name) in CASES.items():
+        mine = cut(2, *((0, 3) if rank == 0 else (3, 4)))
+        torch.save(step(objective(config, name), mine, 2), f"{out}.{case}.{rank}")
+    dist.destroy_process_group()
+
+
+def test_two_workers_give_the_loss_and_gradient_of_one(tmp_path: Path) -> None:
+    """FLOPS is not linear in a worker's texts, and the two have three queries and one."""
+    mp.spawn(one_of_two_workers, args=(str(tmp_path / "meeting"), str(tmp_path / "saved")), nprocs=2)
+    for case, (config, name) in CASES.items():
+        sums, counts, expected = step(objective(config, name), cut(len(QUERIES)), None)
+        workers = [torch.load(tmp_path / f"saved.{case}.{rank}", weights_only=True) for rank in range(2)]
+        torch.testing.assert_close(workers[0][0] + workers[1][0], sums, rtol=1e-9, atol=1e-9)
+        for _, worker_counts, found in workers:
+            assert torch.equal(worker_counts, counts)
+            assert_same({key: value for key, value in found.items() if key in expected}, expected)
+
+
+def test_queries_go_through_their_expert() -> None:
+    """Both sides' experts learn in a lexical view too, and each from its own texts."""
+    config = BackboneConfig(name="tiny", dropout=0.0, experts="ffn")
+    backbone = build_backbone(config, small_vocabulary(), seed=3)
+    backbone.represent_as(Representation(lexical="splade"), seed=4)
+    ranking: Any = build_objective(Contrastive.Config(), backbone, small_vocabulary())
+    drawn = ranking.draw(batch())
+    before = ranking.represent(drawn).vectors
+    with torch.no_grad():
+        for parameter in backbone.experts.parameters():
+            parameter.add_(0.05)
+    after = ranking.represent(drawn).vectors
+    changed = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
+    assert changed == [True, True, False, False]  # dense and lexical of queries, then of passages
+
+
+@given(st.lists(st.integers(2, 300), min_size=1, max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_pieces_hold_every_row_once_and_like_lengths_together(lengths: list[int]) -> None:
+    text = TokenRows(torch.zeros(len(lengths), 300), torch.tensor(lengths), torch.zeros(len(lengths)))
+    pieces = [(piece.tolist(), longest) for piece, longest in pieces_by_length(text)]
+    assert sorted(row for piece, _ in pieces for row in piece) == list(range(len(lengths)))
+    assert [lengths[row] for piece, _ in pieces for row in piece] == sorted(lengths)
+    room = max(PIECE, len(lengths) * max(lengths) / 8)
+    for piece, longest in pieces:
+        assert longest == max(lengths[row] for row in piece)
+        assert len(piece) == 1 or len(piece) * longest <= room
+
+
+def test_pieces_change_neither_a_loss_nor_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 12 passages of 5 to 12 tokens, pieces of at most 18 tokens, against all at once."""
+    ranking = objective(*CASES["hybrid with flops"])
+    sums, _, expected = step(ranking, [batch(progress=0.3)], None)
+    monkeypatch.setattr("midmask.objectives.finetuning.ranking.PIECE", 1)
+    assert len(pieces_by_length(batch().texts["passage"])) > 5
+    piece_sums, _, found = step(ranking, [batch(progress=0.3)], None)
+    torch.testing.assert_close(piece_sums, sums, rtol=1e-9, atol=1e-9)
+    assert_same(found, expected)
+
+
+def test_a_step_in_bf16_scores_in_float32() -> None:
+    ranking = objective(*CASES["hybrid with flops"]).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = ranking(ranking.draw(batch(progress=0.3)))
+    exact = ranking(ranking.draw(batch(progress=0.3)))
+    for name, part in loss.parts.items():
+        assert part.total.dtype == torch.float32
+        torch.testing.assert_close(part.total, exact.parts[name].total, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_not_used_is_not_counted(case: str) -> None:
+    config, name = CASES[case]
+    plain = objective(type(config)(), "cls")
+    drawn = plain.draw(batch())
+    counted = {part for part, count in plain.counts(drawn).items() if count}
+    assert counted == set(plain(drawn).parts) == {config.name}
+    sparse = objective(config, name)
+    drawn = sparse.draw(batch())
+    assert {part for part, count in sparse.counts(drawn).items() if count} == set(sparse(drawn).parts)

@@ -1,0 +1,133 @@
+"""FLOPS, L1, the anti-zero term and the rise of λ against loops in float64; what they report; what is refused."""
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.regularisers import Regularisers
+from tests.support.objectives.ranked import (
+    GROUP,
+    PASSAGES,
+    QUERIES,
+    REPRESENTATIONS,
+    all_views,
+    assert_equal,
+    batch,
+    build,
+    cross_entropy,
+    reference_of,
+    score,
+)
+
+
+def flops(texts: list[Tensor]) -> Tensor:
+    return sum((sum(text[word].abs() for text in texts) / len(texts)) ** 2 for word in range(len(texts[0])))
+
+
+def l1(texts: list[Tensor]) -> Tensor:
+    return sum(sum(weight.abs() for weight in text) for text in texts) / len(texts)
+
+
+TERMS = {"flops": flops, "l1": l1}
+
+
+def expected(
+    sides: tuple[list[Any], list[Any]], config: Regularisers, progress: float
+) -> dict[str, tuple[float, int, Tensor]]:
+    """Weight, count and mean of each part."""
+    queries, passages = ([lexical for _, lexical in side] for side in sides)
+    rise = min(progress / config.ramp, 1.0) ** 2 if config.ramp else 1.0
+    parts: dict[str, tuple[float, int, Tensor]] = {}
+    if config.query is not None:
+        parts["query_regulariser"] = (config.lambda_query * rise, len(queries), TERMS[config.query](queries))
+    if config.passage is not None:
+        groups = [passages]
+        if config.passage_groups == "separate":
+            groups = [passages[::GROUP], [p for n, p in enumerate(passages) if n % GROUP]]
+        mean = sum(TERMS[config.passage](group) for group in groups) / len(groups)
+        parts["passage_regulariser"] = (config.lambda_passage * rise, len(passages), mean)
+    if config.anti_zero:
+        sums = [sum(weight.abs() for text in texts for weight in text) for texts in (queries, passages)]
+        parts["anti_zero"] = (config.anti_zero, len(queries), sum(1 / total**2 for total in sums))
+    for name, texts in (("query_terms", queries), ("passage_terms", passages)):
+        parts[name] = (0.0, len(texts), torch.tensor(sum(int((t != 0).sum()) for t in texts) / len(texts)))
+    return parts
+
+
+CASES: dict[str, tuple[str, Regularisers, float]] = {
+    "sigir 23": (
+        "splade",
+        Regularisers(query="l1", lambda_query=5e-3, passage="flops", lambda_passage=5e-3, anti_zero=1.0),
+        0.4,
+    ),
+    "splade's first trainer": (
+        "splade without specials",
+        Regularisers(
+            query="flops",
+            lambda_query=0.5,
+            passage="flops",
+            lambda_passage=0.4,
+            passage_groups="separate",
+            ramp=0.5,
+        ),
+        0.3,
+    ),
+    "l1 of two groups, risen": (
+        "both",
+        Regularisers(passage="l1", lambda_passage=0.1, passage_groups="separate", ramp=0.25),
+        0.75,
+    ),
+    "weights of either sign": ("hybrid", Regularisers(query="l1", passage="flops", lambda_passage=0.2), 0.0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_terms_and_every_gradient_equal_the_reference(case: str) -> None:
+    name, config, progress = CASES[case]
+    objective = build(Contrastive.Config(temperature=20.0, regularisers=config), REPRESENTATIONS[name])
+    reference = reference_of(objective)
+    sides = all_views(reference, REPRESENTATIONS[name])
+    losses = []
+    for row, query in enumerate(sides[0]):
+        scores = [score(query, passage) / 20.0 for passage in sides[1]]
+        losses.append(cross_entropy(scores, scores[row * GROUP]))
+    parts = {"contrastive": (1.0, len(QUERIES), sum(losses) / len(QUERIES)), **expected(sides, config, progress)}
+    assert_equal(objective, batch(progress=progress), reference, parts)
+
+
+def test_separate_groups_without_negatives_are_the_positives_alone() -> None:
+    values = []
+    for groups in ("joint", "separate"):
+        config = Regularisers(passage="flops", lambda_passage=0.1, passage_groups=groups)
+        objective = build(Contrastive.Config(regularisers=config), REPRESENTATIONS["splade"])
+        whole = batch(QUERIES, PASSAGES[: len(QUERIES)])
+        alone = type(whole)(0, whole.texts)
+        values.append(objective(objective.draw(alone)).parts["passage_regulariser"].total)
+    assert values[0].isfinite() and torch.equal(*values)
+
+
+@pytest.mark.parametrize(("progress", "factor"), [(0.0, 0.0), (0.1, 0.0625), (0.2, 0.25), (0.4, 1.0), (0.9, 1.0)])
+def test_factors_rise_as_a_square_and_stay(progress: float, factor: float) -> None:
+    found = Regularisers(ramp=0.4).ramped(torch.tensor(progress))
+    assert abs(float(found) - factor) < 1e-6
+
+
+def test_without_a_rise_factors_are_as_given() -> None:
+    assert Regularisers().ramped(torch.tensor(0.0)) == 1.0
+
+
+def test_a_factor_needs_its_term() -> None:
+    with pytest.raises(ValidationError, match=r"lambda_passage = 0\.1 needs passage = flops or l1"):
+        Regularisers(lambda_passage=0.1, query="l1")
+
+
+def test_a_dense_view_has_nothing_to_make_sparse() -> None:
+    for config in (Regularisers(query="l1"), Regularisers(anti_zero=1.0)):
+        with pytest.raises(UserError, match=r"representation\.lexical"):
+            build(Contrastive.Config(regularisers=config), Representation())

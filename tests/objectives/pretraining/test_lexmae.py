@@ -1,0 +1,190 @@
+"""LexMAE against the slow reference, for every bottleneck; and the law of its two masks."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from midmask.batch import Batch, TokenRows
+from midmask.errors import UserError
+from midmask.identity import override
+from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
+from midmask.objectives.pretraining.lexmae import LexMAE, LexMAERows
+from tests.support.objectives import checks, two_sided
+from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients, gelu, log_sum_exp
+from tests.support.objectives.texts import CLS, MASK, PAD, SEP, UNK, random_texts, token_rows
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "saturated": {"bottleneck": "saturated", "decoder_weight": 0.7},
+    "cls": {"bottleneck": "cls", "decoder_layers": 1},
+    "off": {"bottleneck": "off", "encoder_weight": 0.3},
+    "random masks": {"overlap": "random", "encoder_mask": "token"},
+    "exclusive masks": {"overlap": "exclusive", "encoder_mask": "word"},
+}
+
+
+def objective(**fields: Any) -> LexMAE:
+    """With word embeddings five times as long as fresh ones: mixtures of those are nearly nothing for every text."""
+    built: LexMAE = two_sided.build(LexMAE.Config(), fields)
+    with torch.no_grad():
+        built.backbone.word_embeddings_VD.mul_(5.0)
+    return built
+
+
+def drawn_for(lexmae: LexMAE, text: TokenRows) -> LexMAERows:
+    return lexmae.draw(Batch(0, {"passage": text}))
+
+
+def vector(config: LexMAE.Config, reference: Reference, states: Vectors, seen: list[int], context: Vectors) -> Tensor:
+    """b, entry by entry of the vocabulary; the embeddings that it mixes get no gradient from here."""
+    if config.bottleneck == "cls":
+        return states[0]
+    if config.bottleneck == "off":
+        return context[0]
+    logits = [reference.logits(state) for state, token in zip(states, seen, strict=True) if token not in (CLS, SEP)]
+    u = torch.stack(logits).max(0).values
+    if config.bottleneck == "softmax":
+        a = torch.exp(u - log_sum_exp(u))
+    else:
+        s = torch.stack([torch.log(1 + x) if x > 0 else x * 0 for x in u])
+        a = s / (s.sum() + 1e-4)
+    table = reference.bert("embeddings.word_embeddings.weight").detach()
+    return sum((a[v] * table[v] for v in range(len(a))), start=torch.zeros(128, dtype=torch.float64))
+
+
+def decoder_surprise(reference: Reference, state: Tensor, token: int) -> Tensor:
+    """-log p(token) by the decoder's own transform and bias, and the encoder's output matrix."""
+    x = reference.norm("norm", gelu(reference.linear("transform", state)))
+    logits = reference.bert("embeddings.word_embeddings.weight") @ x + reference.get("bias")
+    return log_sum_exp(logits) - logits[token]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    lexmae = objective(**VARIANTS[variant])
+    config, text = lexmae.config, token_rows([*random_texts([8, 5, 7]), [UNK, 9, UNK, 12, 9]])
+    drawn = drawn_for(lexmae, text)
+    reference = Reference(lexmae, heads=2, layers=2, pad_id=PAD)
+    values: dict[str, list[Tensor]] = {"encoder_mlm": [], "decoder_mlm": []}
+    for row in range(4):
+        true, seen = two_sided.ids(text, row), two_sided.ids(drawn.encoder, row)
+        states = reference.encode(seen)
+        values["encoder_mlm"] += two_sided.surprises(reference, states, drawn.encoder, row, true)
+        context = reference.embed(two_sided.ids(drawn.decoder, row))
+        read = [vector(config, reference, states, seen, context), *context[1:]]
+        decoded = reference.decoder(read, config.decoder_layers)
+        targets = two_sided.places(drawn.decoder, row)
+        values["decoder_mlm"] += [decoder_surprise(reference, decoded[j], true[j]) for j in targets]
+    checks.assert_equals(lexmae, drawn, values)
+    assert_same_gradients(lexmae, reference)
+    weights = {name: part.weight for name, part in lexmae(drawn).parts.items()}
+    assert weights == {"encoder_mlm": config.encoder_weight, "decoder_mlm": config.decoder_weight}
+
+
+def many() -> TokenRows:
+    """12,000 tokens of 240 texts of 50."""
+    return token_rows(random_texts([50] * 240))
+
+
+def test_the_encoder_s_mask_is_exact_and_rounded_up() -> None:
+    text = token_rows([*random_texts([1, 3, 4, 10, 11, 33]), [UNK, UNK, UNK, UNK]])
+    drawn = drawn_for(objective(), text)
+    expected = [math.ceil(0.3 * length) for length in (1, 3, 4, 10, 11, 33, 4)]
+    assert drawn.encoder.selected_BL.sum(1).tolist() == expected
+    assert not drawn.encoder.selected_BL[:, 0].any() and UNK in drawn.encoder.labels_R
+
+
+def test_every_token_is_as_likely_in_the_encoder_s_mask() -> None:
+    """Chance of a false alarm: 50 positions at 4 standard deviations, 0.3%."""
+    selected = drawn_for(objective(), many()).encoder.selected_BL[:, 1:51].sum(0)
+    assert all(checks.z_score(count, 240, 0.3) < 4 for count in selected.tolist())
+
+
+@pytest.mark.parametrize(
+    ("overlap", "chance", "shared"), [("inclusive", 2 / 7, 1.0), ("random", 0.5, 0.5), ("exclusive", 5 / 7, 0.0)]
+)
+def test_the_decoder_s_mask_holds_meets_or_avoids_the_encoder_s(overlap: str, chance: float, shared: float) -> None:
+    """Chance of a false alarm: two binomials at 4 standard deviations, 0.013% by case."""
+    drawn = drawn_for(objective(overlap=overlap), many())
+    encoder, decoder = drawn.encoder.selected_BL, drawn.decoder.selected_BL
+    masked, others = 240 * 15, 240 * 35
+    assert int(encoder.sum()) == masked
+    assert checks.z_score(int((decoder & ~encoder).sum()), others, chance) < 4
+    both = int((decoder & encoder).sum())
+    assert both == shared * masked if shared in (0.0, 1.0) else checks.z_score(both, masked, shared) < 4
+    assert not decoder[:, 0].any() and not decoder[:, 51].any()
+
+
+def test_both_sides_are_corrupted_80_10_10_and_apart() -> None:
+    """Where both sides hide a token, [MASK] on one says nothing of the other, and replacements are seldom the same.
+
+    Chance of a false alarm: five binomials at 4 standard deviations, 0.03%.
+    """
+    text = many()
+    drawn = drawn_for(objective(), text)
+    both = drawn.encoder.selected_BL & drawn.decoder.selected_BL
+    true, left, right = (ids[both] for ids in (text.ids_BL, drawn.encoder.ids_BL, drawn.decoder.ids_BL))
+    trials, masks, kept = len(true), 0.8 + 0.1 / 60, 0.1 + 0.1 / 60
+    for side in (left, right):
+        assert checks.z_score(int((side == MASK).sum()), trials, masks) < 4
+        assert checks.z_score(int((side == true).sum()), trials, kept) < 4
+    assert checks.z_score(int(((left == MASK) & (right == MASK)).sum()), trials, masks**2) < 4
+    other = (left != MASK) & (left != true)
+    assert int((left[other] == right[other]).sum()) < 0.1 * int(other.sum())
+    untouched = ~drawn.decoder.selected_BL
+    assert torch.equal(drawn.decoder.ids_BL[untouched], text.ids_BL[untouched])
+
+
+def test_text_positions_are_judged_on_the_corrupted_ids() -> None:
+    """[MASK] is pooled; a token that was replaced by [CLS] or [SEP] by chance is not, one replaced by padding is."""
+    text = token_rows([*random_texts([50] * 239), random_texts([20])[0]])
+    drawn = drawn_for(objective(), text)
+    seen, pooled = drawn.encoder.ids_BL, drawn.pooled_BL
+    for row, length in enumerate(text.lengths_B.tolist()):
+        expected = [j < length and int(seen[row, j]) not in (CLS, SEP) for j in range(52)]
+        assert pooled[row].tolist() == expected
+    inside = seen[:239, 1:51]
+    assert ((inside == CLS) | (inside == SEP)).sum() > 3 and (inside == PAD).sum() > 1
+
+
+def test_health_says_what_the_parts_say() -> None:
+    lexmae = objective().eval()
+    drawn = drawn_for(lexmae, token_rows(random_texts([9, 6, 12])))
+    found, part = lexmae.health(drawn), lexmae(drawn).parts["decoder_mlm"]
+    torch.testing.assert_close(found["decoder_loss"], part.total / part.count)
+    assert abs(found["decoder_loss_without_vector"] - found["decoder_loss"]) > 1e-9
+    features = lexmae.backbone.transform(lexmae.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B))
+    logits = features @ lexmae.backbone.output_weight_VD.t() + lexmae.backbone.output_bias_V
+    pooled = torch.stack([logits[row][drawn.pooled_BL[row]].max(0).values for row in range(3)])
+    assert found["winning_vocabulary"] == winning_vocabulary(pooled)
+    assert set(objective(bottleneck="cls").health(drawn)) == {"decoder_loss", "decoder_loss_without_vector"}
+    assert objective(bottleneck="off").health(drawn) == {}
+
+
+@pytest.mark.parametrize("variant", ["default", "saturated", "off"])
+def test_cutting_a_batch_changes_nothing(variant: str) -> None:
+    checks.assert_cutting_changes_nothing(objective(**VARIANTS[variant]))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_shortest_texts_give_finite_gradients(variant: str) -> None:
+    checks.assert_short_texts_are_finite(objective(**VARIANTS[variant]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"decoder_mask_ratio": 0.2}, "overlap = inclusive: it must be at least encoder_mask_ratio = 0.3"),
+        (
+            {"decoder_mask_ratio": 0.8, "overlap": "exclusive"},
+            "overlap = exclusive: it must be at most 1 - encoder_mask_ratio = 0.3",
+        ),
+    ],
+)
+def test_masks_that_do_not_fit_together_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        override(LexMAE.Config(), fields)
+    assert override(LexMAE.Config(), {**fields, "overlap": "random"}).overlap == "random"

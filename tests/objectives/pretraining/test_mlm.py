@@ -1,0 +1,97 @@
+"""MLM against the slow reference, and what its masks are made of."""
+
+import inspect
+
+import pytest
+import torch
+from pydantic import ValidationError
+from tokenizers import Tokenizer, models
+from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PreTrainedTokenizerFast
+
+from midmask import masking
+from midmask.batch import Batch
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.identity import override
+from midmask.masking import Purpose
+from midmask.objectives.pretraining.mlm import MLM
+from tests.support.objectives.reference import Reference, assert_same_gradients
+from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
+
+
+def objective(**fields: object) -> MLM:
+    vocabulary = small_vocabulary()
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
+    return MLM(override(MLM.Config(), fields), backbone, vocabulary).double()
+
+
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_loss_and_every_gradient_equal_the_reference(mask: str) -> None:
+    mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.4)
+    text = token_rows([*random_texts([9, 4, 7]), [UNK, 9, UNK]])
+    drawn = mlm.draw(Batch(0, {"passage": text}))
+    part = mlm(drawn).parts["mlm"]
+    (part.total / part.count).backward()
+
+    reference = Reference(mlm, heads=2, layers=2, pad_id=0)
+    width = text.ids_BL.shape[1]
+    losses = []
+    for row, length in enumerate(text.lengths_B.tolist()):
+        states = reference.encode(drawn.ids_BL[row, :length].tolist())
+        here = [place - row * width for place in drawn.rows_R.tolist() if row * width <= place < (row + 1) * width]
+        losses += [reference.surprise(states[j], int(text.ids_BL[row, j])) for j in here]
+    assert mlm.counts(drawn)["mlm"] == part.count == len(losses) > 5
+    expected = sum(losses) / len(losses)
+    expected.backward()
+    torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
+    assert_same_gradients(mlm, reference)
+
+
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
+    mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.3)
+    text = token_rows(random_texts([30, 11, 18]))
+    drawn = mlm.draw(Batch(0, {"passage": text}))
+    select = masking.select_words if mask == "word" else masking.select_tokens
+    arguments = (text, small_vocabulary())
+    selected = select(*arguments, ratio=0.3, purpose=Purpose.SELECT)
+    labels = torch.full_like(text.ids_BL, -100).flatten()
+    labels[drawn.rows_R] = drawn.labels_R
+    assert torch.equal(labels.view_as(text.ids_BL), torch.where(selected, text.ids_BL, -100))
+    assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
+
+
+def test_unknown_tokens_are_targets_as_in_bert_and_unlike_run_mlm() -> None:
+    """run_mlm's collator sees no mask of specials, since the trainer drops what a model does not take; so it asks the
+    tokenizer, for which [UNK] is a special token. The other tokens have the same chance in both."""
+    core = Tokenizer(models.WordLevel({"[UNK]": 0, "[MASK]": 1, "[PAD]": 2, "a": 3}, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, unk_token="[UNK]", mask_token="[MASK]", pad_token="[PAD]"
+    )
+    assert "special_tokens_mask" not in inspect.signature(BertForMaskedLM.forward).parameters
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5)
+    torch.manual_seed(0)
+    labels = collator([{"input_ids": [0, 3] * 200}])["labels"][0]
+    assert (labels[::2] == -100).all() and 70 < int((labels[1::2] != -100).sum()) < 130
+    mlm = objective(encoder_mask_ratio=0.5)
+    drawn = mlm.draw(Batch(0, {"passage": token_rows([[UNK, 9] * 200])}))
+    assert 70 < int((drawn.labels_R == UNK).sum()) < 130 and 70 < int((drawn.labels_R == 9).sum()) < 130
+
+
+def test_bert_hides_15_percent_of_the_tokens() -> None:
+    """4,000 tokens: 5 standard deviations of a binomial, false-alarm rate 6e-7."""
+    text = token_rows(random_texts([100] * 40))
+    share = len(objective().draw(Batch(0, {"passage": text})).rows_R) / 4000
+    assert abs(share - 0.15) < 5 * (0.15 * 0.85 / 4000) ** 0.5
+
+
+def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
+    mlm = objective(encoder_mask_ratio=1e-6)
+    part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]
+    part.total.backward()
+    assert part.count == 0 and part.total.item() == 0
+    assert not any(parameter.grad is not None and parameter.grad.any() for parameter in mlm.parameters())
+
+
+def test_an_impossible_ratio_is_refused() -> None:
+    with pytest.raises(ValidationError, match="encoder_mask_ratio\n  Input should be less than 1"):
+        MLM.Config(encoder_mask_ratio=1.7)

@@ -1,0 +1,207 @@
+"""The papers' tables: cells against means computed apart, published numbers beside them, LaTeX that is whole."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from midmask.benchmark.results import Result, Results, SystemKey
+from midmask.evaluation.groups import BEIR13
+from midmask_papers.layouts import NamedTable
+from midmask_papers.paper_tables import SHEETS, paper_tables
+from midmask_papers.published import PAPERS, published
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
+
+ONE = {"setting": "sigir23_1neg"}
+SYSTEMS = {
+    dense("none", **ONE): 0.3,
+    dense("mlm", **ONE): 0.35,
+    dense("retromae", **ONE): 0.45,
+    SystemKey("retromae", "corpus", "splade", "sigir23_1neg"): 0.5,
+}
+
+
+def named(tables: list[NamedTable], name: str) -> NamedTable:
+    (found,) = (one for one in tables if one.name == name)
+    return found
+
+
+def grid(markdown: str) -> dict[tuple[str, str], str]:
+    """(row, column) -> the text of its cell."""
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return {(row[0], column): cell for row in rows for column, cell in zip(head[1:], row[1:], strict=True)}
+
+
+@pytest.fixture(scope="module")
+def sigir23() -> list[NamedTable]:
+    noise = Noise(query=0.1, system=0.02)
+    found = [
+        *drawn(SYSTEMS, corpus="squad", split="dev", draw=5),
+        *drawn(SYSTEMS, corpus="squad", split="test", noise=noise),
+    ]
+    return paper_tables("sigir23", Results(found), ["Backbone tiny."])
+
+
+def test_cells_are_the_means_over_seeds_and_queries_of_test(sigir23):
+    found = drawn(SYSTEMS, corpus="squad", split="test", noise=Noise(query=0.1, system=0.02))
+    cells = grid(named(sigir23, "sigir23.table1").markdown())
+    rows = {"none": "a BERT", "mlm": "b BERT MS", "retromae": "f RetroMAE MS"}
+    for key in SYSTEMS:
+        mean = np.mean([one.per_query["value"].to_numpy() for one in found if one.key == key])
+        view = {"dense": "dense", "splade": "SPLADE"}[key.representation]
+        number = re.match(r"[*]*(\d+\.\d)", cells[rows[key.system], f"{view} MRR@10"])
+        assert number[1] == f"{100 * mean:.1f}"
+    assert cells["g LexMAE MS", "dense MRR@10"] == "— (34.6)"
+
+
+def test_superscripts_are_bonferronis(sigir23):
+    found = drawn(SYSTEMS, corpus="squad", split="test", noise=Noise(query=0.1, system=0.02))
+    means = {
+        key.system: np.mean([one.per_query["value"].to_numpy() for one in found if one.key == key], axis=0)
+        for key in list(SYSTEMS)[:3]
+    }
+    letters = {"none": "a", "mlm": "b"}
+    beaten = "".join(
+        letter for name, letter in letters.items() if 3 * stats.ttest_rel(means["retromae"], means[name]).pvalue < 0.05
+    )
+    cells = grid(named(sigir23, "sigir23.table1").markdown())
+    assert f"<sup>{beaten}</sup> (35.9)" in cells["f RetroMAE MS", "dense MRR@10"] and beaten == "ab"
+
+
+def test_only_tables_with_something_measured_are_made_and_their_captions_tell_conditions(sigir23):
+    assert [one.name for one in sigir23] == ["sigir23.table1"]
+    text = sigir23[0].markdown()
+    for said in (
+        "backbone: BERT-base",
+        "titles: without titles",
+        "seeds: one run",
+        "Here: corpus: squad; collections: corpus; seeds: 0, 1, 2.",
+        "Backbone tiny.",
+        "In brackets: as published.",
+        "paired t-test, Bonferroni",
+    ):
+        assert said in text
+    assert paper_tables("demo", results(drawn(SYSTEMS))) == paper_tables("sigir23", Results([])) == []
+
+
+def test_every_published_number_of_a_layout_stands_in_its_row_and_column():
+    """All numbers of a paper's tables, but those named here, once any cell of the table was measured."""
+    left_out = {("dupmae", "2"), ("cotmote", "1")}  # averages of systems without sets; divergences
+    for name in set(PAPERS) - {"rom"}:
+        for sheet in SHEETS[name]:
+            slots = list(sheet.slots())
+            places = [(slot.row, slot.column) for slot in slots]
+            assert len(set(places)) == len(places), f"{name} {sheet.name}: two numbers in one cell"
+            assert all(slot.number is not None and slot.measure == slot.number.measure for slot in slots)
+            assert len({(slot.column, slot.measure) for slot in slots}) == len({slot.column for slot in slots})
+        shown = {slot.number for sheet in SHEETS[name] for slot in sheet.slots()}
+        missing = {
+            (number.paper, number.table)
+            for number in published(name)
+            if number not in shown and number.table not in ("text", "BEIR") and (name, number.table) != ("cotmote", "2")
+        }
+        assert missing <= left_out
+
+
+def test_doubtful_numbers_are_marked_and_explained():
+    key = SystemKey("none", "none", "splade", "sigir23_32neg_distil_50k")
+    table = named(paper_tables("sigir23", results(drawn({key: 0.3}))), "sigir23.table6").markdown()
+    assert "(33.2?)" in table and "BERT, SPLADE MRR@10 50k: printed as Table 5's dense value" in table
+
+
+def test_beirs_average_needs_all_its_sets():
+    key = dense("none", setting="sigir23_1neg_distil")
+    parts = [
+        drawn({key: 0.3 + n / 100}, corpus=corpus, split="test", measure="nDCG@10", queries=5, seeds=1)
+        for n, corpus in enumerate(BEIR13)
+    ]
+    tables = paper_tables("sigir23", results(*parts))
+    wanted = np.mean([part[0].measures["nDCG@10"] for part in parts])
+    cells = grid(named(tables, "sigir23.table3").markdown())
+    assert cells["a BERT", "dense nDCG@10 beir13"] == f"**{100 * wanted:.1f}** (44.0)"
+    assert paper_tables("sigir23", results(*parts[1:])) == []
+
+
+def test_stars_are_against_the_papers_reference():
+    systems = {dense("retromae", setting="dpr"): 0.3, dense("retromae[decoding=basic]", setting="dpr"): 0.4}
+    quiet = results(drawn(systems, noise=Noise().scaled(0.01)))
+    table = named(paper_tables("retromae", quiet), "retromae.table6")
+    cells = grid(table.markdown())
+    assert "<sup>\\*\\*</sup> (0.3462)" in cells["decoding: basic, 0.5", "MRR@10"]
+    assert "sup" not in cells["decoding: enhanced", "MRR@10"]
+    assert "\\textsuperscript{**}" in table.files()["tex"]
+    assert "* significantly better than decoding: enhanced, ** at 0.01 (paired t-test" in table.markdown()
+    assert "Pre-trained on corpus in place of wiki." in table.markdown()
+    alone = paper_tables("retromae", quiet.where(system="retromae[decoding=basic]"))
+    assert "Superscripts: the systems" in named(alone, "retromae.table6").markdown(), "no reference: all pairs"
+
+
+def test_two_systems_of_one_table_are_not_shown_in_each_others_place():
+    """SIGIR'23 has RetroMAE on Wikipedia and on MS MARCO: what was pre-trained on one is not shown as the other."""
+    cells = grid(named(paper_tables("sigir23", results(drawn(SYSTEMS))), "sigir23.table1").markdown())
+    assert cells["e RetroMAE", "dense MRR@10"] == "— (34.2)"
+
+
+def test_collections_may_be_called_by_their_ids_in_ir_datasets():
+    key, trec = dense("none", **ONE), "msmarco-passage-trec-dl-2019-judged"
+    parts = [
+        drawn({key: 0.3}, corpus="msmarco-passage-train"),
+        drawn({key: 0.6}, corpus=trec, split="test", measure="nDCG@10", noise=Noise().scaled(1e-6)),
+    ]
+    cells = grid(named(paper_tables("sigir23", results(*parts)), "sigir23.table1").markdown())
+    assert cells["a BERT", "dense nDCG@10 trec-dl-2019"] == "**60.0** (64.0)"
+
+
+def test_dupmaes_sets_stand_in_rows_and_systems_beside_each_other():
+    keys = {SystemKey("dupmae", "corpus", "hybrid", "dupmae"): 0.5, dense("retromae", setting="dupmae"): 0.4}
+    found = results(drawn(keys, corpus="scifact", split="test", measure="nDCG@10"))
+    table = named(paper_tables("dupmae", found), "dupmae.table2")
+    cells = grid(table.markdown())
+    assert {column for _, column in cells} == {"a RetroMAE", "b DupMAE"}
+    assert cells["scifact", "b DupMAE"].endswith("(0.699)") and cells["fever", "a RetroMAE"] == "— (0.774)"
+    assert "Fine-tuned as dupmae where the paper does not say how." in table.markdown()
+
+
+def all_tables() -> list[NamedTable]:
+    keys = dict.fromkeys(
+        replace(slot.key, setting=slot.key.setting or "dpr")
+        for name in SHEETS
+        for sheet in SHEETS[name]
+        for slot in sheet.slots()
+        if slot.key.system and slot.key.representation
+    )
+    found: list[Result] = drawn(dict.fromkeys(keys, 0.4), queries=3, seeds=1)
+    return [
+        table for name in SHEETS for table in paper_tables(name, Results(found), ["50% & more_or_less {a} ~ #1 $x^2$"])
+    ]
+
+
+def test_latex_of_every_table_is_whole():
+    """Braces balance, every row has as many cells as the head, nothing special is left unescaped."""
+    tables = all_tables()
+    assert {one.name.split(".")[0] for one in tables} == set(SHEETS)
+    for table in tables:
+        text = table.files()["tex"]
+        bare = re.sub(r"\\[&%$#_{}\\]|\\text(backslash|asciitilde|asciicircum)\{\}", "", text)
+        assert bare.count("{") == bare.count("}") and not re.search(r"[#$%_~^]", bare), table.name
+        depth = 0
+        for letter in bare:
+            depth += (letter == "{") - (letter == "}")
+            assert depth >= 0
+        rows = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r" \\")]
+        counts = {len(re.split(r"(?<!\\)&", row)) for row in rows}
+        assert len(counts) == 1 and f"{{l{'r' * (counts.pop() - 1)}}}" in text
+
+
+def test_csv_has_ours_in_full_and_the_published_number():
+    quiet = drawn(SYSTEMS, noise=Noise().scaled(1e-6))
+    table = named(paper_tables("sigir23", results(quiet)), "sigir23.table1")
+    rows = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(table.files()["csv"]))}
+    ours = rows["BERT", "dense MRR@10"]
+    assert float(ours["mean"]) == pytest.approx(0.3, abs=1e-5) and ours["published"] == "0.319"
+    assert (rows["BERT", "dense R@1k"]["mean"], rows["BERT", "dense R@1k"]["published"]) == ("", "0.949")

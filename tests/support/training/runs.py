@@ -1,0 +1,97 @@
+"""Training runs for tests: in this process, or as worker processes."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import safetensors.torch
+import torch
+
+from midmask.artifact import Place
+from midmask.training.run import local_reader, run_training
+from tests.support.training.worker import setup_of
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def spec_of(tokens: Place, out: Path, **changes: Any) -> dict[str, Any]:
+    """A small run: 30 steps of MLM on batches of 16, dropout on, a checkpoint every 7 steps."""
+    train = {
+        "steps": 30,
+        "batch_size": 16,
+        "learning_rate": 1e-3,
+        "log_every": 1,
+        "checkpoint_every": 7,
+        "threads": 1,
+        **changes.pop("train", {}),
+    }
+    return {
+        "kind": "pretrain",
+        "objective": {"name": "mlm"},
+        "backbone": {"name": "tiny", "dropout": 0.1},
+        "tokens": str(tokens),
+        "out": str(out),
+        "train": train,
+        **changes,
+    }
+
+
+class Stopped(Exception):
+    """An interruption made by a test."""
+
+
+def run_here(spec: dict[str, Any], *, stop_at: int | None = None) -> dict[str, Any]:
+    """Runs in this process; raises `Stopped` when `stop_at` steps are done."""
+
+    def log(done: int, values: dict[str, float]) -> None:
+        if done == stop_at:
+            raise Stopped
+
+    before = torch.get_num_threads()
+    try:
+        return run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_workers(spec: dict[str, Any], size: int, folder: Path) -> list[int]:
+    """Runs `size` worker processes to their end; their exit codes."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    workers = []
+    for rank in range(size):
+        text = json.dumps({**spec, "rank": rank, "size": size, "meet": str(folder / "meet")})
+        workers.append(subprocess.Popen([sys.executable, str(WORKER), text], env=environment))
+    return [worker.wait(timeout=120) for worker in workers]
+
+
+def trace_of(out: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(out / "trace.parquet").to_pylist()
+    return rows
+
+
+def assert_same_run(one: list[dict[str, Any]], other: list[dict[str, Any]], *, within: float) -> None:
+    """Every step once, of the same examples, with the same losses and gradients."""
+    assert [row["step"] for row in one] == [row["step"] for row in other] == list(range(len(one)))
+    for left, right in zip(one, other, strict=True):
+        assert left["rows"] == right["rows"] and left["digest"] == right["digest"], (
+            f"step {left['step']}: other examples"
+        )
+        for name in ("loss", "gradient_norm"):
+            assert abs(left[name] - right[name]) <= within * max(1, abs(right[name])), (left["step"], name)
+        assert left["learning_rate"] == right["learning_rate"]
+
+
+def spoil(checkpoint: Path) -> None:
+    """Makes a weight of a checkpoint NaN, as a training that diverged would have saved it: its digest is right."""
+    weights, position = checkpoint / "objective.safetensors", checkpoint / "position.json"
+    tensors = safetensors.torch.load_file(weights)
+    next(tensor for tensor in tensors.values() if tensor.ndim == 2)[7] = float("nan")
+    safetensors.torch.save_file(tensors, weights)
+    stated = json.loads(position.read_text())
+    stated["sha256"][weights.name] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    position.write_text(json.dumps(stated))

@@ -1,0 +1,57 @@
+"""One worker of a training run as a process of its own: `python worker.py JSON`. The tests start, join and kill it.
+
+JSON: kind, objective (fields), train (fields), backbone (fields), PLACES, out; rank, size, meet (a file through which
+the workers find each other); kill_at (steps done after which the process kills itself).
+"""
+
+import json
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+
+from midmask.artifact import Place
+from midmask.encoders.backbone import BackboneConfig
+from midmask.objectives import FINETUNING, PRETRAINING
+from midmask.training.optimiser import TrainConfig
+from midmask.training.run import TrainingSetup, local_reader, run_training
+
+PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
+
+
+def setup_of(spec: dict) -> TrainingSetup:
+    places = {name: Place(spec[name]) for name in PLACES if spec.get(name)}
+    table = FINETUNING if spec["kind"] == "finetune" else PRETRAINING
+    return TrainingSetup(
+        kind=spec["kind"],
+        objective=table[spec["objective"]["name"]].Config(**spec["objective"]),
+        train=TrainConfig(**spec["train"]),
+        backbone=BackboneConfig(**spec["backbone"]),
+        fingerprint="f",
+        query_length=8,
+        passage_length=48,
+        per_query=spec.get("per_query", 0),
+        stop_after=spec.get("stop_after"),
+        **places,
+    )
+
+
+def main(spec: dict) -> None:
+    torch.set_num_threads(1)
+    if spec.get("size", 1) > 1:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{spec['meet']}", rank=spec["rank"], world_size=spec["size"]
+        )
+
+    def log(done: int, values: dict[str, float]) -> None:
+        if done == spec.get("kill_at"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
+    os._exit(0)  # all is written; gloo's threads abort one process in many that takes itself apart at its end

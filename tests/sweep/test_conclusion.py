@@ -1,0 +1,107 @@
+"""Whole sweeps in one process, without Ray: trials, study, conclusion, its data and its words, on real artifacts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import optuna
+import torch
+
+from midmask.app.flags import parse
+from midmask.app.job import resolve
+from midmask.artifact import Place
+from midmask.backend.resources import ALONE
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
+from midmask.sweep.comparison import SPLITS, Scored
+from midmask.sweep.conclusion import Conclusion
+from midmask.sweep.importance import importance
+from midmask.sweep.plan import Sweep, sweep_for
+from midmask.sweep.run import entrants
+from midmask.sweep.space import Space
+from midmask.sweep.study import open_study, outcomes, remaining, suggest
+from midmask.sweep.summary import summary
+from midmask.sweep.trial import Context, run_trial
+from midmask.sweep.trials import Trials
+from tests.support.benchmark.tiny import write_collection
+from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
+
+
+class Here:
+    """Where trials of this process push their rows to."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def push(self, source: str, rows: list[dict[str, Any]]) -> None:
+        self.rows += rows
+
+
+def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here]:
+    """All trials of a grid, one after the other, and the comparison."""
+    torch.set_num_threads(1)
+    given = ["--corpus", write_collection(folder / "words"), "--storage", str(folder / "store")]
+    options = resolve(parse([*given, "--tracking-uri", f"sqlite:///{folder}/mlflow.db"], None))
+    one, storage, heard = sweep_for(options, Space.model_validate({**fields, **SHORT})), Place(options.storage), Here()
+    space, recipe = one.space, one.recipe
+    study = open_study(optuna.storages.InMemoryStorage(), "s", space)
+    for point in remaining(study, space).points:
+        study.enqueue_trial(point)
+        trial, told = study.ask(), []
+        context = Context(recipe.model_dump(mode="json"), one.survey, space, storage, heard, ALONE)  # type: ignore[arg-type]
+        run_trial(context, suggest(space, trial), told.append)
+        for row in told[:-1]:
+            trial.report(row["objective0"], row["rung"])
+        study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
+    trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
+    runner = Runner(storage, LOCAL, Silent())
+    scored = [
+        Scored(entrant, {split: runner.run(step) for split, step in entrant.evaluations.items()})
+        for entrant in entrants(one, trials)
+    ]
+    configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
+    bm25 = {split: runner.run(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()}
+    return one, Conclusion(trials, scored, bm25, importance(study, space)), heard
+
+
+def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in Path(sweep.options.storage, step).glob("*/record.json")]
+
+
+def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
+    one, end, heard = swept(tmp_path, DEPTH)
+    told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
+    assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
+    highest = max(point["values"]["nDCG@10"] for point in told["points"])
+    check_repeated_seeds(told)
+    for point in told["points"]:
+        assert (point["to_best"] is None) == (point["label"] == told["best"])
+        assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
+    assert [row["number"] for row in heard.rows if row["event"] == "rung"] == [1, 2] * 3
+    out = end.text()
+    for words in (
+        "The probe at 0.5 of the pre-training",
+        "distinguishable from",
+        "was measured on too few queries",
+        "p = ",
+        "12 queries, 2 fine-tuning seeds",
+        "at least 10",
+    ):
+        assert words in out
+    assert [system["label"] for system in told["systems"]][1:] == ["none"] and len(told["systems"][0]["test"]) == 2
+
+
+def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:
+    one, end, _ = swept(tmp_path, SIZE)
+    told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
+    assert len(records(one, "pretrain")) == 1, "one middle training for all"
+    first = [record for record in records(one, "finetune") if record["config"]["train"]["seed"] == 0]
+    assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"
+
+    assert len(told["points"]) == 7
+    check_words_and_bytes(told)
+    assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
+    out = end.text()
+    assert "points are on the front of nDCG@10 and bytes_per_passage" in out and "bytes a passage" in out
+    assert "search_ms_per_query" in out and "probe at" not in out

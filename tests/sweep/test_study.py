@@ -1,0 +1,208 @@
+"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, once, no more."""
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from midmask.evaluation.statistics.intervals import rank_correlation
+from midmask.sweep.space import Space
+from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
+
+RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
+
+
+def space(**fields):
+    return Space(name="s", recipe="retromae", parameters=RATIOS, trials=6, **fields)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'study.db'}")
+
+
+DECODER = {
+    "objective.decoding": {"values": ["enhanced", "basic"]},
+    "objective.decoder_layers": {"values": [1, 2, 3], "when": {"objective.decoding": "basic"}},
+    "objective.decoder_mask_ratio": {"low": 0.1, "high": 0.9},
+    "deep.share": {"low": 4, "high": 64, "step": 1, "log": True, "when": {"objective.decoder_layers": [2, 3]}},
+}
+BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}]
+
+
+def is_possible(point) -> bool:
+    """Said in other words than the space's."""
+    deep, basic = point.get("objective.decoder_layers", 1) > 1, point["objective.decoding"] == "basic"
+    wanted = {"objective.decoding", "objective.decoder_mask_ratio"}
+    wanted |= ({"objective.decoder_layers"} if basic else set()) | ({"deep.share"} if deep else set())
+    share = point.get("deep.share", 4)
+    return set(point) == wanted and 0.1 <= point["objective.decoder_mask_ratio"] <= 0.9 and 4 <= share <= 64
+
+
+@pytest.mark.parametrize(
+    ("search", "draws", "objectives"),
+    [("random", 600, []), ("tpe", 120, []), ("tpe", 80, BOTH), ("nsga2", 200, BOTH)],
+)
+def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
+    """A thousand draws in all, told values that pull the samplers towards deep decoders."""
+    of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
+    study = open_study(optuna.storages.InMemoryStorage(), "s", of)
+    study.sampler = sampler(of, seed=1)
+    points = []
+    for _ in range(draws):
+        trial = study.ask()
+        points.append(suggest(of, trial))
+        value = points[-1].get("objective.decoder_layers", 0) + points[-1].get("deep.share", 0) / 64
+        study.tell(trial, [value, len(points[-1])] if objectives else value)
+    assert all(is_possible(point) for point in points)
+    assert all(isinstance(point.get("deep.share", 4), int) for point in points)
+    last = points[-draws // 3 :]
+    has_learnt = sum("deep.share" in point for point in last) > len(last) / 2
+    assert has_learnt or search == "random" or objectives  # a front has shallow points too
+
+
+def test_a_killed_conditional_grid_hands_out_each_point_once(storage):
+    parameters = {**DECODER, "objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}
+    parameters.pop("deep.share")
+    of = Space(name="s", recipe="retromae", parameters=parameters)
+    study = open_study(storage, "s", of)
+    points = remaining(study, of).points
+    assert len(points) == 8
+    for point in points:
+        study.enqueue_trial(point)
+    done = [finish(study, of, 0.5) for _ in range(3)]
+    held = suggest(of, study.ask())  # and the process is killed
+    half = study.ask()
+    half.suggest_categorical("objective.decoding", ["enhanced", "basic"])  # killed while it was asked
+    study = open_study(storage, "s", of)
+    left = remaining(study, of)
+    assert left.count == 5 and held in left.points
+    for point in left.points:
+        study.enqueue_trial(point)
+    done += [finish(study, of, 0.5) for _ in range(left.count)]
+    assert sorted(map(str, done)) == sorted(map(str, points))
+    assert remaining(study, of) == Remaining([], 0)
+
+
+def test_several_objectives_are_the_values_of_an_outcome(storage):
+    of = Space(name="s", recipe="retromae", parameters=DECODER, search="nsga2", objectives=BOTH, trials=5)
+    study = open_study(storage, "s", of)
+    trial = study.ask()
+    point = suggest(of, trial)
+    study.tell(trial, [0.4, 512.0])
+    (found,) = outcomes(study, of)
+    assert (found.parameters, found.values, found.complete, found.last) == (point, (0.4, 512.0), True, 0.4)
+    assert remaining(study, of) == Remaining([], 4)
+
+
+def test_without_pruning_the_last_result_is_not_counted_twice(storage):
+    """Ray reports the end of a trial that no scheduler stopped both as its last step and as its value."""
+    grid = space(rungs={"prune": False})
+    study = open_study(storage, "s", grid)
+    trial = study.ask()
+    suggest(grid, trial)
+    for number in (1, 2, 3):
+        trial.report(number / 10, number)
+    study.tell(trial, 0.3)
+    (found,) = outcomes(study, grid)
+    assert found.measures == {1: 0.1, 2: 0.2, 3: 0.3} and found.complete and found.values == (0.3,)
+
+
+def finish(study, of, value, rungs=3):
+    trial = study.ask()
+    suggest(of, trial)
+    for number in range(1, rungs):
+        trial.report(value, number)
+    study.tell(trial, value)  # as Ray does: the last result is the value, and not reported beside it
+    return trial.params
+
+
+def test_a_fresh_grid_is_handed_out_whole_and_a_finished_one_not_at_all(storage):
+    grid = space()
+    study = open_study(storage, "s", grid)
+    left = remaining(study, grid)
+    points = left.points
+    assert left.count == len(points) == 6
+    for point in points:
+        study.enqueue_trial(point)
+    done = [finish(study, grid, 0.5) for _ in points]
+    assert sorted(map(str, done)) == sorted(map(str, points))
+    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 0)
+
+
+def test_what_a_killed_process_held_comes_back_exactly_once(storage):
+    grid = space()
+    study = open_study(storage, "s", grid)
+    points = remaining(study, grid).points
+    for point in points:
+        study.enqueue_trial(point)
+    done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
+    held = suggest(grid, study.ask())  # and then the process is killed
+    left = remaining(open_study(storage, "s", grid), grid)
+    assert held == points[2] and left == Remaining(points[2:], 4)  # in their order, since pruning depends on it
+    study = open_study(storage, "s", grid)
+    for point in left.points:
+        study.enqueue_trial(point)
+    rest = [finish(study, grid, 0.3) for _ in range(left.count)]
+    assert sorted(map(str, done + rest)) == sorted(map(str, points))
+    assert remaining(study, grid) == Remaining([], 0)
+
+
+def test_a_second_kill_before_anything_ran_changes_nothing(storage):
+    grid = space()
+    study = open_study(storage, "s", grid)
+    points = remaining(study, grid).points
+    for point in points:
+        study.enqueue_trial(point)
+    for _ in range(2):
+        assert remaining(open_study(storage, "s", grid), grid) == Remaining(points, 6)
+
+
+def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
+    tpe = space(search="tpe")
+    study = open_study(storage, "s", tpe)
+    assert remaining(study, tpe) == Remaining([], 6)
+    finish(study, tpe, 0.5)
+    held = suggest(tpe, study.ask())
+    assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held], 5)
+    failed = study.get_trials(states=(TrialState.FAIL,))
+    assert [trial.params for trial in failed] == [held]
+
+
+def test_points_that_a_killed_process_had_not_begun_come_after_the_one_that_it_held(storage):
+    tpe = space(search="tpe")
+    study = open_study(storage, "s", tpe)
+    for ratio in (0.2, 0.3):
+        study.enqueue_trial({"a.x": ratio, "a.y": 0.5})
+    held = suggest(tpe, study.ask())
+    assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held, {"a.x": 0.3, "a.y": 0.5}], 6)
+    assert not study.get_trials(states=(TrialState.WAITING, TrialState.RUNNING))
+
+
+def test_only_trials_that_reached_the_last_rung_are_complete(storage):
+    grid = space()
+    study = open_study(storage, "s", grid)
+    finish(study, grid, 0.9, rungs=1)
+    finish(study, grid, 0.4, rungs=3)
+    found = outcomes(study, grid)
+    assert [(outcome.complete, outcome.last) for outcome in found] == [(False, 0.9), (True, 0.4)]
+
+
+def test_the_same_seed_asks_the_same_points(tmp_path):
+    tpe = space(search="tpe")
+    asked = []
+    for run in range(2):
+        storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / f'{run}.db'}")
+        open_study(storage, "s", tpe)
+        study = optuna.load_study(study_name="s", storage=storage, sampler=sampler(tpe, seed=3))
+        asked.append([finish(study, tpe, value) for value in (0.1, 0.3, 0.2, 0.4, 0.35, 0.1)])
+    assert asked[0] == asked[1]
+
+
+def test_each_rung_is_held_against_the_end_over_the_trials_that_reached_it():
+    ended = [(0.1, 0.3, 0.2), (0.2, 0.1, 0.5), (0.5, 0.2, 0.9), (0.3, 0.6, 0.4), (0.4, 0.8, 0.6)]
+    pruned = [Outcome({}, {1: 0.9}, False), Outcome({}, {1: 0.9, 2: 0.9}, False)]
+    whole = [Outcome({}, dict(enumerate(values, start=1)), True) for values in ended]
+    first, second, last = zip(*ended, strict=True)
+    wanted = {0.25: rank_correlation(first, last), 0.5: rank_correlation(second, last)}
+    assert proxies([*whole, *pruned], (0.25, 0.5, 1.0)) == wanted
+    assert wanted[0.25].tau > wanted[0.5].tau and proxies(whole, (1.0,)) == {}

@@ -1,0 +1,68 @@
+"""Damaged checkpoints are refused in one line that says what to delete, and the run goes on from the one before."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.training import checkpoint
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def parts() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+    module = torch.nn.Linear(3, 2)
+    return module, torch.optim.AdamW(module.parameters())
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    module, optimiser = parts()
+    module(torch.ones(1, 3)).sum().backward()
+    optimiser.step()
+    for step in (5, 10):
+        checkpoint.save(Place(str(tmp_path / checkpoint.step_name(step))), module, optimiser, {"step": step})
+    return tmp_path
+
+
+@pytest.mark.parametrize("harm", [flip, cut, os.unlink])
+@pytest.mark.parametrize("name", [checkpoint.OBJECTIVE, checkpoint.OPTIMISER])
+def test_damage_is_one_line(saved: Path, name: str, harm: Callable[[Path], None]) -> None:
+    newest = checkpoint.newest(Place(str(saved)))
+    assert newest is not None and checkpoint.load(newest, *parts())["step"] == 10
+    harm(Path(newest.uri) / name)
+    with pytest.raises(UserError, match=f"{name} is damaged.*Delete {newest} and run the same command again") as caught:
+        checkpoint.load(newest, *parts())
+    assert "\n" not in str(caught.value)
+    newest.delete()
+    before = checkpoint.newest(Place(str(saved)))
+    assert before is not None and checkpoint.load(before, *parts())["step"] == 5
+
+
+def test_a_cut_position_is_one_line(saved: Path) -> None:
+    newest = saved / checkpoint.step_name(10)
+    cut(newest / checkpoint.POSITION)
+    with pytest.raises(UserError, match=f"position.json is damaged.*Delete {newest}"):
+        checkpoint.load(Place(str(newest)), *parts())
+
+
+def test_those_who_trust_the_disk_read_it_as_it_is(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = saved / checkpoint.step_name(10)
+    flip(newest / checkpoint.OBJECTIVE)
+    monkeypatch.setenv("MIDMASK_NO_VERIFY", "1")
+    assert checkpoint.load(Place(str(newest)), *parts())["step"] == 10
+    cut(newest / checkpoint.OBJECTIVE)
+    with pytest.raises(UserError, match="is damaged"):
+        checkpoint.load(Place(str(newest)), *parts())

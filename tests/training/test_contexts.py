@@ -1,0 +1,178 @@
+"""Which pairs a run is trained on: artifacts written here by hand, in which every text says what it is."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chisquare
+
+from midmask.artifact import Place
+from midmask.training import contexts
+from midmask.training.contexts import Kind, PseudoQueryExamples, SpanExamples
+from midmask.training.examples import Texts
+
+COUNTS = [2, 5, 3, 9, 2, 4]
+"""Spans of each document."""
+
+STARTS = np.concatenate([[0], np.cumsum(COUNTS)])
+OVERLAP = 1000
+VISITS = 3000
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Span s has the ids [s, s]; its overlap [1000 + s]. Two shards, of three documents each."""
+    folder = tmp_path_factory.mktemp("spans")
+    (folder / "spans").mkdir()
+    np.save(folder / "starts.npy", STARTS)
+    for shard, documents in enumerate((range(3), range(3, 6))):
+        rows = [
+            {"doc_id": f"d{document}", "number": number, "ids": [span, span], "overlap_ids": [OVERLAP + span]}
+            for document in documents
+            for number, span in enumerate(range(STARTS[document], STARTS[document + 1]))
+        ]
+        schema = pa.schema(
+            [("doc_id", pa.string()), ("number", pa.int32())]
+            + [(name, pa.list_(pa.int32())) for name in ("ids", "overlap_ids")]
+        )
+        table = pa.Table.from_pylist(rows, schema=schema)
+        pq.write_table(table, folder / "spans" / f"{shard:05d}.parquet", row_group_size=4)
+    return Place(str(folder))
+
+
+def firsts(texts: Texts, name: str) -> list[int]:
+    return [int(piece[0]) for piece in texts[name].pieces()]
+
+
+def visits(spans: Place, kind: Kind, document: int, count: int = VISITS) -> Counter[tuple[int, int]]:
+    """How often each (span, context) of a document was drawn, as numbers within it; an overlap is 1000 + its span."""
+    source = SpanExamples(spans, "f", kind).open()
+    pairs: Counter[tuple[int, int]] = Counter()
+    for epoch in range(count):
+        texts = source.read(np.array([document]), 7, epoch)
+        start = int(STARTS[document])
+        pairs[firsts(texts, "passage")[0] - start, firsts(texts, "context")[0] - start] += 1
+    return pairs
+
+
+def alike(pairs: Counter[tuple[int, int]], expected: dict[tuple[int, int], float]) -> bool:
+    """Whether draws have their probabilities; a right sampler fails once in 10,000 choices of the seed."""
+    assert set(pairs) <= set(expected)
+    total = pairs.total()
+    return bool(chisquare([pairs[p] for p in expected], [total * share for share in expected.values()]).pvalue > 1e-4)
+
+
+def within(count: int, window: int) -> dict[tuple[int, int], float]:
+    """Every span alike, and of the others at most `window` off one, all alike."""
+    shares = {}
+    for anchor in range(count):
+        others = [other for other in range(count) if other != anchor and abs(other - anchor) <= window]
+        shares |= {(anchor, other): 1 / count / len(others) for other in others}
+    return shares
+
+
+@pytest.mark.parametrize("document", [0, 1, 3])
+def test_any_other_span_is_as_likely(spans: Place, document: int) -> None:
+    assert alike(visits(spans, "any", document), within(COUNTS[document], COUNTS[document]))
+
+
+@pytest.mark.parametrize("document", [0, 1, 3])
+def test_a_nearby_span_is_the_one_before_or_after(spans: Place, document: int) -> None:
+    assert alike(visits(spans, "nearby", document), within(COUNTS[document], 1))
+
+
+def test_a_random_span_is_within_the_window(spans: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert alike(visits(spans, "random", 3), within(9, 8))
+    monkeypatch.setattr(contexts, "WINDOW", 3)
+    assert alike(visits(spans, "random", 3), within(9, 3))
+
+
+def test_an_overlap_is_the_spans_own(spans: Place) -> None:
+    assert alike(visits(spans, "overlap", 1), {(span, OVERLAP + span): 1 / 5 for span in range(5)})
+
+
+def test_mixed_contexts_are_of_three_kinds_alike(spans: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "WINDOW", 3)
+    expected = {(span, OVERLAP + span): 1 / 27 for span in range(9)}
+    for window in (1, 3):
+        for pair, share in within(9, window).items():
+            expected[pair] = expected.get(pair, 0) + share / 3
+    assert alike(visits(spans, "mixed", 3), expected)
+
+
+@pytest.mark.parametrize("kind", ["any", "mixed"])
+def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, kind: Kind) -> None:
+    source = SpanExamples(spans, "f", kind).open()
+    rows = np.arange(len(COUNTS))
+
+    def drawn(order: NDArray[np.int64], seed: int, epoch: int) -> list[tuple[int, int]]:
+        texts = source.read(order, seed, epoch)
+        return list(zip(firsts(texts, "passage"), firsts(texts, "context"), strict=True))
+
+    whole = [drawn(rows, 3, epoch) for epoch in range(50)]
+    assert [drawn(rows[::-1].copy(), 3, epoch)[::-1] for epoch in range(50)] == whole
+    assert [[drawn(rows[row : row + 1], 3, epoch)[0] for row in rows] for epoch in range(50)] == whole
+    assert whole[0] != whole[1] and [drawn(rows, 4, epoch) for epoch in range(50)] != whole
+
+
+def test_no_two_texts_share_the_number_that_masks_are_drawn_by(spans: Place) -> None:
+    source = SpanExamples(spans, "f", "mixed").open()
+    by_text: dict[int, set[tuple[int, ...]]] = {}
+    for epoch in range(60):
+        texts = source.read(np.arange(len(COUNTS)), 0, epoch)
+        assert not set(texts["passage"].rows) & set(texts["context"].rows), "a pair's masks would be alike"
+        for text in texts.values():
+            for number, piece in zip(text.rows, text.pieces(), strict=True):
+                by_text.setdefault(int(number), set()).add(tuple(piece.tolist()))
+    assert all(len(pieces) == 1 for pieces in by_text.values())
+    assert len(by_text) == 2 * STARTS[-1], "every span and every overlap is drawn sometime"
+
+
+def test_documents_are_named(spans: Place) -> None:
+    assert SpanExamples(spans, "f").open().names(np.array([4, 0])) == ["d4", "d0"]
+
+
+@pytest.fixture(scope="module")
+def queries(tokens: Place, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, list[int]]:
+    """Query k of passage r has the ids [r, k]; passage r has r % 4 of them."""
+    folder = tmp_path_factory.mktemp("queries")
+    (folder / "pseudo_queries").mkdir()
+    first, counts = 0, []
+    for name in (tokens / "passages").names():
+        rows = range(first, first + pq.read_metadata(f"{tokens}/passages/{name}").num_rows)
+        counts += [row % 4 for row in rows]
+        ids = [[[row, pick] for pick in range(row % 4)] for row in rows]
+        table = pa.table({"ids": pa.array(ids, pa.list_(pa.list_(pa.int32())))})
+        pq.write_table(table, folder / "pseudo_queries" / name, row_group_size=30)
+        first = rows.stop
+    np.save(folder / "counts.npy", np.array(counts, np.int32))
+    return Place(str(folder)), counts
+
+
+def test_a_row_is_a_passage_with_one_of_its_queries(tokens: Place, queries: tuple[Place, list[int]]) -> None:
+    source = PseudoQueryExamples(tokens, queries[0], "f").open()
+    with_query = [row for row, count in enumerate(queries[1]) if count]
+    assert source.count == len(with_query)
+    rows = np.random.default_rng(0).permutation(source.count)
+    texts = source.read(rows, 0, 0)
+    passages = pq.read_table(f"{tokens}/passages")["ids"].to_pylist()
+    assert [piece.tolist() for piece in texts["passage"].pieces()] == [passages[with_query[row]] for row in rows]
+    assert firsts(texts, "context") == [with_query[row] for row in rows]
+    assert source.lengths is not None
+    assert source.lengths[rows].tolist() == texts["passage"].lengths.tolist()
+    assert not set(texts["passage"].rows) & set(texts["context"].rows)
+    assert source.names(rows[:3]) == [f"d{with_query[row]}" for row in rows[:3]]
+
+
+def test_every_query_of_a_passage_is_as_likely(tokens: Place, queries: tuple[Place, list[int]]) -> None:
+    """A right sampler fails once in 10,000 choices of the seed."""
+    source = PseudoQueryExamples(tokens, queries[0], "f").open()
+    row = 5  # the sixth passage with a query is d7, which has three
+    picks: Counter[int] = Counter()
+    for epoch in range(VISITS):
+        picks[int(next(iter(source.read(np.array([row]), 1, epoch)["context"].pieces()))[1])] += 1
+    assert set(picks) == {0, 1, 2}
+    assert chisquare(list(picks.values())).pvalue > 1e-4

@@ -1,0 +1,71 @@
+"""What a training run reads, by what its objective says it reads."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.backend.worker_group import absolute
+from midmask.encoders.backbone import BackboneConfig
+from midmask.experiment.steps import PretrainConfig, pretrain_setup
+from midmask.objectives import PRETRAINING
+from midmask.training.contexts import PseudoQueryExamples, SpanExamples
+from midmask.training.examples import PassageExamples
+from midmask.training.optimiser import TrainConfig
+from midmask.training.packing import PackedExamples
+from midmask.training.setup import TrainingSetup
+
+NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
+PLACES = {name: Place(f"store/{name}") for name in NAMES}
+
+
+def setup_of(objective: str, **settings: object) -> TrainingSetup:
+    """The setup of a pre-training whose inputs are all there, under fingerprints that are their names."""
+    config = PretrainConfig(
+        backbone=BackboneConfig(),
+        objective=PRETRAINING[objective].Config.model_validate({"name": objective, **settings}),
+        train=TrainConfig(steps=1, batch_size=1, learning_rate=1.0),
+    )
+    record = {"config": {"max_length": 48}}
+    return pretrain_setup(
+        config, {name: Artifact(place, {"fingerprint": name, **record}) for name, place in PLACES.items()}
+    )
+
+
+def test_passages_of_the_tokens_unless_more_is_read() -> None:
+    assert setup_of("mlm").examples() == PassageExamples(PLACES["tokens"], "tokens")
+
+
+def test_weights_come_with_a_weighted_mask_alone() -> None:
+    weighted = setup_of("mlm", encoder_mask="weighted").examples()
+    assert weighted == PassageExamples(PLACES["tokens"], "tokens", PLACES["weights"]), "rows keep the tokens' order"
+
+
+def test_packed_rows_are_as_long_as_the_tokens_rows_may_be() -> None:
+    assert setup_of("mlm", packing=True).examples() == PackedExamples(PLACES["tokens"], "tokens", 48)
+
+
+def test_pairs_are_read_from_their_own_artifacts() -> None:
+    assert setup_of("cotmae").examples() == SpanExamples(PLACES["spans"], "spans", "mixed")
+    assert setup_of("cocondenser").examples() == SpanExamples(PLACES["spans"], "spans", "any")
+    queries = PseudoQueryExamples(PLACES["tokens"], PLACES["pseudo_queries"], "pseudo_queries")
+    assert setup_of("cotmae_qc").examples() == queries
+
+
+def test_where_rows_meet_batches_are_not_grouped_by_length() -> None:
+    examples = setup_of("simcse").examples()
+    assert isinstance(examples, PassageExamples) and not examples.by_length
+
+
+def test_a_place_that_is_read_must_be_given() -> None:
+    for objective, name in (("cotmae", "spans"), ("cotmae_qc", "pseudo_queries")):
+        with pytest.raises(ValueError, match=f"the objective reads {name}"):
+            replace(setup_of(objective), **{name: None}).examples()
+
+
+def test_every_place_is_absolute_for_workers() -> None:
+    setup = absolute(setup_of("mlm"))
+    places = [getattr(setup, field.name) for field in fields(setup)]
+    named = [place.uri for place in places if isinstance(place, Place)]
+    assert len(named) == len(NAMES) and all(uri.startswith("/") for uri in named)
+    assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")
