@@ -7,8 +7,9 @@ from tests.mutations.__main__ import read_table
 from tests.mutations.runner import copy_of_project, passes
 
 DOC = Path(__file__).resolve().parents[1] / "docs" / "adding_an_objective.md"
-OBJECTIVE, TABLE = "platform/midmask/objectives/one_word.py", "platform/midmask/objectives/__init__.py"
-TEST, MUTATIONS = "tests/objectives/test_one_word.py", "tests/mutations/one_word.toml"
+OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
+TABLE = "platform/midmask/objectives/__init__.py"
+TEST, MUTATIONS = "tests/objectives/pretraining/test_one_word.py", "tests/mutations/one_word.toml"
 
 
 def blocks() -> dict[str, str]:

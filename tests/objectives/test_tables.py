@@ -3,7 +3,7 @@
 import pytest
 
 from midmask.errors import UserError
-from midmask.experiment.schema import Recipe
+from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.stage import StageConfig
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.identity import override
@@ -12,7 +12,7 @@ from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.ranking import Ranking
 from midmask.objectives.pretraining.mlm import MLM
-from midmask.recipes import RECIPES, recipe_from
+from midmask.recipes import RECIPES
 from midmask.training.optimiser import TrainConfig
 
 TRAIN = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)

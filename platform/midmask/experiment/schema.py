@@ -5,7 +5,7 @@ config.
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
@@ -17,7 +17,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
-from midmask.identity import Config, flatten, override
+from midmask.identity import Config, as_user_error, flatten, override
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
 from midmask.tokens import TokensConfig
@@ -183,3 +183,15 @@ def _is_read_length(path: str) -> bool:
     section, _, name = path.rpartition(".")
     reads = section == "evaluation" or (section.startswith("stages.") and ".teacher" not in section)
     return reads and name in ("query_length", "passage_length")
+
+
+def recipe_from(data: dict[str, Any]) -> Recipe:
+    """A recipe from plain data, validated.
+
+    Raises:
+        UserError: naming the first wrong field.
+    """
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, "") from None

@@ -9,11 +9,9 @@ from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.methods import METHODS
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.protocol import Scale
-
-MSMARCO = 8_841_823
-"""Passages of MS MARCO: what published epochs of middle training are counted in."""
 
 SHARED: dict[str, Any] = {
     "backbone.name": "bert-base-uncased",
@@ -25,41 +23,8 @@ SHARED: dict[str, Any] = {
 """BERT-base and its vocabulary, and ranked lists of 1,000. The teacher, one for all, is trained from BERT-base too."""
 
 
-def _trained(steps: float, batch: int, rate: float, *, warmup: float = 0.1) -> dict[str, Any]:
-    return {
-        "pretrain.steps": round(steps),
-        "pretrain.batch_size": batch,
-        "pretrain.learning_rate": rate,
-        "pretrain.warmup": warmup,
-        "pretrain.decay": 1 - warmup,
-    }
-
-
-_MLM = _trained(8 * MSMARCO / 256, 256, 5e-5, warmup=0.0)
-_RETROMAE = _trained(20 * MSMARCO / 1024, 1024, 1e-4)
-_CONDENSER = _trained(120_000, 2048, 1e-4)
-_COTMOTE = _trained(80_000, 2048, 3e-4)
-
-MIDDLE_TRAININGS: dict[str, dict[str, Any]] = {
-    "mlm": _MLM,
-    "mlm_cls_tf": _MLM,
-    "rom": _MLM,
-    "retromae": _RETROMAE,
-    "dupmae": _RETROMAE,
-    "condenser": _CONDENSER,
-    "cocondenser": _CONDENSER,
-    "seed": _CONDENSER,
-    "lexmae": _trained(20 * MSMARCO / 2048, 2048, 3e-4, warmup=0.05),
-    "cotmae": _trained(1_200_000, 512, 1e-4),
-    "cotmae_v2": _trained(50_000, 16_384, 4e-4),
-    "simlm": _trained(80_000, 2048, 3e-4),
-    "cotmote": _COTMOTE,
-    "cotmote_siamese": _COTMOTE,
-    "cotmote_separate": _COTMOTE,
-    "cotmote_switched": _COTMOTE,
-}
-"""Middle training on MS MARCO as published (methods.md 1 to 9); where batches are not said (MLM, ROM, SEED, SimLM,
-CoT-MAE v2), those of the nearest relative."""
+MIDDLE_TRAININGS = {name: dict(method.published) for name, method in METHODS.items() if method.published}
+"""Recipe -> sizes of its middle training, where they are published."""
 
 SIZES_OF = ("backbone.", "tokens.", "spans.", "pretrain.", "stages.")
 """Sections of a recipe whose fields belong to a scale, but for seeds."""
@@ -90,7 +55,7 @@ def with_changes(recipe: Recipe, changes: Mapping[str, Any], scale: Scale) -> Re
 
 def has_sizes(name: str) -> bool:
     """Whether the sizes of a recipe's middle training are known, or it has none."""
-    return name in MIDDLE_TRAININGS or RECIPES[name]().objective is None
+    return name in MIDDLE_TRAININGS or METHODS[name].objective is None
 
 
 def unpublished(recipe: Recipe) -> list[str]:

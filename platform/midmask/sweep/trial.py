@@ -22,10 +22,9 @@ from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.costs import costs_of
 from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.schema import Recipe
+from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint
-from midmask.recipes import recipe_from
 from midmask.sweep.points import Point
 from midmask.sweep.space import Objective, Space
 

@@ -1,32 +1,53 @@
-"""Fine-tuning protocols by name, each put on any recipe with `--protocol NAME`."""
+"""Fine-tuning protocols by name, each put on any recipe with `--protocol NAME`: `PROTOCOLS["dpr"]()` is its config.
+
+The table names functions of this package's modules, which are imported when a protocol is asked for, so that a
+misspelt name does not wait for torch.
+"""
 
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from midmask.recipes.protocols.cotmote import cotmote
-from midmask.recipes.protocols.dpr import ance, dpr, in_batch, in_batch_splade
-from midmask.recipes.protocols.dupmae import dupmae, dupmae_cls, dupmae_ot
-from midmask.recipes.protocols.lexmae import lexmae
-from midmask.recipes.protocols.msmarco import cocondenser, cotmae, retromae, retromae_distil
-from midmask.recipes.protocols.protocol import Protocol as Protocol
-from midmask.recipes.protocols.sigir23 import SIGIR23
 from midmask.registry import Registry
 
-PROTOCOLS: Registry[Callable[[], Protocol]] = Registry(
+if TYPE_CHECKING:
+    from midmask.recipes.protocols.protocol import Protocol
+
+
+def _made(module: str, name: str, **arguments: Any) -> "Protocol":
+    function: Callable[..., Protocol] = getattr(import_module(f"{__name__}.{module}"), name)
+    return function(**arguments)
+
+
+def _sigir23(negatives: int, distil: str, splade: str) -> "Callable[[], Protocol]":
+    return partial(_made, "sigir23", "setting", negatives=negatives, distil=bool(distil), splade=bool(splade))
+
+
+PROTOCOLS: "Registry[Callable[[], Protocol]]" = Registry(
     "protocol",
     {
-        "in_batch": in_batch,  # one stage without hard negatives: the default of most recipes
-        "in_batch_splade": in_batch_splade,  # the same on SPLADE's words
-        "dpr": dpr,  # Karpukhin et al. 2020: one BM25 negative
-        "ance": ance,  # "ANCE-style": then negatives mined once with the first stage
-        **SIGIR23,  # Lassance et al. 2023: 1 or 32 negatives, with or without distillation, dense or SPLADE
-        "dupmae": dupmae,  # Xiao et al. 2023: in-batch, mined, distilled; [CLS] and ordinary tokens
-        "dupmae_cls": dupmae_cls,  # its "CLS:768"
-        "dupmae_ot": dupmae_ot,  # its "OT:768"
-        "lexmae": lexmae,  # Shen et al. 2023: SPLADE in three stages
-        "cotmote": cotmote,  # Ma et al. 2023: dense and sparse, two stages
-        "cocondenser": cocondenser,  # Gao & Callan 2022, as Tevatron runs it
-        "cotmae": cotmae,  # Wu et al. 2023
-        "retromae": retromae,  # Xiao et al. 2022 on MS MARCO
-        "retromae_distil": retromae_distil,  # and distilled
+        "in_batch": partial(_made, "dpr", "in_batch"),  # one stage without hard negatives: the default of most recipes
+        "in_batch_splade": partial(_made, "dpr", "in_batch_splade"),  # the same on SPLADE's words
+        "dpr": partial(_made, "dpr", "dpr"),  # Karpukhin et al. 2020: one BM25 negative
+        "ance": partial(_made, "dpr", "ance"),  # "ANCE-style": then negatives mined once with the first stage
+        # Lassance et al. 2023: 1 or 32 negatives, with or without distillation, dense or SPLADE
+        **{
+            f"sigir23_{negatives}neg{distil}{splade}": _sigir23(negatives, distil, splade)
+            for negatives in (1, 32)
+            for distil in ("", "_distil")
+            for splade in ("", "_splade")
+        },
+        "dupmae": partial(
+            _made, "dupmae", "dupmae"
+        ),  # Xiao et al. 2023: in-batch, mined, distilled; two kinds of vector
+        "dupmae_cls": partial(_made, "dupmae", "dupmae_cls"),  # its "CLS:768"
+        "dupmae_ot": partial(_made, "dupmae", "dupmae_ot"),  # its "OT:768"
+        "lexmae": partial(_made, "lexmae", "lexmae"),  # Shen et al. 2023: SPLADE in three stages
+        "cotmote": partial(_made, "cotmote", "cotmote"),  # Ma et al. 2023: dense and sparse, two stages
+        "cocondenser": partial(_made, "msmarco", "cocondenser"),  # Gao & Callan 2022, as Tevatron runs it
+        "cotmae": partial(_made, "msmarco", "cotmae"),  # Wu et al. 2023
+        "retromae": partial(_made, "msmarco", "retromae"),  # Xiao et al. 2022 on MS MARCO
+        "retromae_distil": partial(_made, "msmarco", "retromae_distil"),  # and distilled
     },
 )

@@ -9,9 +9,6 @@ positives and the query's own negative as candidates, and it regularises positiv
 regularisers are unpublished ("default values"): here SPLADE's.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 from midmask.encoders.representation import Representation
 from midmask.experiment.stage import StageConfig
 from midmask.mining.mine import MineConfig
@@ -35,7 +32,9 @@ MANY = epochs(5, batch=20, rate=2e-5, warmup=0.01).model_copy(update={"weight_de
 
 
 def setting(negatives: int, *, distil: bool, splade: bool) -> Protocol:
-    """One of the eight: 1 or 32 negatives a query, with or without a teacher, dense or SPLADE."""
+    """One of the eight: 1 or 32 negatives a query, with or without a teacher, dense or SPLADE. The query subsets of the
+    paper's Tables 5 and 6 are stages.0.queries=50000 or 100000.
+    """
     mine = MineConfig(depth=1000, per_query=1000)
     regularisers = (CONSTANT if negatives > 1 else FIRST_TRAINER) if splade else Regularisers()
     stage = StageConfig(
@@ -74,12 +73,3 @@ def _loss(negatives: int, regularisers: Regularisers, *, distil: bool) -> Rankin
 
 def _name(negatives: int, *, distil: bool, splade: bool) -> str:
     return f"sigir23_{negatives}neg{'_distil' if distil else ''}{'_splade' if splade else ''}"
-
-
-SIGIR23: dict[str, Callable[[], Protocol]] = {
-    _name(negatives, distil=distil, splade=splade): partial(setting, negatives, distil=distil, splade=splade)
-    for negatives in (1, 32)
-    for distil in (False, True)
-    for splade in (False, True)
-}
-"""Name -> protocol. The query subsets of its Tables 5 and 6: stages.0.queries=50000 or 100000."""

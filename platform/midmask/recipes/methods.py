@@ -1,0 +1,115 @@
+"""The methods of the literature, a line each: what their recipes change of a common base, and their published sizes.
+
+Plain data, imported without torch, so that a misspelt name is answered at once. `midmask.recipes` makes configs of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MSMARCO = 8_841_823
+"""Passages of MS MARCO: what published epochs of middle training are counted in."""
+
+FINETUNING = {
+    "train": {"steps": 150, "batch_size": 32, "learning_rate": 1e-3, "warmup": 0.1, "decay": 0.9},
+}
+"""The base's one stage: in-batch negatives, minutes long on two CPU cores."""
+
+BASE: dict[str, Any] = {
+    "tokens": {"vocabulary_size": 2048, "max_length": 48, "query_length": 24},
+    "spans": {"span_length": 48},
+    "backbone": {"name": "tiny", "dropout": 0.0},
+    "objective": None,
+    "pretrain": {"steps": 800, "batch_size": 32, "learning_rate": 1e-3, "warmup": 0.1, "decay": 0.2},
+    "stages": [FINETUNING],
+}
+"""Fine-tuning alone: a dense [CLS] bi-encoder. Sizes are those of a tiny model on two CPU cores; published ones come
+with `--scale published`. No dropout: with 0.1, so small a model does not learn to rank at all within so few steps.
+Spans, for methods that read them, are as long as passages.
+"""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A line of the table.
+
+    objective: name of the middle training, with its defaults. settings: fields of the objective that differ from them.
+    changes: section of the recipe -> fields that differ from the base. protocol: the fine-tuning of the method's paper,
+    where it is not the base's. published: its middle training on MS MARCO, dotted path -> value; empty: not known.
+    """
+
+    objective: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str | None = None
+    published: Mapping[str, Any] = field(default_factory=dict)
+
+
+def trained(steps: float, batch: int, rate: float, *, warmup: float = 0.1) -> dict[str, Any]:
+    """Published sizes of a middle training, with linear decay after the warm-up."""
+    return {
+        "pretrain.steps": round(steps),
+        "pretrain.batch_size": batch,
+        "pretrain.learning_rate": rate,
+        "pretrain.warmup": warmup,
+        "pretrain.decay": 1 - warmup,
+    }
+
+
+# Sizes by methods.md 1 to 9. Batches that a paper does not state (MLM, ROM, SEED, SimLM, CoT-MAE v2) are those of the
+# nearest relative.
+_MLM = trained(8 * MSMARCO / 256, 256, 5e-5, warmup=0.0)
+_RETROMAE = trained(20 * MSMARCO / 1024, 1024, 1e-4)
+_CONDENSER = trained(120_000, 2048, 1e-4)
+_COTMOTE = trained(80_000, 2048, 3e-4)
+_MINED = {"negatives": ["mined"], "per_query": 4, "mine": {"depth": 100, "min_rank": 2, "per_query": 30}}
+
+
+def _cotmote(experts: str, **settings: Any) -> Method:
+    return Method("cotmote", settings, {"backbone": {"experts": experts}}, "cotmote", _COTMOTE)
+
+
+METHODS: dict[str, Method] = {
+    # The two floors. `scratch` takes only the shape of a pre-trained backbone; for the named sizes it equals `none`.
+    "none": Method(),
+    "scratch": Method(changes={"backbone": {"fresh": True}}),
+    # "BERT-MS" and "BERT-MS-CLS" of Lassance et al. (SIGIR 2023): masks of 15%, 80/10/10.
+    "mlm": Method("mlm", published=_MLM),
+    "mlm_cls_tf": Method("mlm_cls_tf", published=_MLM),
+    # Xiao et al., EMNLP 2022: encoder mask 0.3, enhanced decoding with mask 0.5.
+    "retromae": Method("retromae", published=_RETROMAE),
+    # Xiao et al., ACL 2023: and a bag of words from the ordinary tokens, fine-tuned with both in three stages.
+    "dupmae": Method("dupmae", protocol="dupmae", published=_RETROMAE),
+    # Long et al. 2022: 15% of the tokens, preferring words of high idf in the corpus.
+    "rom": Method("rom", changes={"weights": {"source": "idf", "scaling": "passage"}}, published=_MLM),
+    # Gao & Callan, EMNLP 2021: a head of two layers sees token states of half the layers, and the late [CLS].
+    "condenser": Method("condenser", published=_CONDENSER),
+    # Gao & Callan, ACL 2022: on pairs of spans, temperature 1. Published runs start from Condenser, its head included.
+    "cocondenser": Method("cocondenser", published=_CONDENSER),
+    # Shen et al., ICLR 2023: masks of 0.3 and 0.5, a decoder of two layers; SPLADE in three stages.
+    "lexmae": Method("lexmae", protocol="lexmae", published=trained(20 * MSMARCO / 2048, 2048, 3e-4, warmup=0.05)),
+    # Wu et al., AAAI 2023: two spans of a document, masks of 0.3 and 0.45.
+    "cotmae": Method("cotmae", published=trained(1_200_000, 512, 1e-4)),
+    # Wu et al., EMNLP 2023: mask of 0.3, one causal block with a window of three tokens.
+    "cotmae_qc": Method("cotmae_qc"),
+    # Wu et al. 2023: no hyper-parameters published; spans as in the first version.
+    "cotmae_v2": Method("cotmae_v2", published=trained(50_000, 16_384, 4e-4)),
+    # Ma et al. 2023: experts for queries and passages; then its controls: one encoder for both sides ("Siamese"), two
+    # whole encoders ("full sep"), each side pre-trained in the other's expert ("switch").
+    "cotmote": _cotmote("ffn"),
+    "cotmote_siamese": _cotmote("none"),
+    "cotmote_separate": _cotmote("all"),
+    "cotmote_switched": _cotmote("ffn", switched=True),
+    # Wang et al., ACL 2023: 30% replaced for the encoder, half for the decoder; a small generator of its own.
+    "simlm": Method("simlm", published=trained(80_000, 2048, 3e-4)),
+    # Lu et al., EMNLP 2021: mask of 0.15, three causal layers with a window of two tokens.
+    "seed": Method("seed", published=_CONDENSER),
+    # Ma et al., SIGIR 2024: mask of 0.3; the bag's weight falls from 1 to 0.1.
+    "bow": Method("bow"),
+    # Gao, Yao & Chen, EMNLP 2021: self-contrast by a dropout of 0.1, also in fine-tuning. Larger batches, more negatives.
+    "simcse": Method("simcse", changes={"backbone": {"dropout": 0.1}}),
+    # Lee, Chang & Toutanova, ACL 2019: a run of 5 to 50% of the words, cut from nine passages of ten.
+    "ict": Method("ict"),
+    # RetroMAE with the second stage of its paper: negatives mined once by the first stage ("ANCE-style").
+    "retromae_ance": Method("retromae", changes={"protocol": "ance", "stages": [FINETUNING, FINETUNING | _MINED]}),
+}
