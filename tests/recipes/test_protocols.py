@@ -89,7 +89,7 @@ def test_published_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PROTOCOLS if name.startswith("sigir23_")])
 def test_the_runs_of_sigir_23_have_the_loss_of_their_trainer(name: str) -> None:
     """One negative: SPLADE's first trainer, its candidates and groups; 32: the trainer released with the paper."""
-    loss = [name for name in PROTOCOLS if name.startswith("sigir23_")][name]().stages[0].loss
+    loss = PROTOCOLS[name]().stages[0].loss
     one = "1neg" in name
     assert loss.candidates == ("positives" if one and "distil" not in name else "local_negatives")
     if "splade" in name:

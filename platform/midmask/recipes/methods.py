@@ -106,7 +106,7 @@ METHODS: dict[str, Method] = {
     "seed": Method("seed", published=_CONDENSER),
     # Ma et al., SIGIR 2024: mask of 0.3; the bag's weight falls from 1 to 0.1.
     "bow": Method("bow"),
-    # Gao, Yao & Chen, EMNLP 2021: self-contrast by a dropout of 0.1, also in fine-tuning. Larger batches, more negatives.
+    # Gao, Yao & Chen, EMNLP 2021: self-contrast by a dropout of 0.1, in fine-tuning too.
     "simcse": Method("simcse", changes={"backbone": {"dropout": 0.1}}),
     # Lee, Chang & Toutanova, ACL 2019: a run of 5 to 50% of the words, cut from nine passages of ten.
     "ict": Method("ict"),

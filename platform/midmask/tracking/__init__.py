@@ -1,7 +1,8 @@
 """Tracked runs: the only home of MLflow.
 
     names     measure <-> metric key
-    store     which store, created once
+    address   which store, as a URI
+    store     the store, created once
     failures  what an error of it means
     journal   a run's values on disk until they have arrived
     sender    the thread that carries them
@@ -16,26 +17,55 @@
 
 Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
 killed, pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
+
+The names below are imported when they are first used: what only needs an address does not wait for MLflow.
 """
 
-from midmask.redaction import redacted
-from midmask.tracking.failures import Patience
-from midmask.tracking.files import artifact_file
-from midmask.tracking.lineage import Dataset, TrackedModel
-from midmask.tracking.names import (
-    ARTIFACT,
-    artifact_key,
-    collection_key,
-    is_measure,
-    made_here_key,
-    measure_of,
-    metric_key,
-    queries_key,
-)
-from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
-from midmask.tracking.run import TrackedRun
-from midmask.tracking.runs import Found, Tracker
-from midmask.tracking.store import resolve_tracking_uri, sqlite_file, ui_address, ui_command
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midmask.redaction import redacted
+    from midmask.tracking.address import resolve_tracking_uri, sqlite_file, ui_address, ui_command
+    from midmask.tracking.failures import Patience
+    from midmask.tracking.files import artifact_file
+    from midmask.tracking.lineage import Dataset, TrackedModel
+    from midmask.tracking.names import (
+        ARTIFACT,
+        artifact_key,
+        collection_key,
+        is_measure,
+        made_here_key,
+        measure_of,
+        metric_key,
+        queries_key,
+    )
+    from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
+    from midmask.tracking.run import TrackedRun
+    from midmask.tracking.runs import Found, Tracker
+
+_NAMES = {
+    "address": ("resolve_tracking_uri", "sqlite_file", "ui_address", "ui_command"),
+    "failures": ("Patience",),
+    "files": ("artifact_file",),
+    "lineage": ("Dataset", "TrackedModel"),
+    "names": (
+        "ARTIFACT",
+        "artifact_key",
+        "collection_key",
+        "is_measure",
+        "made_here_key",
+        "measure_of",
+        "metric_key",
+        "queries_key",
+    ),
+    "reading": ("StoreReader", "TrackedRow", "read_runs"),
+    "run": ("TrackedRun",),
+    "runs": ("Found", "Tracker"),
+}
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names} | {
+    "redacted": "midmask.redaction"
+}
 
 __all__ = [
     "ARTIFACT",
@@ -62,3 +92,9 @@ __all__ = [
     "ui_address",
     "ui_command",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -15,12 +15,11 @@ from mlflow.utils.rest_utils import http_request
 
 from midmask.errors import UserError
 from midmask.redaction import redacted
+from midmask.tracking.address import is_database
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 
 _REFUSALS = {
     "BAD_REQUEST",
@@ -51,14 +50,6 @@ class Patience:
     flush: float = 1.0
     retry: float = 1.0
     longest_retry: float = 30.0
-
-
-def scheme_of(uri: str) -> str:
-    return uri.partition(":")[0].partition("+")[0].lower()
-
-
-def is_database(uri: str) -> bool:
-    return scheme_of(uri) in DATABASES
 
 
 def is_refusal(error: Exception) -> bool:

@@ -23,10 +23,11 @@ from mlflow.types import ColSpec, Schema, TensorSpec
 
 from midmask.errors import UserError
 from midmask.redaction import redacted
+from midmask.tracking.address import sqlite_file
 from midmask.tracking.failures import FAILURES, Patience, is_refusal, patiently, reason
 from midmask.tracking.lineage import model_name
 from midmask.tracking.names import ARTIFACT, LONGEST_TAG, checked_key, shortened
-from midmask.tracking.store import connect, create_store, sqlite_file
+from midmask.tracking.store import connect, create_store
 
 log = logging.getLogger(__name__)
 

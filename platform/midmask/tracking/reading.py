@@ -10,10 +10,11 @@ from mlflow.entities import Experiment, Run, ViewType
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.errors import UserError
+from midmask.tracking.address import sqlite_file
 from midmask.tracking.failures import FAILURES, unreachable, unusable
 from midmask.tracking.lease import PARENT
 from midmask.tracking.names import collection_key
-from midmask.tracking.store import EXPERIMENT, alone_with, connect, sqlite_file
+from midmask.tracking.store import EXPERIMENT, alone_with, connect
 
 PAGE = 1000
 NAMED_AT_ONCE = 200

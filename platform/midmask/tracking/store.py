@@ -3,10 +3,9 @@
 import contextlib
 import fcntl
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import mlflow.store.db.utils
 from mlflow import MlflowClient
@@ -14,51 +13,9 @@ from mlflow.exceptions import MlflowException
 
 from midmask.errors import UserError
 from midmask.redaction import redacted
-from midmask.tracking.failures import DATABASES, is_database, scheme_of
+from midmask.tracking.address import is_database, sqlite_file
 
 EXPERIMENT = "midmask"
-SERVERS = ("http", "https", "databricks")
-_ADVICE = "Use sqlite:///mlflow.db, a database (postgresql://…, mysql://…, mssql://…) or an MLflow server (http://…)."
-
-
-def resolve_tracking_uri(flag: str | None, home: Path) -> str:
-    """The store's URI: the flag, else MLFLOW_TRACKING_URI, else `sqlite:///<home>/mlflow.db`.
-
-    A relative SQLite path is resolved against `home`.
-
-    Raises:
-        UserError: for a `file:` store or a folder, which MLflow no longer keeps, and for anything unknown.
-    """
-    uri = (flag or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db").strip()
-    scheme = scheme_of(uri)
-    shown = redacted(uri)
-    if scheme == "sqlite":
-        return _absolute_sqlite(uri, home)
-    if scheme == "file" or (":" not in uri and scheme not in SERVERS):
-        raise UserError(f"tracking URI {shown!r} is a folder, a store that MLflow has given up. {_ADVICE}")
-    if scheme not in DATABASES + SERVERS:
-        raise UserError(f"tracking URI {shown!r}: MLflow knows no store {scheme!r}. {_ADVICE}")
-    return uri
-
-
-def _absolute_sqlite(uri: str, home: Path) -> str:
-    shown = redacted(uri)
-    prefix, _, rest = uri.partition(":///")
-    path, mark, query = rest.partition("?")
-    if not path or path == ":memory:":
-        raise UserError(f"tracking URI {shown!r} names no file, so nothing would be kept. {_ADVICE}")
-    if unfit := set(str(home.absolute() / path)) & set("#%?"):
-        raise UserError(
-            f"tracking URI {shown!r} below {home}: MLflow opens no file with {min(unfit)!r} in its path. {_ADVICE}"
-        )
-    return f"{prefix}:///{(home.absolute() / path)}{mark}{query}"
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """The file of a SQLite store, None for any other."""
-    if not uri.startswith("sqlite"):
-        return None
-    return Path(uri.partition(":///")[2].partition("?")[0])
 
 
 def connect(uri: str) -> MlflowClient:
@@ -112,20 +69,3 @@ def alone_with(uri: str) -> Iterator[None]:
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def ui_command(uri: str) -> str:
-    """What to type to look at the runs in MLflow's own pages."""
-    if not is_database(uri):
-        return f"open {redacted(uri)}"
-    return f"mlflow ui --backend-store-uri {shlex.quote(redacted(uri))} --host 127.0.0.1 --port 5000"
-
-
-def ui_address(uri: str, ui: str | None = None) -> str:
-    """The root of MLflow's pages: `ui` if given, the server itself, or where `ui_command` puts them."""
-    if ui:
-        return ui.rstrip("/")
-    if is_database(uri):
-        return "http://127.0.0.1:5000"
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
