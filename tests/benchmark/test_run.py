@@ -23,6 +23,7 @@ from midmask.benchmark.run import Job, describe, run_benchmark
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
+from midmask_papers.report import report_of
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
@@ -64,7 +65,7 @@ def run(layout, corpus, tmp_path_factory, ray_local):
     """The benchmark, run once."""
     folder = tmp_path_factory.mktemp("run")
     job = Job(layout, options(folder, corpus), folder / "report")
-    text, failed = run_benchmark(job)
+    text, failed = run_benchmark(job, report_of)
     return job, text, failed
 
 
@@ -123,7 +124,7 @@ def test_a_second_run_computes_nothing_and_says_so(run):
     job, text, _ = run
     before = {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
     assert "0 to do" in describe(job) and "1 to do" not in describe(job)
-    again, failed = run_benchmark(job)
+    again, failed = run_benchmark(job, report_of)
     assert again == text and not failed
     assert before == {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
     parents = [one for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"]
@@ -137,13 +138,13 @@ def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run
     (storage / "pretrain").mkdir(parents=True)
     (storage / "pretrain" / step.fingerprint).write_text("in the way")
     job = Job(layout, options(tmp_path, corpus), tmp_path / "report")
-    text, failed = run_benchmark(job)
+    text, failed = run_benchmark(job, report_of)
     assert set(failed) == {cell.name for cell in layout.cells if cell.key.system == "mlm"}
     assert "## Not measured" in text and {one.key.system for one in collect(layout, job.storage)} == {"bm25", "none"}
     tracked = read_runs(job.options.tracking_uri)
     assert [one.tags["midmask.step"] for one in tracked if one.status == "failed"].count("benchmark") == 1
     (storage / "pretrain" / step.fingerprint).unlink()
-    text, failed = run_benchmark(job)
+    text, failed = run_benchmark(job, report_of)
     assert not failed and "## Not measured" not in text
     assert [one.status for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"] == [
         "finished"
@@ -199,7 +200,7 @@ def test_trainings_of_two_workers_measure_what_one_process_measures(layout, corp
     """Encoding and search run on two actors. Gradients are summed in another order, so losses are only close."""
     mlm = replace(layout, cells=tuple(cell for cell in layout.cells if "mlm, corpus, dense" in cell.name))
     job = Job(mlm, replace(options(tmp_path, corpus), workers_per_training=2), tmp_path / "report")
-    _, failed = run_benchmark(job)
+    _, failed = run_benchmark(job, report_of)
     assert not failed
     alone = Place(str(tmp_path / "alone"))
     torch.set_num_threads(1)

@@ -10,14 +10,15 @@ from midmask.app.lineage import all_datasets, run_name
 from midmask.app.observe import TrackingObserver, base_tags, log_report
 from midmask.artifact import Artifact, Place, load
 from midmask.backend.connection import connect
-from midmask.backend.makers import cluster_makers
+from midmask.backend.executor import execute
+from midmask.backend.resources import whole
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
+from midmask.experiment.graph import Graph
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.plan import Step, adopted
 from midmask.experiment.report import results_table
-from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.identity import fingerprint, flatten, override
@@ -90,13 +91,12 @@ def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
     lines = ["configuration:"]
     lines += [f"  {path} = {value}" for path, value in flatten(recipe).items()]
     lines += ["", "steps:"]
-    runner = Runner(storage, {}, Silent())
     seen: set[str] = set()
     for target in targets.values():
         for step in target.upstream():
             if step.fingerprint not in seen:
                 seen.add(step.fingerprint)
-                state = "cached" if runner.is_finished(step) else "to do "
+                state = "cached" if step.is_finished(storage) else "to do "
                 lines.append(f"  {state}  {step.name:<15} {step.fingerprint}  {_work(step)}".rstrip())
     return "\n".join(lines)
 
@@ -129,8 +129,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     name = run_name(options.job, tags, identity)
     with Tracker(options.tracking_uri, options.home) as tracker:
         finished = tracker.find(identity, step="job").finished
-        runner = Runner(storage, {}, Silent())
-        if finished and all(runner.is_finished(step) for step in targets.values()):
+        if finished and all(step.is_finished(storage) for step in targets.values()):
             tracker.link_cached(finished, f"{name} (cached)", tags=tags)
             log.info("already computed in the tracked run %s; nothing to compute", finished)
             return {key: load(step.place(storage)) for key, step in targets.items()}
@@ -139,8 +138,9 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
         connect()
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
             observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
-            runner = Runner(storage, cluster_makers(options.training_workers), observer)
-            done = {key: runner.run(step) for key, step in targets.items()}
+            graph = Graph.of(targets.values(), lambda step: step.is_finished(storage))
+            execute(graph, storage, whole(options.training_workers), observer)
+            done = {key: load(step.place(storage)) for key, step in targets.items()}
             parent.read(all_datasets(targets.values(), storage))
             if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
                 log_report(parent, results_table(evaluations))

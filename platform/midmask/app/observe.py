@@ -189,7 +189,8 @@ class TrackingObserver:
         log.info("%s: done, in %s", step.name, artifact.place)
 
     def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        self._open.pop(step.fingerprint).finish("failed")
+        if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
+            run.finish("failed")
 
 
 def named(step: str, values: Mapping[str, float]) -> dict[str, float]:

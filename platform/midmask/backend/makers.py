@@ -28,24 +28,23 @@ def makers_of(use: Resources) -> Mapping[str, Maker]:
     return steps.LOCAL if use.workers == 1 else cluster_makers(use.workers, side_by_side=use.side_by_side)
 
 
-def cluster_makers(workers: int | None, *, side_by_side: int = 1) -> dict[str, Maker]:
+def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
     """Step name -> who computes it on this cluster.
 
     Args:
-        workers: training workers, and actors that encode and search; none: one per GPU, or one where there is none.
+        workers: training workers, and actors that encode and search.
         side_by_side: trainings that share the cluster.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    count = workers or max(1, gpus)
-    trained = partial(_trained, workers=count, side_by_side=side_by_side, use_gpu=gpus > 0)
+    trained = partial(_trained, workers=workers, side_by_side=side_by_side, use_gpu=gpus > 0)
     return {
         "prepare": _silent(corpora.prepare),
-        **{name: _shard_by_shard(step, count) for name, step in steps.SHARDED.items()},
+        **{name: _shard_by_shard(step, workers) for name, step in steps.SHARDED.items()},
         "pretrain": trained(steps.pretrain_setup),
         "finetune": trained(steps.finetune_setup),
         "teach": trained(teach_setup),
-        "encode": _silent(lambda config, inputs, out: pool.encode(config, inputs, out, actors=count)),
-        "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=count)),
+        "encode": _silent(lambda config, inputs, out: pool.encode(config, inputs, out, actors=workers)),
+        "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
         "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
         "index": _as_task("index"),

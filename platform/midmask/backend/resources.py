@@ -23,6 +23,16 @@ ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 """One training at a time, in one process."""
 
 
+def whole(workers: int | None) -> Resources:
+    """The cluster that this process is connected to, for one training at a time.
+
+    Args:
+        workers: its processes; none: one per GPU, or one where there is none.
+    """
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, workers=workers or max(1, gpus))
+
+
 def share(asked: int | None, per_training: int | None) -> Resources:
     """As `resources`, of the cluster that this process is connected to."""
     return resources(ray.cluster_resources(), asked, per_training)

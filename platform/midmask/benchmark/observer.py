@@ -1,6 +1,7 @@
 """What happens while a benchmark runs, written to MLflow and, as a line now and then, to the terminal.
 
-Trainings are nested runs with their curves; so is every cell, with its measures, its files and what it cost.
+Nested runs are: trainings, with their curves; steps that go through a whole collection; and every cell, with its
+measures, its files and what it cost.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from midmask.app.job import mistake_in
 from midmask.app.observe import BM25, TrackingObserver, artifact_tag, base_tags, log_evaluation
 from midmask.artifact import Artifact, Place, load
+from midmask.backend.executor import WHOLE_COLLECTION
 from midmask.benchmark.layout import Cell, Layout
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.eta import Pace
@@ -47,7 +49,7 @@ class Ledger:
         self._total = len(graph.left)
         self._began: dict[str, float] = {}
         self._shown = 0.0
-        self._trainings: dict[str, TrackingObserver] = {}
+        self._runs: dict[str, TrackingObserver] = {}
         self._cells = layout.cells
         self._tracked: set[str] = set()
         self._owner: dict[str, Cell] = {}
@@ -71,18 +73,20 @@ class Ledger:
 
     def begin(self, step: Step) -> None:
         self._began[step.fingerprint] = time.monotonic()
-        if step.name in TRAINING:
-            self._trainings[step.fingerprint] = self._observer(step)
-            self._trainings[step.fingerprint].begin(step)
+        if step.name in (*TRAINING, *WHOLE_COLLECTION):
+            self._runs[step.fingerprint] = self._observer(step)
+            self._runs[step.fingerprint].begin(step)
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        if step.fingerprint in self._trainings:
-            self._trainings[step.fingerprint].log(step, at, values)
+        if step.fingerprint in self._runs:
+            self._runs[step.fingerprint].log(step, at, values)
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        if cached:  # link_finished has told of it
+            return
         self._pace.add(step, time.monotonic() - self._began.pop(step.fingerprint))
-        if step.fingerprint in self._trainings:
-            self._trainings.pop(step.fingerprint).end(step, artifact, cached=cached)
+        if step.fingerprint in self._runs:
+            self._runs.pop(step.fingerprint).end(step, artifact, cached=cached)
         for cell in self._evaluating.get(step.fingerprint, ()):
             self._track_if_measured(cell)
         self._show()
@@ -90,8 +94,8 @@ class Ledger:
     def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         reason = mistake_in(error) or str(error).strip().splitlines()[-1]
         log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
-        self._began.pop(step.fingerprint)
-        if observer := self._trainings.pop(step.fingerprint, None):
+        self._began.pop(step.fingerprint, None)  # not there if an input could not be read
+        if observer := self._runs.pop(step.fingerprint, None):
             observer.fail(step, error, lost)
         for one in lost:
             for cell in self._evaluating.get(one.fingerprint, ()):

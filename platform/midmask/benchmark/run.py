@@ -13,12 +13,10 @@ from pydantic import ValidationError
 from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
 from midmask.app.lineage import all_datasets
-from midmask.app.observe import TrackingObserver
 from midmask.artifact import Place, load
 from midmask.backend.connection import connect
-from midmask.backend.makers import cluster_makers
+from midmask.backend.executor import execute
 from midmask.backend.resources import share
-from midmask.backend.tasks import run_tasks
 from midmask.benchmark.design import Benchmark, variant
 from midmask.benchmark.layout import Layout, grouped, lay_out
 from midmask.benchmark.observer import Ledger
@@ -27,7 +25,6 @@ from midmask.errors import UserError
 from midmask.experiment.eta import Pace
 from midmask.experiment.graph import Graph
 from midmask.experiment.needed_splits import refuse_missing_splits
-from midmask.experiment.run import Runner
 from midmask.experiment.step import Step
 from midmask.identity import as_user_error, fingerprint, flatten
 from midmask.recipes import RECIPES
@@ -35,9 +32,6 @@ from midmask.recipes.published import has_sizes
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
-
-SHARED = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseudo_queries", "statistics", "weigh")
-"""Steps that go through a whole collection before anything is trained: the whole cluster does each, one by one."""
 
 WriteReport = Callable[[Layout, Place, Path, Mapping[str, str]], str]
 """Writes the report of a layout whose artifacts lie in a storage to a folder, and returns its text; the last argument
@@ -244,21 +238,12 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
 
 
 def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> Ledger:
-    """First what goes through whole collections, step by step; then all else, side by side."""
     pace = _pace(job)
     use = share(job.options.workers, job.options.workers_per_training)
     graph = Graph.of(job.left(), job.is_finished, pace.weight)
-    first = job.layout.cells[0].recipe
-    observer = TrackingObserver(tracker, parent, job.options.job, first, job.storage)
-    runner = Runner(job.storage, cluster_makers(job.options.training_workers), observer)
-    while shared := [step for step in graph.ready() if step.name in SHARED]:
-        for step in shared:
-            graph.start(step)
-            runner.run(step)
-            graph.end(step)
     ledger = Ledger(job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side)
     ledger.link_finished()
-    run_tasks(graph, job.storage, use, ledger)
+    execute(graph, job.storage, use, ledger, keep_going=True)
     return ledger
 
 

@@ -100,7 +100,7 @@ def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) 
     seen.add(step.fingerprint)
     if step.is_finished(storage):
         return
-    for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
+    for source in step.sources().values():
         _missing(source, storage, left, seen)
     left[step.fingerprint] = step
 

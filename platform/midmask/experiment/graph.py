@@ -1,4 +1,4 @@
-"""The steps that are left of many experiments, as one graph: each is there once, whoever needs it."""
+"""The steps that are left of one or many experiments, as one graph: each is there once, whoever needs it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ class Graph:
     """Which steps are left, and which of them can start.
 
     left: fingerprint -> step that has not ended. lacks: what each still waits for. users: what waits for each.
-    weight: the length of the longest chain that begins with it; long chains start first.
+    weight: the length of the longest chain that begins with it; long chains start first. there: targets, and inputs of
+    what is left, that were finished before.
     """
 
     left: dict[str, Step] = field(default_factory=dict)
@@ -19,9 +20,12 @@ class Graph:
     users: dict[str, set[str]] = field(default_factory=dict)
     weight: dict[str, float] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
+    there: dict[str, Step] = field(default_factory=dict)
 
     @staticmethod
-    def of(targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float]) -> "Graph":
+    def of(
+        targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float] = lambda step: 1.0
+    ) -> "Graph":
         """The graph of what the targets still need. Inputs of a finished step are not even looked at.
 
         Args:
@@ -33,6 +37,8 @@ class Graph:
         def finished(step: Step) -> bool:
             if step.fingerprint not in known:
                 known[step.fingerprint] = is_finished(step)
+                if known[step.fingerprint]:
+                    graph.there[step.fingerprint] = step
             return known[step.fingerprint]
 
         waiting = [step for step in targets if not finished(step)]
@@ -40,8 +46,7 @@ class Graph:
             step = waiting.pop()
             if step.fingerprint in graph.left:
                 continue
-            sources = [*step.inputs.values(), *([step.resume] if step.resume else [])]
-            lacking = [source for source in sources if not finished(source)]
+            lacking = [source for source in step.sources().values() if not finished(source)]
             graph.left[step.fingerprint] = step
             graph.lacks[step.fingerprint] = {source.fingerprint for source in lacking}
             for source in lacking:

@@ -1,4 +1,4 @@
-"""Running a step: its inputs first, each once, nothing that is finished already. Who computes a step is handed in.
+"""Runs steps in this process: inputs first, each once, nothing that is finished already.
 
 Every result has `seconds`: what the step says of itself (a training adds up its steps, across kills), else the time
 that its maker took.
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from midmask.artifact import Artifact, Place, Timing, load, produce
-from midmask.experiment.plan import Step
+from midmask.experiment.graph import Graph
+from midmask.experiment.step import Step
 
 Log = Callable[[int, dict[str, float]], None]
 """(training step, values by name): what a running step reports of itself."""
@@ -31,7 +32,7 @@ class Observer(Protocol):
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
 
     def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        """The step cannot be made, and what is lost with it, itself included."""
+        """The step cannot be made, and with it what is lost, itself included."""
 
 
 class Silent:
@@ -47,7 +48,7 @@ class Silent:
 
 
 class Runner:
-    """Runs steps into a storage with given makers, told to an observer.
+    """Runs steps into a storage with given makers, one after another in this process, and reports to an observer.
 
     Args:
         timing: of the leases by which jobs that share the storage see who still works; None: the default.
@@ -61,32 +62,38 @@ class Runner:
         self._observer = observer
         self._timing = timing
 
-    def is_finished(self, step: Step) -> bool:
-        return step.is_finished(self.storage)
+    def run(self, target: Step) -> Artifact:
+        """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
+        not even looked at.
+        """
+        graph = Graph.of([target], lambda step: step.is_finished(self.storage))
+        report_finished(graph, self.storage, self._observer)
+        while ready := graph.ready():
+            self.run_next(graph, ready[0])
+        return load(target.place(self.storage))
 
-    def run(self, step: Step) -> Artifact:
-        """The step's artifact, computed only if it is not there; inputs of a finished step are not even looked at."""
-        place = step.place(self.storage)
-        if self.is_finished(step):
-            artifact = load(place)
-            self._observer.end(step, artifact, cached=True)
-            return artifact
-        inputs = {name: self.run(source) for name, source in step.inputs.items()}
-        if step.resume is not None:
-            inputs["resume"] = self.run(step.resume)
+    def run_next(self, graph: Graph, step: Step) -> None:
+        """Runs a step of a graph that is ready. A failure is reported, with all that is lost by it, and raised."""
+        graph.start(step)
+        try:
+            self.make(step)
+        except Exception as error:
+            self._observer.fail(step, error, graph.fail(step))
+            raise
+        graph.end(step)
+
+    def make(self, step: Step) -> Artifact:
+        """The artifact of one step, whose inputs are there."""
+        inputs = {name: load(source.place(self.storage)) for name, source in step.sources().items()}
         self._observer.begin(step)
 
-        def make(out: Place) -> dict[str, Any]:
+        def compute(out: Place) -> dict[str, Any]:
             log: Log = lambda at, values: self._observer.log(step, at, values)  # noqa: E731
             began = time.perf_counter()
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
-        try:
-            artifact = produce(place, self._record(step, inputs), make, self._timing)
-        except Exception as error:
-            self._observer.fail(step, error, [step])
-            raise
+        artifact = produce(step.place(self.storage), self._record(step, inputs), compute, self._timing)
         self._observer.end(step, artifact, cached=False)
         return artifact
 
@@ -98,3 +105,9 @@ class Runner:
             "identity": step.identity,
             "inputs": {name: str(artifact.address) for name, artifact in inputs.items()},
         }
+
+
+def report_finished(graph: Graph, storage: Place, observer: Observer) -> None:
+    """Reports what a graph does not have to compute again."""
+    for step in graph.there.values():
+        observer.end(step, load(step.place(storage)), cached=True)

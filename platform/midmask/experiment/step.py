@@ -60,6 +60,10 @@ class Step:
         """Whether the step's artifact is in the storage."""
         return (self.place(storage) / RECORD).exists()
 
+    def sources(self) -> dict[str, "Step"]:
+        """Name -> step whose artifact this one reads: the inputs, and as `resume` the training that it continues."""
+        return {**self.inputs, **({"resume": self.resume} if self.resume else {})}
+
     def upstream(self) -> Iterator["Step"]:
         """Every step that this one needs, itself last, each once, in an order that can be run."""
         seen: set[str] = set()
@@ -68,7 +72,7 @@ class Step:
             if step.fingerprint in seen:
                 return
             seen.add(step.fingerprint)
-            for source in (*step.inputs.values(), *([step.resume] if step.resume else [])):
+            for source in step.sources().values():
                 yield from walk(source)
             yield step
 

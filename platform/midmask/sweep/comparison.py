@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midmask.artifact import Artifact, Place, load
+from midmask.backend.executor import execute
 from midmask.backend.resources import Resources
-from midmask.backend.tasks import run_tasks
 from midmask.experiment.eta import Pace
 from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Plan, Step, plan
@@ -56,14 +56,14 @@ def compare(entrants: Sequence[Entrant], storage: Place, use: Resources, progres
     """
     targets = [step for one in entrants for step in one.evaluations.values()]
     graph = Graph.of(targets, lambda step: step.is_finished(storage), Pace().weight)
-    run_tasks(graph, storage, use, ComparisonProgress(entrants, progress))
+    execute(graph, storage, use, ComparisonProgress(entrants, progress))
     return [
         Scored(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()}) for one in entrants
     ]
 
 
 class ComparisonProgress(Silent):
-    """The observer of a comparison: a line now and then, and the first failure ends all."""
+    """The observer of a comparison: a line now and then."""
 
     def __init__(self, entrants: Sequence[Entrant], progress: SweepProgress) -> None:
         self._progress = progress
@@ -76,6 +76,3 @@ class ComparisonProgress(Silent):
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
         owner, loss = self._owner[step.fingerprint], values.get("train/loss")
         self._progress.step(owner, step.name, at, step.optimiser_steps, loss)
-
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        raise error

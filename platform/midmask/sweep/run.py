@@ -2,6 +2,7 @@
 
 import logging
 from argparse import Namespace
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from midmask.app.observe import TrackingObserver, base_tags, log_evaluation, log
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
 from midmask.backend.connection import connect
-from midmask.backend.makers import cluster_makers
-from midmask.backend.resources import Resources, share
+from midmask.backend.executor import execute
+from midmask.backend.resources import Resources, share, whole
 from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.graph import Graph
 from midmask.experiment.needed_splits import refuse_missing_splits
-from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner
+from midmask.experiment.plan import Plan, plan
+from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten, override
 from midmask.leaderboard.sweep_file import sweep_of
 from midmask.progress import SweepProgress
@@ -87,15 +89,11 @@ def run_sweep(sweep: Sweep) -> str:
 def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out: Place) -> dict[str, Any]:
     storage, recipe = Place(sweep.options.storage), sweep.recipe
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
-    runner = Runner(storage, cluster_makers(sweep.options.training_workers), observer)
     planned = plan(recipe, sweep.survey)
-    runner.run(planned.pretraining_tokens)
-    runner.run(planned.tokens)
     parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))
-    if planned.pretrained is not None and _shares_pretraining(sweep.space):
-        runner.run(planned.pretrained)  # by all workers, once, instead of by one trial that the others wait for
-    ranked = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
-    bm25 = {split: runner.run(planned.bm25_evaluation(config)) for split, config in ranked.items()}
+    bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
+    graph = Graph.of(_shared(sweep.space, planned, bm25.values()), lambda step: step.is_finished(storage))
+    execute(graph, storage, whole(sweep.options.training_workers), observer)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
@@ -109,7 +107,12 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     scored = compare(entrants(sweep, trials), storage, use, progress)
     _track(sweep, tracker, parent, scored)
-    end = Conclusion(trials, scored, bm25, importance(study, sweep.space))
+    end = Conclusion(
+        trials,
+        scored,
+        {split: load(step.place(storage)) for split, step in bm25.items()},
+        importance(study, sweep.space),
+    )
     (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
     return {
         "report": end.text(),
@@ -117,6 +120,16 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
         "parameters": trials.best.outcome.parameters,
         "rung_share": trials.rung_share(),
     }
+
+
+def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
+    """What all trials need, and BM25. A middle training that no parameter changes is trained by all workers, once,
+    instead of by one trial that the others wait for.
+    """
+    shared = [planned.pretraining_tokens, planned.tokens, *bm25]
+    if planned.pretrained is not None and _shares_pretraining(space):
+        shared.append(planned.pretrained)
+    return shared
 
 
 def _shares_pretraining(space: Space) -> bool:

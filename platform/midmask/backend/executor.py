@@ -1,7 +1,9 @@
-"""Runs a graph of steps: every step is a Ray task of its own, started when its inputs are there.
+"""The executor: runs a graph of steps on the cluster, for recipes, sweeps and benchmarks alike.
 
-Ray gives a task to a worker that is idle, so processes are reused and torch is imported once in each. As many tasks run
-at once as there is room for, and none is started before: a step that waits holds nothing.
+What goes through a whole collection gets the whole cluster, one step after another. So does every step where trainings
+do not run side by side. All else is a Ray task for each step, started when its inputs are there: Ray gives a task to a
+worker that is idle, so processes are reused and torch is imported once in each. As many tasks run at once as there is
+room for, and none is started before: a step that waits holds nothing.
 """
 
 from typing import Any
@@ -10,15 +12,38 @@ import ray
 
 from midmask.artifact import Place, load
 from midmask.backend.channel import Channel, Drain
-from midmask.backend.makers import makers_of
+from midmask.backend.makers import cluster_makers, makers_of
 from midmask.backend.resources import Resources
 from midmask.experiment.costs import ON_DEVICE
 from midmask.experiment.graph import Graph
-from midmask.experiment.run import Observer, Runner, Silent
+from midmask.experiment.run import Observer, Runner, Silent, report_finished
 from midmask.experiment.step import Step
 
 EVERY_S = 1.0
 """Seconds between two looks at what running steps report."""
+
+WHOLE_COLLECTION = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseudo_queries", "statistics", "weigh")
+"""Steps that go through a whole collection before anything is trained."""
+
+
+def execute(graph: Graph, storage: Place, use: Resources, observer: Observer, *, keep_going: bool = False) -> None:
+    """Runs all that is left of the graph.
+
+    Args:
+        use: what a step that trains or encodes may use, and how many of these run at once.
+        keep_going: whether steps that do not need a failed one are still run. Else the first failure is raised.
+    """
+    report_finished(graph, storage, observer)
+    runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), observer)
+    while ready := [step for step in graph.ready() if use.side_by_side == 1 or step.name in WHOLE_COLLECTION]:
+        try:
+            runner.run_next(graph, ready[0])
+        except Exception:
+            if not keep_going:
+                raise
+    if graph.left:
+        with Channel.open() as channel:
+            _run_lanes(_lanes(use), graph, storage, channel, observer, keep_going=keep_going)
 
 
 class Reports(Silent):
@@ -51,18 +76,9 @@ class Lane:
             observer.begin(step)
 
 
-def run_tasks(graph: Graph, storage: Place, use: Resources, observer: Observer) -> None:
-    """Runs all that is left of the graph. What fails is told to the observer, and so is what is lost with it; all
-    else is run.
-
-    Args:
-        use: what a step that trains or encodes may use, and how many of these run at once.
-    """
-    with Channel.open() as channel:
-        _run_lanes(_lanes(use), graph, storage, channel, observer)
-
-
-def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, observer: Observer) -> None:
+def _run_lanes(
+    lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, observer: Observer, *, keep_going: bool
+) -> None:
     while graph.left:
         ready = graph.ready()
         for on_device, lane in lanes.items():
@@ -76,7 +92,7 @@ def _run_lanes(lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: D
         for task in done:
             for lane in lanes.values():
                 lane.running.pop(task, None)
-            _end(graph, running[task], task, storage, observer)
+            _end(graph, running[task], task, storage, observer, keep_going=keep_going)
 
 
 def _lanes(use: Resources) -> dict[bool, Lane]:
@@ -87,11 +103,13 @@ def _lanes(use: Resources) -> dict[bool, Lane]:
     return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
 
 
-def _end(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer) -> None:
+def _end(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer, *, keep_going: bool) -> None:
     try:
         ray.get(task)
     except ray.exceptions.RayError as error:
         observer.fail(step, error, graph.fail(step))
+        if not keep_going:
+            raise
         return
     graph.end(step)
     observer.end(step, load(step.place(storage)), cached=False)
@@ -99,4 +117,4 @@ def _end(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer
 
 def _make(step: Step, storage: Place, channel: Channel, use: Resources) -> None:
     """Runs the step from this worker; its inputs are finished."""
-    Runner(storage, makers_of(use), Reports(channel)).run(step)
+    Runner(storage, makers_of(use), Reports(channel)).make(step)
