@@ -68,7 +68,7 @@ def run_space(name: str, description: "str | None", variants: "Sequence[tuple[st
         parser.set_defaults(space=name)
 
     def work(options, flags):
-        from midmask.sweep.run import sweep
+        from midmask.sweep.job import sweep
 
         sweep(options, flags, folder / (flags.space + ".yaml"))
 

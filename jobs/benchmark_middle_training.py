@@ -24,7 +24,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.benchmark.run import benchmark
+    from midmask.benchmark.job import benchmark
     from midmask_papers.report import report_of
 
     benchmark(options, flags, report_of)

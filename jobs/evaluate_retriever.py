@@ -21,7 +21,6 @@ def add_flags(parser: ArgumentParser) -> None:
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import evaluated_split, recipe_for, run_steps, searched_with
     from midmask.experiment.plan import plan
-    from midmask.experiment.report import evaluations_table, zero_shot_table
     from midmask.experiment.zero_shot import zero_shot
 
     recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model, options)
@@ -33,6 +32,8 @@ def work(options: Options, flags: Namespace) -> None:
     there = zero_shot(planned, config, names, model=model)
     done = run_steps(options, recipe, {**here, **there})
     if done:
+        from midmask.experiment.report import evaluations_table, zero_shot_table
+
         print(evaluations_table(f"{recipe.corpus.short_name} {split}", {name: done[name] for name in here}))
         if there:
             print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")

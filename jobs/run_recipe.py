@@ -12,7 +12,6 @@ from midmask.app.job import Options, resolve_corpus
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, run_steps
     from midmask.experiment.plan import plan
-    from midmask.experiment.report import evaluations_table, zero_shot_table
     from midmask.experiment.zero_shot import zero_shot
 
     recipe = recipe_for(options, default="retromae")
@@ -26,6 +25,8 @@ def work(options: Options, flags: Namespace) -> None:
     there = zero_shot(planned, recipe.evaluation, names)
     done = run_steps(options, recipe, {**here, **there})
     if done:
+        from midmask.experiment.report import evaluations_table, zero_shot_table
+
         print(evaluations_table(recipe.corpus.short_name, {name: done[name] for name in here}))
         if there:
             print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")

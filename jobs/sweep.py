@@ -16,7 +16,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.sweep.run import sweep
+    from midmask.sweep.job import sweep
 
     sweep(options, flags, flags.space)
 

@@ -25,9 +25,10 @@ from midmask.leaderboard.rows import rows
 from midmask.progress import SweepProgress
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.sweep.measurement import finals
 from midmask.sweep.observer import Board
 from midmask.sweep.space import Space
-from midmask.sweep.trial import Context, finals
+from midmask.sweep.trial import Context
 from midmask.tracking import Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write

@@ -9,8 +9,8 @@ import pytest
 from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.benchmark.design import Benchmark
+from midmask.benchmark.job import asked
 from midmask.benchmark.layout import lay_out
-from midmask.benchmark.run import asked
 from midmask.errors import UserError
 from tests.support.benchmark.tiny import write_collection
 

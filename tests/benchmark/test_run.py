@@ -17,9 +17,10 @@ from midmask.app.job import Options, resolve
 from midmask.artifact import Place, load
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
+from midmask.benchmark.job import Job, describe
 from midmask.benchmark.layout import lay_out
 from midmask.benchmark.results import read_results
-from midmask.benchmark.run import Job, describe, run_benchmark
+from midmask.benchmark.run import run_benchmark
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs

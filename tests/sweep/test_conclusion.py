@@ -14,8 +14,8 @@ from midmask.backend.resources import ALONE
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
-from midmask.sweep.comparison import SPLITS, Scored
 from midmask.sweep.conclusion import Conclusion
+from midmask.sweep.entrants import SPLITS, Scored
 from midmask.sweep.importance import importance
 from midmask.sweep.plan import Sweep, sweep_for
 from midmask.sweep.run import entrants

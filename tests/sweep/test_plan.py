@@ -9,8 +9,8 @@ from midmask.app.flags import add_sweep_flags, parse
 from midmask.app.job import Options, resolve
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
+from midmask.sweep.job import sweep
 from midmask.sweep.plan import sweep_for, targets
-from midmask.sweep.run import sweep
 from midmask.sweep.space import Space, load_space
 from tests.support.benchmark.tiny import write_collection
 

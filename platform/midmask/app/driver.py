@@ -6,26 +6,18 @@ from pathlib import Path
 
 from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
-from midmask.app.lineage import all_datasets, run_name
-from midmask.app.observe import TrackingObserver, base_tags, log_report
-from midmask.artifact import Artifact, Place, load
-from midmask.backend.connection import connect
-from midmask.backend.executor import execute
-from midmask.backend.resources import whole
+from midmask.artifact import Artifact, Place
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
-from midmask.experiment.graph import Graph
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.plan import Step, adopted
-from midmask.experiment.report import results_table
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
-from midmask.identity import fingerprint, flatten, override
+from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.published import scaled, unpublished, with_changes
 from midmask.teacher.teach import TeachConfig
-from midmask.tracking import Tracker
 
 log = logging.getLogger(__name__)
 
@@ -118,33 +110,14 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
         UserError: before anything is computed, for queries that a collection lacks.
     """
     refuse_missing_splits(targets.values())
-    storage = Place(options.storage)
     notes = scale_notes(recipe, options)
     if options.dry_run:
-        print("\n".join([dry_run(recipe, targets, storage), *(["", *notes] if notes else [])]))
+        print("\n".join([dry_run(recipe, targets, Place(options.storage)), *(["", *notes] if notes else [])]))
         tell_cost(targets.values(), options)
         return {}
-    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
-    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
-    name = run_name(options.job, tags, identity)
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        finished = tracker.find(identity, step="job").finished
-        if finished and all(step.is_finished(storage) for step in targets.values()):
-            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("already computed in the tracked run %s; nothing to compute", finished)
-            return {key: load(step.place(storage)) for key, step in targets.items()}
-        for note in notes:
-            log.warning("%s", note)
-        connect()
-        with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
-            observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
-            graph = Graph.of(targets.values(), lambda step: step.is_finished(storage))
-            execute(graph, storage, whole(options.training_workers), observer)
-            done = {key: load(step.place(storage)) for key, step in targets.items()}
-            parent.read(all_datasets(targets.values(), storage))
-            if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
-                log_report(parent, results_table(evaluations))
-            return done
+    from midmask.app.run import run_tracked  # here, so that a dry run waits for neither Ray nor MLflow
+
+    return run_tracked(options, recipe, targets, notes)
 
 
 def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:

@@ -15,7 +15,7 @@ from midmask.corpora.ledger import Ledger, reject_rows, sorted_out
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 
-EMPTY_QUERIES = BLOCKS["queries"].empty_table().drop_columns(["fault", "raw"])
+QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw")])
 
 Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 """Reads pieces into blocks, in order: in this process, or by the workers of a cluster."""
@@ -105,10 +105,10 @@ class Collection:
         with the same text is left out by that rule; any other second row of an id is a bad row.
         """
         pieces = self.corpus.queries
-        first, again = [EMPTY_QUERIES], [EMPTY_QUERIES]
+        first, again = [QUERIES.empty_table()], [QUERIES.empty_table()]
         for table in sorted_out(self.stream(pieces), pieces, "queries", self.ledger):
             new = known.add(table.column("query_id").to_pylist())
-            table = table.select(EMPTY_QUERIES.column_names)
+            table = table.select(QUERIES.names)
             first.append(table.filter(pa.array(new)))
             again.append(table.filter(pa.array(~new)))
         queries, repeated = pa.concat_tables(first), pa.concat_tables(again)

@@ -172,11 +172,11 @@ def _batches(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     paths, size = [], 0
     for root, folders, files in os.walk(folder):
         folders.sort()
+        inside = Path(root).relative_to(folder.parent).as_posix()
         for file in sorted(files):
             if file.endswith(".py"):
-                path = Path(root, file)
-                paths.append(path.relative_to(folder.parent).as_posix())
-                size += path.stat().st_size
+                paths.append(f"{inside}/{file}")
+                size += os.stat(os.path.join(root, file)).st_size
                 if size >= PIECE_BYTES:
                     yield tuple(paths), size
                     paths, size = [], 0

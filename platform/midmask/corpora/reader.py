@@ -64,9 +64,11 @@ def judged_splits(config: CorpusConfig) -> list[str]:
     Raises:
         UserError: as `open_corpus`.
     """
+    if config.format == "pydocs":
+        return ["dev", "test", "train"]
     corpus = open_corpus(config)
     names = {piece.split for piece in (*corpus.qrels, *corpus.queries) if piece.split}
-    if config.format == "pydocs" or (names and config.splits == "complete" and not corpus.unions):
+    if names and config.splits == "complete" and not corpus.unions:
         names |= {"train", "dev", "test"}
     return sorted(names | corpus.unions.keys())
 

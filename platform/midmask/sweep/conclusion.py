@@ -12,7 +12,7 @@ from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
 from midmask.experiment.plan import Step
 from midmask.sweep import verdict
-from midmask.sweep.comparison import SPLITS, Scored
+from midmask.sweep.entrants import SPLITS, Scored
 from midmask.sweep.importance import Importance
 from midmask.sweep.points import labels
 from midmask.sweep.study import proxies

@@ -10,8 +10,9 @@ from midmask.app.observe import base_tags, named
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
 from midmask.progress import SweepProgress, clock
+from midmask.sweep.measurement import finals
 from midmask.sweep.points import briefly, described
-from midmask.sweep.trial import Context, finals
+from midmask.sweep.trial import Context
 from midmask.tracking import TrackedRun, Tracker, collection_key, metric_key, queries_key
 
 log = logging.getLogger(__name__)

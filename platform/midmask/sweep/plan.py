@@ -21,11 +21,11 @@ from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint, flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.published import scaled, with_changes
-from midmask.sweep.comparison import SPLITS
+from midmask.sweep.entrants import SPLITS
+from midmask.sweep.measurement import finals
 from midmask.sweep.points import budget, check, grid
 from midmask.sweep.space import COSTS, Space
 from midmask.sweep.study import open_study, outcomes
-from midmask.sweep.trial import finals
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,9 @@
 """A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence."""
 
 import logging
-from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from midmask.app.cost import tell_cost
-from midmask.app.driver import scale_notes
-from midmask.app.job import Options, resolve_corpus
 from midmask.app.lineage import all_datasets, run_name
 from midmask.app.observe import TrackingObserver, base_tags, log_evaluation, log_report
 from midmask.artifact import RECORD, Artifact, Place, load, produce
@@ -19,21 +13,21 @@ from midmask.backend.executor import execute
 from midmask.backend.resources import Resources, share, whole
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.graph import Graph
-from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.step import Step
-from midmask.identity import fingerprint, flatten, override
+from midmask.identity import fingerprint, flatten
 from midmask.leaderboard.sweep_file import sweep_of
 from midmask.progress import SweepProgress
-from midmask.sweep.comparison import SPLITS, Entrant, Scored, compare, entrants_of
+from midmask.sweep.comparison import compare
 from midmask.sweep.conclusion import Conclusion
+from midmask.sweep.entrants import SPLITS, Entrant, Scored, entrants_of
 from midmask.sweep.importance import importance
 from midmask.sweep.observer import Board
-from midmask.sweep.plan import Sweep, describe, sweep_for, targets
+from midmask.sweep.plan import Sweep
 from midmask.sweep.plots import draw
 from midmask.sweep.points import briefly, mark_of
 from midmask.sweep.search import search
-from midmask.sweep.space import Space, load_space
+from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.summary import NAME as SUMMARY
 from midmask.sweep.summary import summary
@@ -42,24 +36,6 @@ from midmask.sweep.trials import Trial, Trials
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
-
-
-def sweep(options: Options, flags: Namespace, path: Path) -> None:
-    """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
-    space = load_space(path)
-    if flags.corpus is None and space.corpus is not None:
-        options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
-    given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
-    one = sweep_for(options, override(space, given))
-    refuse_missing_splits(targets(one))
-    if options.dry_run:
-        print(describe(one))
-        tell_cost(targets(one), options, side_by_side=True)
-        return
-    for note in scale_notes(one.recipe, options):
-        log.warning("%s", note)
-    print(run_sweep(one))
-    print(f"\n{options.where_to_look()}")
 
 
 def run_sweep(sweep: Sweep) -> str:

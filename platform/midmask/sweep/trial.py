@@ -5,28 +5,23 @@ a scheduler stops the trial while the group lives (ray issue 54305).
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 from midmask.artifact import Artifact, Place
 from midmask.backend.channel import Channel
 from midmask.backend.makers import makers_of
 from midmask.backend.resources import Resources
 from midmask.backend.tune import Report, objective
-from midmask.errors import unknown
-from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.costs import costs_of
-from midmask.experiment.plan import Step, plan, rungs
+from midmask.experiment.plan import Step, rungs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint
+from midmask.sweep.measurement import finals, measured, probe
 from midmask.sweep.points import Point
-from midmask.sweep.space import Objective, Space
+from midmask.sweep.space import Space
 
 
 @dataclass(frozen=True)
@@ -88,51 +83,3 @@ def run_trial(context: Context, parameters: Point, report: Report) -> None:
         context.channel.push(source, [row | asdict(found)])
         objectives = found.of(space.targets if last else space.targets[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a trial's evaluations found. measures: mean over fine-tuning seeds; costs: those of the first seed, by the
-    names of `Costs`, without what is not known.
-    """
-
-    measures: dict[str, float]
-    costs: dict[str, float]
-
-    def of(self, objectives: Sequence[Objective]) -> tuple[float, ...]:
-        """The values of objectives.
-
-        Raises:
-            UserError: for one that these evaluations do not tell.
-        """
-        known = {**self.measures, **self.costs}
-        for one in objectives:
-            if one.measure not in known:
-                raise unknown("objective", one.measure, known, hint="These the evaluation tells.")
-        return tuple(known[one.measure] for one in objectives)
-
-
-def measured(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
-    """Means over the evaluations, which differ in the fine-tuning seed alone."""
-    means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
-    costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
-    return Measured(means, costs)
-
-
-def finals(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
-    """A trial's last measurement: the whole protocol on dev, once per seed."""
-    repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
-    return [plan(one, survey).evaluation(dev_evaluation(one)) for one in repeated]
-
-
-def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
-    """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
-    first = recipe.stages[0]
-    stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
-    config = dev_evaluation(recipe).model_copy(update={"max_queries": space.rungs.max_queries})
-    return plan(recipe.model_copy(update={"stages": (stage,)}), survey, share=share).evaluation(config)
-
-
-def dev_evaluation(recipe: Recipe) -> EvaluateConfig:
-    """Selection looks at dev only."""
-    return recipe.evaluation.model_copy(update={"split": "dev"})

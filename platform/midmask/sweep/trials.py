@@ -14,11 +14,11 @@ from midmask.experiment.plan import Step, plan
 from midmask.experiment.report import per_query
 from midmask.experiment.schema import Recipe
 from midmask.experiment.survey import Survey
+from midmask.sweep.measurement import Measured, finals, measured, probe
 from midmask.sweep.points import described
 from midmask.sweep.search import best
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
-from midmask.sweep.trial import Measured, finals, measured, probe
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     """
     if (out / COUNTS).exists():
         return
-    listed = _unique(pa.concat_tables([_EMPTY, *_lists(inputs, split, depth)]))
+    listed = _unique(pa.concat_tables([_PAIRS.empty_table(), *_lists(inputs, split, depth)]))
     if not len(listed):
         raise UserError(f"score: no list names a query of split {split!r}; mine negatives for it first")
     qrels = read_qrels(inputs["corpus"])
@@ -60,7 +60,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     (out / COUNTS).write_json({**counts, "positives_unlisted": len(table) - len(listed)})
 
 
-_EMPTY = pa.table({"query_id": pa.array([], pa.string()), "doc_id": pa.array([], pa.string())})
+_PAIRS = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
 
 
 def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
@@ -73,13 +73,13 @@ def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
         else:
             query_ids = judged_queries(inputs["corpus"], split, judged="relevant")
             pieces = stretches(listed_in([inputs[name]]), None, query_ids, split, depth or sys.maxsize)
-            table = pa.concat_tables([_EMPTY, *(piece.select(_EMPTY.column_names) for piece, _ in pieces)])
-        yield table.select(_EMPTY.column_names)
+            table = pa.concat_tables([_PAIRS.empty_table(), *(piece.select(_PAIRS.names) for piece, _ in pieces)])
+        yield table.select(_PAIRS.names)
 
 
 def _unique(table: pa.Table) -> pa.Table:
     """Each (query_id, doc_id) once."""
-    return table.group_by(_EMPTY.column_names).aggregate([])
+    return table.group_by(_PAIRS.names).aggregate([])
 
 
 def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:

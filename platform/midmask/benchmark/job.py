@@ -1,0 +1,197 @@
+"""The job of a benchmark: applies the flags to a preset, lays it out, prints the plan or the report."""
+
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from midmask.app.cost import tell_cost
+from midmask.app.job import Options, resolve_corpus
+from midmask.artifact import Place
+from midmask.benchmark.design import Benchmark, variant
+from midmask.benchmark.layout import Layout, grouped, lay_out
+from midmask.benchmark.presets import PRESETS, Given
+from midmask.errors import UserError
+from midmask.experiment.graph import Graph
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.step import Step
+from midmask.identity import as_user_error, fingerprint, flatten
+from midmask.recipes import RECIPES
+from midmask.recipes.published import has_sizes
+
+WriteReport = Callable[[Layout, Place, Path, Mapping[str, str]], str]
+"""Writes the report of a layout whose artifacts lie in a storage to a folder, and returns its text; the last argument
+says of cells why they were not measured.
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A benchmark, laid out, with the flags of a command line applied."""
+
+    layout: Layout
+    options: Options
+    out: Path
+
+    @property
+    def storage(self) -> Place:
+        return Place(self.options.storage)
+
+    @property
+    def fingerprint(self) -> str:
+        """What the numbers depend on."""
+        names = {cell.name: [step.fingerprint for step in cell.evaluations.values()] for cell in self.layout.cells}
+        return fingerprint({"benchmark": self.layout.benchmark.name, "cells": names})
+
+    def is_finished(self, step: Step) -> bool:
+        return step.is_finished(self.storage)
+
+    def left(self) -> list[Step]:
+        """Evaluations that are not there."""
+        return [step for cell in self.layout.cells for step in cell.evaluations.values() if not self.is_finished(step)]
+
+
+def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> None:
+    """The whole of the job: lays out what the flags ask for, runs what is missing, prints the report.
+
+    Raises:
+        UserError: for a benchmark that cannot be laid out, or cells that could not be measured.
+    """
+    wanted = asked(options, flags)
+    layout = lay_out(wanted)
+    for line in grouped(layout.left_out):
+        print(f"left out {line.removeprefix('- ')}")
+    job = Job(layout, options, _folder(options, flags, wanted))
+    refuse_missing_splits(job.left())
+    if options.dry_run:
+        print(describe(job))
+        tell_cost(job.left(), options, side_by_side=True)
+        return
+    from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
+
+    text, failed = run_benchmark(job, write_report)
+    print(text)
+    print(f"the report lies in {job.out}\n{options.where_to_look()}")
+    if failed:
+        reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
+        raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")
+
+
+def asked(options: Options, flags: Namespace) -> Benchmark:
+    """The preset with the flags applied.
+
+    Raises:
+        UserError: for an unknown preset, system, setting or representation.
+    """
+    if options.recipe or options.protocol:
+        raise UserError("a benchmark takes --systems and --settings; --recipe and --protocol are for one system")
+    read = tuple(resolve_corpus(name, options.home) for name in options.pretrain_on)
+    preset = PRESETS[flags.preset](Given(options.scale, options.corpus, read))
+    changes = _narrowed(preset, flags)
+    if flags.zero_shot:
+        changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
+    changes["changes"] = {**preset.changes, **options.changes}
+    changes["notes"] = [*preset.notes, *_exceptions(preset, changes, options)]
+    if options.seed is not None:
+        changes["changes"]["pretrain.seed"] = options.seed
+    try:
+        return Benchmark.model_validate({**preset.model_dump(), **changes})
+    except ValidationError as error:
+        raise as_user_error(error, "") from None
+
+
+def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) -> list[str]:
+    """What of a benchmark is not as its conditions say: fields that are set, systems without published sizes."""
+    found = []
+    if options.changes:
+        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+        found.append(f"But by --set: {told}.")
+    names = {variant(system)[0]: None for system in changes.get("systems", preset.systems)}
+    own = [name for name in names if name in set(RECIPES) and not has_sizes(name)]
+    if options.scale == "published" and own:
+        found.append(f"No sizes are known of {', '.join(own)}: their middle training has the steps of a demo.")
+    return found
+
+
+def _narrowed(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
+    """The preset's fields of which the flags name some values, and what is said of the conditions that stay.
+
+    Raises:
+        UserError: for a setting or collection that the preset has not.
+    """
+    changes: dict[str, Any] = {}
+    if flags.systems:
+        everything = tuple(RECIPES) if flags.systems == "all" else tuple(_list(flags.systems))
+        changes["systems"] = everything if "bm25" in everything else (*everything, "bm25")
+    if flags.seeds:
+        changes["seeds"] = _list(flags.seeds)
+    if flags.representations:
+        changes["representations"] = _list(flags.representations)
+    if flags.settings:
+        names = _chosen("settings", flags.settings, preset.settings)
+        changes["settings"] = {name: preset.settings[name].model_dump() for name in names}
+    if flags.collections:
+        names = _chosen("collections", flags.collections, preset.collections)
+        changes["collections"] = {name: preset.collections[name] for name in names}
+    left_out = {*preset.settings, *preset.collections} - {
+        *changes.get("settings", preset.settings),
+        *changes.get("collections", preset.collections),
+    }
+    changes["only"] = {name: own for name, own in preset.only.items() if name not in left_out}
+    return changes
+
+
+def _chosen(flag: str, text: str, known: Collection[str]) -> list[str]:
+    """Names of what a preset has.
+
+    Raises:
+        UserError: for another name.
+    """
+    names = _list(text)
+    if unknown := set(names) - set(known):
+        raise UserError(f"--{flag} {', '.join(sorted(unknown))}: the preset has {', '.join(known)}")
+    return names
+
+
+def _list(text: str) -> list[str]:
+    """Names divided by commas; a comma within brackets belongs to a variant's fields."""
+    names = [""]
+    for sign in text:
+        inside = names[-1].count("[") > names[-1].count("]")
+        if sign == "," and not inside:
+            names.append("")
+        else:
+            names[-1] += sign
+    return [name.strip() for name in names if name.strip()]
+
+
+def _folder(options: Options, flags: Namespace, wanted: Benchmark) -> Path:
+    return Path(flags.out).expanduser().absolute() if flags.out else options.home / "benchmarks" / wanted.name
+
+
+def describe(job: Job) -> str:
+    """What --dry-run prints: conditions, one cell in full, all cells, and the steps that are left of each kind."""
+    wanted = job.layout.benchmark
+    one = job.layout.cells[-1]
+    lines = ["benchmark:", *(f"  {path} = {value}" for path, value in flatten(wanted).items())]
+    lines += ["", f"configuration of {one.name}:"]
+    lines += [f"  {path} = {value}" for path, value in flatten(one.recipe).items()]
+    lines += ["", f"{len(job.layout.cells)} cells:"]
+    lines += [f"  {'cached' if _done(job, cell.evaluations) else 'to do '}  {cell.name}" for cell in job.layout.cells]
+    graph = Graph.of(job.left(), job.is_finished, lambda step: 1.0)
+    left = Counter(step.name for step in graph.left.values())
+    total = Counter(step.name for step in job.layout.steps().values())
+    lines += [
+        "",
+        "steps:",
+        *(f"  {name:<15} {total[name] - left[name]:>4} cached {left[name]:>4} to do" for name in total),
+    ]
+    return "\n".join(lines)
+
+
+def _done(job: Job, evaluations: Any) -> bool:
+    return all(job.is_finished(step) for step in evaluations.values())

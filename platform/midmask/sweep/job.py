@@ -1,0 +1,36 @@
+"""The job of a sweep: reads the space and the flags, prints the plan or the report."""
+
+import logging
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+from midmask.app.cost import tell_cost
+from midmask.app.driver import scale_notes
+from midmask.app.job import Options, resolve_corpus
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.identity import override
+from midmask.sweep.plan import describe, sweep_for, targets
+from midmask.sweep.space import load_space
+
+log = logging.getLogger(__name__)
+
+
+def sweep(options: Options, flags: Namespace, path: Path) -> None:
+    """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
+    space = load_space(path)
+    if flags.corpus is None and space.corpus is not None:
+        options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
+    given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
+    one = sweep_for(options, override(space, given))
+    refuse_missing_splits(targets(one))
+    if options.dry_run:
+        print(describe(one))
+        tell_cost(targets(one), options, side_by_side=True)
+        return
+    for note in scale_notes(one.recipe, options):
+        log.warning("%s", note)
+    from midmask.sweep.run import run_sweep  # here, so that a dry run waits for neither Ray nor MLflow
+
+    print(run_sweep(one))
+    print(f"\n{options.where_to_look()}")
