@@ -50,8 +50,9 @@ chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same r
 races: $(MADE) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.races
 
-guide: $(MADE) ## the table of formats in docs/, from the formats themselves
+guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the list of all fields
 	$(BIN)/python -m midmask.corpora.guide docs/*.md
+	$(BIN)/python -m midmask.recipes.fields
 
 # The import contracts are held by a test (tests/test_house.py).
 check: $(MADE)

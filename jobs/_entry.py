@@ -3,7 +3,7 @@
 A cluster runs a job with the `python3` that was on the PATH of `ray start`, which need not be the project's. This file
 therefore keeps to syntax that old Pythons read, and looks for midmask and what it needs without importing either.
 
-Jobs import what is heavy inside `work`, so that --help and a mistyped flag are answered at once.
+What the jobs do is in `midmask.commands`, which the console command `midmask` runs too.
 """
 
 import os
@@ -47,8 +47,15 @@ if missing:
     sys.stderr.write(f"error: {sys.executable} (Python {sys.version.split()[0]}) lacks {missing}. {remedy()}\n")
     sys.exit(2)
 
-from midmask.app.flags import add_sweep_flags  # noqa: E402
-from midmask.app.job import run  # noqa: E402
+
+def run(name: str) -> None:
+    """The job with this name, which is a command of midmask."""
+    from importlib import import_module
+
+    from midmask.app.job import run as run_job
+
+    job = import_module("midmask.commands." + name)
+    run_job(job.work, job.__doc__, getattr(job, "add_flags", None))
 
 
 def run_space(name: str, description: "str | None", variants: "Sequence[tuple[str, str, str]]" = ()) -> None:
@@ -58,6 +65,9 @@ def run_space(name: str, description: "str | None", variants: "Sequence[tuple[st
         variants: (name, file, help) of flags that take another file in its place.
     """
     from pathlib import Path
+
+    from midmask.app.flags import add_sweep_flags
+    from midmask.app.job import run as run_job
 
     folder = Path(__file__).resolve().parents[1] / "search_spaces"
 
@@ -72,7 +82,4 @@ def run_space(name: str, description: "str | None", variants: "Sequence[tuple[st
 
         sweep(options, flags, folder / (flags.space + ".yaml"))
 
-    run(work, description, add_flags)
-
-
-__all__ = ["run", "run_space"]
+    run_job(work, description, add_flags)

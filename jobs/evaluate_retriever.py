@@ -1,44 +1,7 @@
 #!/usr/bin/env python3
-"""Evaluates a retriever: searches the whole corpus for a split's queries and prints the measures, beside BM25's.
-
-Evaluates the encoder that the recipe's last stage gives, or the model folder of --model.
-"""
-
-from argparse import ArgumentParser, Namespace
+"""Evaluates a retriever: searches the whole corpus for a split's queries and prints the measures, beside BM25's."""
 
 from _entry import run
 
-from midmask.app.flags import add_zero_shot_flag
-from midmask.app.job import Options, resolve_corpus
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="FOLDER", help="model folder to evaluate; default: the recipe's last stage")
-    parser.add_argument("--split", help="whose queries are searched; default: dev, or test where there is no dev")
-    add_zero_shot_flag(parser)
-
-
-def work(options: Options, flags: Namespace) -> None:
-    from midmask.app.driver import evaluated_split, recipe_for, run_steps, searched_with
-    from midmask.experiment.plan import plan
-    from midmask.experiment.zero_shot import zero_shot
-
-    recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model, options)
-    recipe, split = evaluated_split(recipe, flags.split, options, trains=model is None)
-    config = recipe.evaluation.model_copy(update={"split": split})
-    planned, label = plan(recipe), flags.model or recipe.name
-    here = {label: planned.evaluation(config, model=model), "bm25": planned.bm25_evaluation(config)}
-    names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    there = zero_shot(planned, config, names, model=model)
-    done = run_steps(options, recipe, {**here, **there})
-    if done:
-        from midmask.experiment.report import evaluations_table, zero_shot_table
-
-        print(evaluations_table(f"{recipe.corpus.short_name} {split}", {name: done[name] for name in here}))
-        if there:
-            print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
-        print(f"\nranked list: {done[label].place}/runs\n{options.where_to_look()}")
-
-
 if __name__ == "__main__":
-    run(work, __doc__, add_flags)
+    run("evaluate_retriever")

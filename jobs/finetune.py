@@ -1,48 +1,7 @@
 #!/usr/bin/env python3
-"""Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
-
-The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
-fine-tunes any model folder. The result is a folder that sentence-transformers loads.
-"""
-
-from argparse import ArgumentParser, Namespace
+"""Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol."""
 
 from _entry import run
 
-from midmask.app.job import Options
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--register",
-        nargs="?",
-        const="candidate",
-        metavar="ALIAS",
-        help="put the last stage's model into MLflow's registry under this alias; default: candidate",
-    )
-
-
-def work(options: Options, flags: Namespace) -> None:
-    from midmask.app.driver import recipe_for, run_steps
-    from midmask.app.register import register
-    from midmask.evaluation.rendering import markdown
-    from midmask.experiment.plan import plan
-
-    recipe = recipe_for(options, default="retromae")
-    steps = {f"stage {number}": step for number, step in enumerate(plan(recipe).stages, start=1)}
-    done = run_steps(options, recipe, steps)
-    if done:
-        rows = [
-            (name, f"{stage.result['loss']:.4f}", str(stage.result["steps"]), f"{stage.result['seconds']:.0f}")
-            for name, stage in done.items()
-        ]
-        print(markdown(["fine-tuning", "loss", "steps", "seconds"], rows))
-        name, last = list(done.items())[-1]
-        print(f"\nmodel: {last.place}/model")
-        if flags.register:
-            print(f"registered: {register(options, recipe, steps[name], last, flags.register)}@{flags.register}")
-        print(options.where_to_look())
-
-
 if __name__ == "__main__":
-    run(work, __doc__, add_flags)
+    run("finetune")

@@ -1,37 +1,7 @@
 #!/usr/bin/env python3
 """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside BM25."""
 
-from argparse import Namespace
-
 from _entry import run
 
-from midmask.app.flags import add_zero_shot_flag
-from midmask.app.job import Options, resolve_corpus
-
-
-def work(options: Options, flags: Namespace) -> None:
-    from midmask.app.driver import recipe_for, run_steps
-    from midmask.experiment.plan import plan
-    from midmask.experiment.zero_shot import zero_shot
-
-    recipe = recipe_for(options, default="retromae")
-    planned = plan(recipe)
-    here = {}
-    for split in ("dev", "test"):
-        config = recipe.evaluation.model_copy(update={"split": split})
-        here[f"{recipe.name}, {split}"] = planned.evaluation(config)
-        here[f"bm25, {split}"] = planned.bm25_evaluation(config)
-    names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    there = zero_shot(planned, recipe.evaluation, names)
-    done = run_steps(options, recipe, {**here, **there})
-    if done:
-        from midmask.experiment.report import evaluations_table, zero_shot_table
-
-        print(evaluations_table(recipe.corpus.short_name, {name: done[name] for name in here}))
-        if there:
-            print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
-        print(f"\n{options.where_to_look()}")
-
-
 if __name__ == "__main__":
-    run(work, __doc__, add_zero_shot_flag)
+    run("run_recipe")

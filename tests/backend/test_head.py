@@ -22,8 +22,9 @@ RAY = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit"]
 JOB = '''#!/usr/bin/env python3
 """Adds two numbers on the cluster."""
 
+import _entry  # noqa: F401
 import ray
-from _entry import run
+from midmask.app.job import run
 from midmask.backend.connection import connect
 from midmask.errors import UserError
 

@@ -26,13 +26,19 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}. See --help.")
 
 
-def parse(arguments: Sequence[str], description: str | None, add_flags: AddFlags | None = None) -> argparse.Namespace:
+def parse(
+    arguments: Sequence[str], description: str | None, add_flags: AddFlags | None = None, prog: str | None = None
+) -> argparse.Namespace:
     """The shared and the job's own flags.
+
+    Args:
+        prog: what was typed before the flags, for --help; none: the file that this process runs.
 
     Raises:
         UserError: for an unknown flag, naming the nearest one, or an impossible value.
     """
     parser = Parser(
+        prog=prog,
         description=description,
         epilog=ENVIRONMENT,
         formatter_class=argparse.RawDescriptionHelpFormatter,

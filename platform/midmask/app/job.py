@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -18,8 +18,11 @@ from urllib.parse import unquote, urlsplit
 
 from midmask.app.flags import AddFlags, parse
 from midmask.command import same_command
-from midmask.corpora.formats import has_folder
+from midmask.corpora.formats import has_folder, refuse_unknown_form
 from midmask.errors import UserError
+from midmask.recipes import RECIPES
+from midmask.recipes.fields import refuse_unknown_fields
+from midmask.recipes.protocols import PROTOCOLS
 from midmask.redaction import has_credentials, redact_output, redacted
 
 NO_VERIFY = "MIDMASK_NO_VERIFY"
@@ -70,24 +73,35 @@ class Options:
 Work = Callable[[Options, argparse.Namespace], None]
 
 
-def run(work: Work, description: str | None, add_flags: AddFlags | None = None) -> NoReturn:
+def run(
+    work: Work,
+    description: str | None,
+    add_flags: AddFlags | None = None,
+    *,
+    arguments: Sequence[str] | None = None,
+    job_file: Path | None = None,
+    prog: str | None = None,
+) -> NoReturn:
     """Parses the command line, calls `work(options, flags)` and ends the process with the house's exit codes.
 
     Args:
         work: gets the shared options, and the namespace that also holds the job's own flags.
         description: the job's docstring, shown by --help.
         add_flags: adds the job's own flags to the parser.
+        arguments: the flags; none: those of this process.
+        job_file: names the job, and lies in the project; none: the file that this process runs.
+        prog: as in `parse`.
     """
     set_up_logging()
     redact_output(sys.argv)
     signal.signal(signal.SIGTERM, interrupt)  # `ray job stop` ends a job as Ctrl-C does
     try:
-        flags = parse(sys.argv[1:], description, add_flags)
+        flags = parse(sys.argv[1:] if arguments is None else arguments, description, add_flags, prog)
         refuse_credentials(flags)
         hide_tracking_uri(flags.tracking_uri)
         if flags.no_verify:
             os.environ[NO_VERIFY] = "1"
-        work(resolve(flags), flags)
+        work(resolve(flags, job_file), flags)
     except KeyboardInterrupt:
         print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)
         sys.exit(130)
@@ -169,6 +183,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
 
     if flags.on is not None and not flags.dry_run:
         raise UserError(f"--on {flags.on}: it says for which cluster a --dry-run is reckoned; add --dry-run")
+    refuse_misspelt(flags)
     job_file = job_file or Path(sys.argv[0])
     base = home(job_file)
     storage = resolve_storage(flags.storage, base)
@@ -191,6 +206,18 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         dry_run=flags.dry_run,
         on=flags.on,
     )
+
+
+def refuse_misspelt(flags: argparse.Namespace) -> None:
+    """Raises UserError for a recipe, protocol, corpus format or field that there is not, before anything heavy is
+    imported.
+    """
+    for table, name in ((RECIPES, flags.recipe), (PROTOCOLS, flags.protocol)):
+        if name is not None:
+            table[name]
+    if flags.corpus is not None:
+        refuse_unknown_form(flags.corpus)
+    refuse_unknown_fields(path for path, _ in flags.changes)
 
 
 def resolve_storage(flag: str | None, base: Path) -> str:

@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from midmask.corpora.formats import FORMATS, name_forms
-from midmask.errors import UserError, unknown
+from midmask.corpora.formats import FORMATS, name_forms, refuse_unknown_form
 from midmask.identity import Config, runtime
 
 PACKAGES = (
@@ -76,17 +75,7 @@ class CorpusConfig(Config):
     @field_validator("name")
     @classmethod
     def _known_format(cls, name: str) -> str:
-        kind, colon, place = name.partition(":")
-        if kind not in FORMATS:
-            raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
-        wanted = FORMATS[kind]
-        if colon and not wanted.place:
-            raise UserError(f"corpus {name!r}: {kind} takes no place; write --corpus {kind}")
-        if wanted.place and not place:
-            raise UserError(
-                f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "
-                f"{kind}:{wanted.example}"
-            )
+        refuse_unknown_form(name)
         return name
 
     @property

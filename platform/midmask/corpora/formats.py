@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
+from midmask.errors import UserError, unknown
 from midmask.registry import Registry
 
 if TYPE_CHECKING:
@@ -52,6 +53,21 @@ def name_forms() -> str:
     built_in, folders, ids = ([name for name in FORMATS if FORMATS[name].place == p] for p in ("", "FOLDER", "ID"))
     forms = [*built_in, f"FORMAT:FOLDER with FORMAT {', '.join(folders[:-1])} or {folders[-1]}"]
     return ", ".join(forms) + "".join(f", or {name}:ID" for name in ids)
+
+
+def refuse_unknown_form(name: str) -> None:
+    """Raises UserError for a corpus's name whose format is unknown, or whose place is missing or one too many."""
+    kind, colon, place = name.partition(":")
+    if kind not in FORMATS:
+        raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
+    wanted = FORMATS[kind]
+    if colon and not wanted.place:
+        raise UserError(f"corpus {name!r}: {kind} takes no place; write --corpus {kind}")
+    if wanted.place and not place:
+        raise UserError(
+            f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "
+            f"{kind}:{wanted.example}"
+        )
 
 
 def has_folder(name: str) -> bool:

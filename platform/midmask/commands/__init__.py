@@ -1,0 +1,47 @@
+"""What can be typed: `midmask NAME FLAGS`, or `jobs/FILE.py FLAGS` for a job. Each command is a module of this package
+with a docstring (its --help), `add_flags` if it has flags of its own, and `work`; heavy imports are in `work`.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+from midmask.registry import Registry
+
+
+@dataclass(frozen=True)
+class Command:
+    """module: of this package; a job's bears the name of its file. summary: for the list of commands."""
+
+    module: str
+    summary: str
+
+    def load(self) -> ModuleType:
+        return import_module(f"{__name__}.{self.module}")
+
+
+JOBS = Registry(
+    "command",
+    {
+        "run": Command("run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"),
+        "sweep": Command("sweep", "a search space of a recipe's fields"),
+        "benchmark": Command("benchmark_middle_training", "middle trainings under the same conditions"),
+        "prepare": Command("prepare_corpus", "read and check a collection, or export it"),
+        "pretrain": Command("pretrain", "the middle training alone"),
+        "finetune": Command("finetune", "the fine-tuning, and what comes before it"),
+        "mine": Command("mine_negatives", "hard negatives"),
+        "teach": Command("train_teacher", "a cross-encoder, and its scores"),
+        "evaluate": Command("evaluate_retriever", "a recipe's retriever, or a model folder"),
+    },
+)
+"""Commands that run on a cluster or start a local Ray."""
+
+TOOLS = Registry(
+    "command",
+    {
+        "ui": Command("ui", "MLflow's pages over the tracked runs"),
+        "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
+        "doctor": Command("doctor", "what is installed, and what the stores hold"),
+    },
+)
+"""Commands that only look."""

@@ -1,0 +1,27 @@
+"""Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
+
+A preset says what is compared: `demo`, or the tables of a paper. Interrupted, it goes on when submitted again.
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from midmask.app.flags import add_zero_shot_flag
+from midmask.app.job import Options
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")
+    parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas, or all; default: the preset's")
+    parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
+    parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, lexical, hybrid")
+    parser.add_argument("--settings", metavar="NAMES", help="of the preset's fine-tunings; default: all of them")
+    parser.add_argument("--collections", metavar="NAMES", help="of the preset's for the middle training; default: all")
+    parser.add_argument("--out", metavar="FOLDER", help="for the report; default: benchmarks/PRESET in the project")
+    add_zero_shot_flag(parser)
+
+
+def work(options: Options, flags: Namespace) -> None:
+    from midmask.benchmark.job import benchmark
+    from midmask_papers.report import report_of
+
+    benchmark(options, flags, report_of)

@@ -1,0 +1,64 @@
+"""Tells what is installed, and what the stores of this project hold."""
+
+import importlib.metadata
+import os
+import platform
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from midmask import __version__
+from midmask.app.job import home, resolve_storage
+from midmask.artifact import RECORD, Place
+from midmask.redaction import redacted
+from midmask.tracking import resolve_tracking_uri, sqlite_file
+
+PACKAGES = ("torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", "faiss-cpu", "faiss-gpu")
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--storage", metavar="PLACE", help="folder or URI of results; default: store/ in the project")
+    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+
+
+def work(flags: Namespace) -> None:
+    """Prints a line for each thing that was looked at."""
+    base = home(Path.cwd() / "here")
+    for name, text in (
+        *_installed(),
+        ("project", str(base)),
+        ("store", _store(Place(resolve_storage(flags.storage, base)))),
+        ("tracking", _tracking(resolve_tracking_uri(flags.tracking_uri, base))),
+    ):
+        print(f"{name:<14}{text}")
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    yield "midmask", f"{__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs"
+    for name in PACKAGES:
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            if not name.startswith("faiss"):
+                yield name, "is not installed: make venv"
+
+
+def _store(storage: Place) -> str:
+    """How many artifacts there are, and of how many an earlier version would have to compute again."""
+    from midmask.experiment.step import FORMAT  # here, for the sake of torch
+
+    folders = (storage / step / name for step in storage.names() for name in (storage / step).names())
+    records = (folder / RECORD for folder in folders if (folder / RECORD).exists())
+    formats = Counter(record.read_json().get("identity", {}).get("format") for record in records)
+    older = sum(count for number, count in formats.items() if number not in (FORMAT, None))
+    text = f"{redacted(storage.uri)}: {sum(formats.values())} artifacts"
+    if older:
+        text += f"; {older} of them are of an older version, which computes its steps anew and leaves these unused"
+    return text
+
+
+def _tracking(uri: str) -> str:
+    path = sqlite_file(uri)
+    missing = path is not None and not path.exists()
+    return redacted(uri) + (": nothing was tracked there yet" if missing else "")

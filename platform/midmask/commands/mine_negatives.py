@@ -1,0 +1,30 @@
+"""Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from it.
+
+Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the negatives
+as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that mining again with
+other ranks, numbers or seeds takes seconds.
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from midmask.app.job import Options
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="FOLDER", help="model folder; default: the recipe's first stage")
+
+
+def work(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import recipe_for, run_steps, searched_with
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
+
+    recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model, options)
+    steps = plan(recipe)
+    mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
+    done = run_steps(options, recipe, {"negatives": mined})
+    if done:
+        result = done["negatives"].result
+        rows = [(name, str(value)) for name, value in result.items()]
+        print(markdown(["mining", "value"], rows))
+        print(f"\nnegatives: {done['negatives'].place}/negatives.jsonl.gz\n{options.where_to_look()}")

@@ -1,0 +1,72 @@
+"""The console command `midmask`. `midmask --print-completion bash` (or zsh) writes a completion script."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+import shtab
+
+from midmask import __version__
+from midmask.app.flags import Parser, add_shared_flags
+from midmask.app.job import run
+from midmask.commands import JOBS, TOOLS, Command
+from midmask.errors import UserError, unknown
+
+EPILOG = """midmask NAME --help shows the flags of a command. Completion:
+  bash  eval "$(midmask --print-completion bash)"
+  zsh   eval "$(midmask --print-completion zsh)"
+"""
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def main() -> NoReturn:
+    """Runs the command that was typed. Exit codes: as those of jobs."""
+    name, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
+    if name in JOBS:
+        job = JOBS[name].load()
+        file = Path.cwd() / f"{JOBS[name].module}.py"  # the project is looked for from here upwards
+        add_flags = getattr(job, "add_flags", None)
+        run(job.work, job.__doc__, add_flags, arguments=rest, job_file=file, prog=f"midmask {name}")
+    try:
+        if name in TOOLS:
+            tool = TOOLS[name].load()
+            parser = Parser(prog=f"midmask {name}", description=tool.__doc__, allow_abbrev=False)
+            tool.add_flags(parser)
+            tool.work(parser.parse_args(rest))
+        elif name.startswith("-"):
+            whole_parser().parse_args([name, *rest])
+        else:
+            raise unknown("command", name, [*JOBS, *TOOLS])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """All commands with all flags, for --help and for completion."""
+    parser = Parser(
+        prog="midmask",
+        description="Middle training of encoders for retrieval.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"midmask {__version__}")
+    shtab.add_argument_to(parser, ["--print-completion"], help="print a completion script and stop")
+    commands = parser.add_subparsers(metavar="NAME", title="commands", required=True)
+    for table, is_job in ((JOBS, True), (TOOLS, False)):
+        for name, command in table.items():
+            _add(commands, name, command, is_job=is_job)
+    return parser
+
+
+def _add(commands: Commands, name: str, command: Command, *, is_job: bool) -> None:
+    module = command.load()
+    parser = commands.add_parser(name, help=command.summary, description=module.__doc__)
+    if is_job:
+        add_shared_flags(parser)
+    if hasattr(module, "add_flags"):
+        module.add_flags(parser)

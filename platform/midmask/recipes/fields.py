@@ -1,0 +1,58 @@
+"""Dotted paths of the fields of all recipes, under any protocol, from a file beside this one: a misspelt `--set` is
+answered without making a config, which takes seconds.
+
+`python -m midmask.recipes.fields` writes the file (`make guide`); a test holds it against the recipes.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from midmask.errors import unknown
+
+FILE = Path(__file__).with_name("fields.txt")
+
+
+def refuse_unknown_fields(paths: Iterable[str]) -> None:
+    """
+    Args:
+        paths: as typed for `--set`, of a field or of a whole section; stages by number, or by `*`.
+
+    Raises:
+        UserError: for a path that no recipe has, naming the nearest one.
+    """
+    known: set[str] = set()
+    for path in paths:
+        known = known or _with_sections(FILE.read_text("utf-8").split())
+        if any_stage(path) not in known:
+            raise unknown("field", path, sorted(known), hint="--dry-run shows all fields.")
+
+
+def any_stage(path: str) -> str:
+    """A path with `*` in place of a stage's number."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+
+
+def _with_sections(paths: Iterable[str]) -> set[str]:
+    """The paths, and those of all sections that hold them."""
+    found = set()
+    for path in paths:
+        while path:
+            found.add(path)
+            path = path.rpartition(".")[0]
+    return found
+
+
+def fields() -> list[str]:
+    """Every field of every recipe under every protocol, sorted."""
+    from midmask.identity import flatten  # these make configs
+    from midmask.recipes import RECIPES
+    from midmask.recipes.protocols import PROTOCOLS
+
+    recipes = [RECIPES[name]() for name in RECIPES]
+    tuned = [PROTOCOLS[name]().on(recipes[0], "demo") for name in PROTOCOLS]
+    return sorted({any_stage(path) for recipe in (*recipes, *tuned) for path in flatten(recipe)})
+
+
+if __name__ == "__main__":
+    FILE.write_text("\n".join(fields()) + "\n", "utf-8")
