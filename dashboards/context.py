@@ -9,9 +9,9 @@ from midmask.errors import UserError
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.marks import PerQueryOf
 from midmask.leaderboard.per_query import PerQueryFiles
-from midmask.leaderboard.rows import Row, run_link
+from midmask.leaderboard.rows import LeaderboardRow, run_link
 from midmask.leaderboard.snapshot_file import cache_folder, snapshot_place
-from midmask.leaderboard.watch import Known, Watch
+from midmask.leaderboard.watch import StoreView, StoreWatch
 from midmask.tracking import TrackedRow
 
 ENOUGH = 1.0
@@ -19,7 +19,7 @@ ENOUGH = 1.0
 
 
 @dataclass(frozen=True)
-class Context:
+class PageContext:
     """`uri` is the store, `ui` where MLflow's own pages are served, None for their usual place.
 
     Runs (newest first), rows, entries and per-query values are shared by all sessions: pages must not change them.
@@ -28,19 +28,19 @@ class Context:
     uri: str
     ui: str | None
     runs: Sequence[TrackedRow]
-    rows: Sequence[Row]
+    rows: Sequence[LeaderboardRow]
     entries: Sequence[Entry]
     per_query: PerQueryOf
 
-    def link(self, run: Row | TrackedRow) -> str:
+    def link(self, run: LeaderboardRow | TrackedRow) -> str:
         """The address of a run in MLflow's own pages."""
         return run_link(self.uri, run, self.ui)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def watch_of(uri: str) -> Watch:
+def watch_of(uri: str) -> StoreWatch:
     """One watch for all sessions."""
-    return Watch(uri, snapshot_place(uri))
+    return StoreWatch(uri, snapshot_place(uri))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
@@ -48,7 +48,7 @@ def per_query_of(uri: str) -> PerQueryFiles:
     return PerQueryFiles(uri, cache_folder() / "artifacts")
 
 
-def known_of(watch: Watch) -> Known:
+def known_of(watch: StoreWatch) -> StoreView:
     """What is known of the store: at once if there is something, else after the first look, which a line tells of.
 
     Raises:
@@ -66,5 +66,5 @@ def known_of(watch: Watch) -> Known:
     return watch.known
 
 
-def context_of(uri: str, ui: str | None, known: Known) -> Context:
-    return Context(uri, ui, known.runs, known.rows, known.entries, per_query_of(uri))
+def context_of(uri: str, ui: str | None, known: StoreView) -> PageContext:
+    return PageContext(uri, ui, known.runs, known.rows, known.entries, per_query_of(uri))

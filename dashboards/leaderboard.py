@@ -13,7 +13,7 @@ import streamlit as st
 from context import context_of, known_of, watch_of
 from look import STYLE
 from midmask.errors import UserError
-from midmask.leaderboard.watch import Watch
+from midmask.leaderboard.watch import StoreWatch
 from midmask.tracking import redacted, resolve_tracking_uri, ui_command
 from views import board, compare, embeddings, lineage, sweep, training
 
@@ -71,14 +71,14 @@ def page() -> None:
     about(uri, watch)
 
 
-def until_read(watch: Watch, summary: str) -> None:
+def until_read(watch: StoreWatch, summary: str) -> None:
     """Tells that a look is under way, and draws the page again when it has ended."""
     if watch.wait(0):
         st.rerun()
     st.caption(f"{summary} · reading what has changed since")
 
 
-def about(uri: str, watch: Watch) -> None:
+def about(uri: str, watch: StoreWatch) -> None:
     with st.expander("About this store"):
         st.markdown("MLflow's own pages on these runs:")
         st.code(ui_command(uri), language="bash")

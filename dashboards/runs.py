@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from context import Context
+from context import PageContext
 from look import choice
 from midmask.artifact import Place
 from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.rows import Row, place_names
+from midmask.leaderboard.rows import LeaderboardRow, place_names
 from midmask.tracking import TrackedRow
 
 
-def name_of(row: Row) -> str:
+def name_of(row: LeaderboardRow) -> str:
     """One run in a line, unlike any other."""
     system = row.recipe or row.name
     seed = f"seed {row.seed.strip()}" if row.seed.strip() else ""
@@ -21,12 +21,12 @@ def name_of(row: Row) -> str:
     return " · ".join([system, *(part for part in more if part not in ("", "none", system))])
 
 
-def short_name(row: Row) -> str:
+def short_name(row: LeaderboardRow) -> str:
     """A run beside one other."""
     return f"{row.recipe or row.name} {row.run_id[:8]}"
 
 
-def choose_place(rows: Sequence[Row]) -> list[Row]:
+def choose_place(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
     """Draws the choice of collection and split; the rows that were evaluated there, newest first, trials after the
     rest.
     """
@@ -36,15 +36,15 @@ def choose_place(rows: Sequence[Row]) -> list[Row]:
     return sorted((row for row in rows if names[row.place] == name), key=lambda row: row.trial)
 
 
-def named(rows: Sequence[Row]) -> dict[str, Row]:
+def named(rows: Sequence[LeaderboardRow]) -> dict[str, LeaderboardRow]:
     return {name_of(row): row for row in rows}
 
 
-def run_of(context: Context, row: Row) -> TrackedRow:
+def run_of(context: PageContext, row: LeaderboardRow) -> TrackedRow:
     return next(run for run in context.runs if run.run_id == row.run_id)
 
 
-def places_of(context: Context, rows: Mapping[str, Row]) -> dict[str, Place | None]:
+def places_of(context: PageContext, rows: Mapping[str, LeaderboardRow]) -> dict[str, Place | None]:
     """Name -> where the run's evaluation on the row's corpus and split lies."""
     return {name: artifact_place(run_of(context, row), row.corpus, row.split) for name, row in rows.items()}
 

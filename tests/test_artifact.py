@@ -10,7 +10,7 @@ import pytest
 from midmask.artifact import RECORD, Place, Timing, load, produce, start_afresh
 from midmask.attempts import Attempt, attempt, folder_of_attempts
 from midmask.errors import UserError
-from midmask.leases import Watch, lease
+from midmask.leases import LeaseWatch, lease
 from tests.support.object_store import object_store
 
 QUICK = Timing(renew_s=0.05, dead_s=0.4, look_s=0.02)
@@ -130,7 +130,7 @@ def test_names_are_put_before_the_options_of_a_uri():
 def test_of_two_attempts_the_first_record_wins_and_the_other_is_deleted(root):
     place = root / "step" / "f"
     with attempt(place, QUICK) as slow:
-        fast = Attempt(place, "0002-other", Watch(QUICK))
+        fast = Attempt(place, "0002-other", LeaseWatch(QUICK))
         (fast.out / "data").write(b"fast")
         (slow.out / "data").write(b"slow")
         fast.publish({"fingerprint": "f", "result": {"by": "fast"}})
@@ -146,7 +146,7 @@ def test_a_silent_process_of_another_machine_is_replaced_and_may_still_not_harm(
     """Its lease does not change any more; it wakes up when another attempt has gone on from its files."""
     place = root / "step" / "f"
     folder = folder_of_attempts(place)
-    silent = Attempt(place, "0001-silent", Watch(QUICK))
+    silent = Attempt(place, "0001-silent", LeaseWatch(QUICK))
     (silent.out / "part").write(b"kept")
     (folder / "0001-silent.lease").write_json({"machine": "elsewhere", "process": 1, "began": "1", "beat": 3})
 
@@ -164,7 +164,7 @@ def test_a_silent_process_of_another_machine_is_replaced_and_may_still_not_harm(
 def test_a_silent_process_that_finishes_while_its_files_are_taken_over_wins(tmp_path, monkeypatch):
     """It wakes up after the first of its two files was linked; the other attempt then starts with none."""
     place = Place(str(tmp_path / "step" / "f"))
-    silent = Attempt(place, "0001-silent", Watch(QUICK))
+    silent = Attempt(place, "0001-silent", LeaseWatch(QUICK))
     for name in ("a", "b"):
         (silent.out / name).write(name.encode())
     link, linked, found = os.link, [], []
@@ -187,22 +187,22 @@ def test_a_silent_process_that_finishes_while_its_files_are_taken_over_wins(tmp_
 
 def test_a_lease_that_changes_lives_wherever_its_process_is(tmp_path):
     place = Place((tmp_path / "one.lease").as_uri())
-    watch = Watch(QUICK)
+    watch = LeaseWatch(QUICK)
     state = {"machine": "elsewhere", "process": 1, "began": "1"}
     for beat in range(8):
         place.write_json({**state, "beat": beat})
         assert watch.lives(place)
     with lease(tmp := Place(str(tmp_path / "two.lease")), QUICK):
-        assert Watch(QUICK).lives(tmp)
-    assert not Watch(QUICK).lives(tmp)
+        assert LeaseWatch(QUICK).lives(tmp)
+    assert not LeaseWatch(QUICK).lives(tmp)
 
 
 def test_a_lease_that_cannot_be_read_just_now_lives(tmp_path):
     """On an object store, a lease that is written again while it is read gives an error, or half of it."""
     (tmp_path / "folder.lease").mkdir()
     (tmp_path / "half.lease").write_text('{"machine": "x", "pro')
-    assert all(Watch(QUICK).lives(Place(str(tmp_path / f"{name}.lease"))) for name in ("folder", "half"))
-    assert not Watch(QUICK).lives(Place(str(tmp_path / "none.lease")))
+    assert all(LeaseWatch(QUICK).lives(Place(str(tmp_path / f"{name}.lease"))) for name in ("folder", "half"))
+    assert not LeaseWatch(QUICK).lives(Place(str(tmp_path / "none.lease")))
 
 
 MAKER = """

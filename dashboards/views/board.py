@@ -7,7 +7,7 @@ from html import escape
 
 import streamlit as st
 
-from context import Context
+from context import PageContext
 from look import link, sortable, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.board import Board, View, board_of
@@ -25,7 +25,7 @@ PER_PAGE = 100
 MOST_UNFINISHED = 50
 
 
-def show(context: Context) -> None:
+def show(context: PageContext) -> None:
     if context.entries:
         systems(context)
     else:
@@ -33,7 +33,7 @@ def show(context: Context) -> None:
     troubles(context)
 
 
-def systems(context: Context) -> None:
+def systems(context: PageContext) -> None:
     view = choose(context.entries)
     if not view.places:
         st.info("No system was evaluated on this split of this corpus. Choose another.")
@@ -58,7 +58,7 @@ def page_number(count: int) -> int:
 
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
-def compared(key: str, _shown: Sequence[Entry], _view: View, _context: Context) -> Marks:
+def compared(key: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
     """Tests of all pairs, worked out once for the same runs: `key` tells them, and all else that matters."""
     return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
 
@@ -69,7 +69,7 @@ def _key(shown: Sequence[Entry], view: View) -> str:
     return repr((runs, view.places, view.measures, view.marks))
 
 
-def exports(board: Board, context: Context) -> None:
+def exports(board: Board, context: PageContext) -> None:
     """The whole of the shown view, all its pages, as files."""
     whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
     files = [
@@ -87,12 +87,12 @@ def exports(board: Board, context: Context) -> None:
             st.code(address(), language=None, wrap_lines=True)
 
 
-def nothing(context: Context) -> None:
+def nothing(context: PageContext) -> None:
     st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
     st.code("make demo\npython jobs/sweep_mask_ratio.py --tracking-uri " + redacted(context.uri), language="bash")
 
 
-def troubles(context: Context) -> None:
+def troubles(context: PageContext) -> None:
     """What runs now, failed, or was killed: half a run ranks nowhere."""
     left = unfinished(context.runs)
     if not left:

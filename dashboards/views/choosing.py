@@ -10,7 +10,7 @@ from midmask.corpora.splits import is_slice
 from midmask.leaderboard.board import HEADS, NEWEST, View, columns_of, places_of
 from midmask.leaderboard.entries import LABELS, Entry
 from midmask.leaderboard.marks import Shown
-from midmask.leaderboard.rows import Place, measure_names, place_names
+from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names
 
 MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
 """Name of a kind of superscripts -> what `evaluate.rendering` calls it."""
@@ -48,7 +48,7 @@ def choose(found: Sequence[Entry]) -> View:
     return View(view.places, view.measures, filters, order, reverse, marks, baseline, trials)
 
 
-def _places(every: Sequence[Place], corpus: str, split: str) -> list[Place]:
+def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:
     """The places that are asked for; slices of splits only by their names."""
     found = [
         place

@@ -9,12 +9,12 @@ import pyarrow as pa
 import streamlit as st
 
 from charts import LOSS, TIE, WIN, draw
-from context import Context
+from context import PageContext
 from look import NONE, VERDICTS, choice, choices, link, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.leaderboard.queries import EQUAL, Pairing, Sided, paired, widest
-from midmask.leaderboard.rows import Row, measure_names
+from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from runs import choose_place, named, nothing_evaluated, short_name
 from views.queries import show_queries
 
@@ -23,7 +23,7 @@ COUNTS = ("5", "10", "20")
 FEWEST = 2
 
 
-def show(context: Context) -> None:
+def show(context: PageContext) -> None:
     if not context.rows:
         nothing_evaluated()
         return
@@ -98,7 +98,7 @@ def _tested(
 
 
 def details(
-    context: Context, pairings: Mapping[str, Pairing], known: Mapping[str, Row], base: str, measure: str
+    context: PageContext, pairings: Mapping[str, Pairing], known: Mapping[str, LeaderboardRow], base: str, measure: str
 ) -> None:
     first, second, third = st.columns([3, 2, 1])
     with first:

@@ -8,14 +8,14 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from charts import PASSAGES, QUERIES, draw, side_by_side
-from context import Context
+from context import PageContext
 from look import NONE, choice, choices, link, table
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
-from midmask.leaderboard.embeddings import PAIRS, Encodings, Sample, encodings, mapped, sampled
+from midmask.leaderboard.embeddings import PAIRS, EmbeddingSample, Encodings, encodings, mapped, sampled
 from midmask.leaderboard.passages import passage_texts, query_texts
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.rows import LeaderboardRow
 from runs import choose_place, named, nothing_evaluated, places_of
 
 VIEWS = ("dense", "lexical")
@@ -27,7 +27,7 @@ LONGEST = 160
 """Characters of a text that is shown at a point."""
 
 
-def show(context: Context) -> None:
+def show(context: PageContext) -> None:
     rows = [row for row in context.rows if row.representation != BM25]
     if not rows:
         nothing_evaluated()
@@ -89,7 +89,7 @@ def one(name: str, source: Encodings, view: str, pairs: int, perplexity: float, 
 @st.cache_resource(max_entries=32, show_spinner="Drawing the map: a minute for a thousand pairs")
 def analysed(
     key: str, view: str, pairs: int, perplexity: float, seed: int, _source: Encodings
-) -> tuple[Sample, Map, Texts]:
+) -> tuple[EmbeddingSample, Map, Texts]:
     """The sample of a run, its map and its texts, worked out once; the queries' encoding, by its fingerprint, is of one
     model and one split.
 
@@ -102,7 +102,9 @@ def analysed(
     return sample, drawn, texts
 
 
-def scatter(sample: Sample, drawn: Map, texts: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]) -> go.Figure:
+def scatter(
+    sample: EmbeddingSample, drawn: Map, texts: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]
+) -> go.Figure:
     """Queries and passages as points; t-SNE's axes have no meaning, so they have no numbers."""
     queries, passages = texts
     sides = {
@@ -132,13 +134,13 @@ def _told(title: str, text: str) -> str:
     return "<br>".join(escape(line) for line in wrap(shorten(f"{title} {text}".strip(), LONGEST, placeholder="…"), 60))
 
 
-def divergences(found: Mapping[str, Map], rows: Mapping[str, Row], context: Context) -> str:
+def divergences(found: Mapping[str, Map], rows: Mapping[str, LeaderboardRow], context: PageContext) -> str:
     heads = [("Run", ""), ("Pairs", "num"), ("KL(queries ‖ passages)", "num"), ("JS", "num"), ("JS / KL", "num")]
     heads += [("Cosine of pairs", "num"), ("of others", "num")]
     return table(heads, [_line(name, own, rows[name], context) for name, own in found.items()], "divergences")
 
 
-def _line(name: str, own: Map, row: Row, context: Context) -> Sequence[tuple[str, str]]:
+def _line(name: str, own: Map, row: LeaderboardRow, context: PageContext) -> Sequence[tuple[str, str]]:
     kl, js = own.divergence.kl, own.divergence.js
     numbers = [f"{len(own.queries_N2):,}", f"{kl:.3g}", f"{js:.3g}", f"{js / kl:.2f}" if kl else NONE]
     numbers += [f"{own.cosines.pairs:.3f}", f"{own.cosines.others:.3f}"]

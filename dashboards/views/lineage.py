@@ -9,10 +9,10 @@ from html import escape
 
 import streamlit as st
 
-from context import Context
+from context import PageContext
 from look import NONE, choice, link, table
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
-from midmask.leaderboard.rows import Row, measure_names
+from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow, redacted
 from runs import choose_place, named, nothing_evaluated, run_of
 
@@ -29,7 +29,7 @@ LONGEST_WAIT = 180
 """Seconds; the recipes' code takes a few to load."""
 
 
-def show(context: Context) -> None:
+def show(context: PageContext) -> None:
     if not context.rows:
         nothing_evaluated()
         return
@@ -51,7 +51,7 @@ def show(context: Context) -> None:
         again(context, row, run, links)
 
 
-def facts(row: Row, run: TrackedRow, context: Context) -> str:
+def facts(row: LeaderboardRow, run: TrackedRow, context: PageContext) -> str:
     """The number, and what the run itself says of where it comes from."""
     values = " · ".join(f"{escape(name)} <b>{row.measures[name]:.4f}</b>" for name in measure_names([row]))
     took = f"{(run.ended - run.started).total_seconds():,.0f} s" if run.ended else NONE
@@ -128,7 +128,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
 
 
-def again(context: Context, row: Row, run: TrackedRow, links: Sequence[Link]) -> None:
+def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, links: Sequence[Link]) -> None:
     """The command, and in what its result would differ."""
     wanted = {"tags": run.tags, "params": run.params, "split": _split(links) or row.split, **_elsewhere(run, links)}
     found = worked_out(json.dumps(wanted, sort_keys=True))

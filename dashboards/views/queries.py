@@ -6,10 +6,10 @@ from textwrap import shorten
 
 import streamlit as st
 
-from context import Context
+from context import PageContext
 from look import NONE
-from midmask.leaderboard.queries import Passage, Query, looked_up
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.queries import Query, RetrievedPassage, looked_up
+from midmask.leaderboard.rows import LeaderboardRow
 from runs import places_of
 
 TOP = 5
@@ -34,7 +34,7 @@ STYLE = """<style>
 
 
 def show_queries(
-    context: Context, rows: Mapping[str, Row], values: Mapping[str, tuple[float, float]], measure: str
+    context: PageContext, rows: Mapping[str, LeaderboardRow], values: Mapping[str, tuple[float, float]], measure: str
 ) -> None:
     """Draws these queries in their order.
 
@@ -49,7 +49,7 @@ def show_queries(
 
 
 def _looked_up(
-    context: Context, rows: Mapping[str, Row], query_ids: tuple[str, ...]
+    context: PageContext, rows: Mapping[str, LeaderboardRow], query_ids: tuple[str, ...]
 ) -> tuple[list[Query], dict[str, str]]:
     return _read(query_ids, tuple(places_of(context, rows).items()))
 
@@ -76,19 +76,19 @@ def card(query: Query, values: Mapping[str, float], measure: str) -> str:
     )
 
 
-def _ranking(passages: Sequence[Passage]) -> str:
+def _ranking(passages: Sequence[RetrievedPassage]) -> str:
     if not passages:
         return '<span class="quiet">nothing</span>'
     return "".join(_passage(passage, f"{number}.") for number, passage in enumerate(passages, start=1))
 
 
-def _ranks(passage: Passage) -> str:
+def _ranks(passage: RetrievedPassage) -> str:
     """Where each run has it, in the order of the runs."""
     ranks = [f"{escape(name)} {NONE if rank is None else rank}" for name, rank in passage.ranks.items()]
     return f'<span class="quiet">rank: {", ".join(ranks)} ·</span>' if ranks else ""
 
 
-def _passage(passage: Passage, before: str) -> str:
+def _passage(passage: RetrievedPassage, before: str) -> str:
     relevant = ' class="relevant"' if (passage.grade or 0) > 0 else ""
     if passage.text is None:
         summary = f"<summary>{before} {escape(passage.doc_id)}</summary>"

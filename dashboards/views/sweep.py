@@ -6,19 +6,19 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from charts import LABELLED, draw, side_by_side
-from context import Context
+from context import PageContext
 from look import choice
 from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
 from midmask.leaderboard.surfaces import STEP, Point, followed, sweep_surface, sweeps
-from midmask.leaderboard.sweep_file import Parameter, Sweep, is_numeric, read_sweep
+from midmask.leaderboard.sweep_file import Parameter, SweepFile, is_numeric, read_sweep
 from midmask.tracking import TrackedRow
 from views import sweep_plots, sweep_tables
 
 
-def show(context: Context) -> None:
+def show(context: PageContext) -> None:
     parents = sweeps(context.runs)
     if not parents:
         st.info("No sweep has been tracked in this store yet. Run one:")
@@ -44,12 +44,12 @@ def _name(run: TrackedRow) -> str:
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
-def read(uri: str, run_id: str) -> Sweep | None:
+def read(uri: str, run_id: str) -> SweepFile | None:
     """What a finished sweep tells of itself; it never changes."""
     return read_sweep(uri, run_id, cache_folder() / "artifacts")
 
 
-def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
+def finished(sweep: SweepFile, parent: TrackedRow, context: PageContext) -> None:
     """All that a sweep's own file tells."""
     for sentence in sweep.sentences:
         st.markdown(f"- {markdown_text(sentence)}")
@@ -78,13 +78,13 @@ def finished(sweep: Sweep, parent: TrackedRow, context: Context) -> None:
     sweep_tables.tried(sweep, trial_runs(context, parent), context.link)
 
 
-def trial_runs(context: Context, parent: TrackedRow) -> list[TrackedRow]:
+def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
     """The sweep's trials in whatever state; a cached one as the run that it links."""
     nested = (run for run in followed(context.runs) if run.parent_id == parent.run_id)
     return [run for run in nested if run.tags.get(STEP) == "trial"]
 
 
-def over_parameters(sweep: Sweep) -> None:
+def over_parameters(sweep: SweepFile) -> None:
     """The first objective over one parameter or two, as chosen."""
     by_label = {one.label: one for one in _numeric_first(sweep)}
     first, second = st.columns(2)
@@ -102,11 +102,11 @@ def over_parameters(sweep: Sweep) -> None:
     )
 
 
-def _numeric_first(sweep: Sweep) -> list[Parameter]:
+def _numeric_first(sweep: SweepFile) -> list[Parameter]:
     return sorted(sweep.choices, key=lambda one: not is_numeric(sweep, one.path))
 
 
-def of_trials(context: Context, parent: TrackedRow) -> None:
+def of_trials(context: PageContext, parent: TrackedRow) -> None:
     """What can be told of a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
     runs = trial_runs(context, parent)
     trials = rows(runs)

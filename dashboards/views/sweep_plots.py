@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from charts import LOSS, TIE, WIN, colour
 from midmask.leaderboard.sweep_file import (
     Parameter,
-    Sweep,
+    SweepFile,
     SweepPoint,
     is_numeric,
     lines_over,
@@ -20,7 +20,7 @@ MOST_LINES = 8
 BAND = "rgba(15,118,110,.13)"
 
 
-def lines(sweep: Sweep, over: Parameter) -> go.Figure:
+def lines(sweep: SweepFile, over: Parameter) -> go.Figure:
     """The first objective over a parameter, a line for each choice of the others; dashed: points that lack it."""
     figure = go.Figure()
     groups = lines_over(sweep, over.path)
@@ -50,14 +50,14 @@ def lines(sweep: Sweep, over: Parameter) -> go.Figure:
     return figure
 
 
-def _level(figure: go.Figure, sweep: Sweep, point: SweepPoint, label: str, number: int) -> None:
+def _level(figure: go.Figure, sweep: SweepFile, point: SweepPoint, label: str, number: int) -> None:
     value = sweep.first(point)
     figure.add_hline(
         y=value, line={"color": colour(number), "dash": "dash"}, annotation_text=escape(label), annotation_font_size=11
     )
 
 
-def surface(sweep: Sweep, across: Parameter, up: Parameter) -> go.Figure:
+def surface(sweep: SweepFile, across: Parameter, up: Parameter) -> go.Figure:
     """The first objective over two parameters; the colour's range tells how much of it is noise."""
     columns, rows, grid = surface_over(sweep, across.path, up.path)
     texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
@@ -80,7 +80,7 @@ def surface(sweep: Sweep, across: Parameter, up: Parameter) -> go.Figure:
     return figure
 
 
-def parallel(sweep: Sweep) -> go.Figure:
+def parallel(sweep: SweepFile) -> go.Figure:
     """A line a point through all that was chosen, coloured by the first objective."""
     axes = [_axis(sweep, one) for one in sweep.choices]
     for objective in sweep.objectives:
@@ -98,7 +98,7 @@ def parallel(sweep: Sweep) -> go.Figure:
     return figure
 
 
-def _axis(sweep: Sweep, one: Parameter) -> dict[str, object]:
+def _axis(sweep: SweepFile, one: Parameter) -> dict[str, object]:
     """Values that are no numbers, or absent, as ticks."""
     found = [point.parameters.get(one.path, "absent") for point in sweep.complete]
     if is_numeric(sweep, one.path) and "absent" not in found:
@@ -108,7 +108,7 @@ def _axis(sweep: Sweep, one: Parameter) -> dict[str, object]:
     return {"label": one.label, "values": places, "tickvals": list(range(len(names))), "ticktext": names}
 
 
-def importance(sweep: Sweep) -> go.Figure:
+def importance(sweep: SweepFile) -> go.Figure:
     labels = {one.path: one.label for one in sweep.parameters}
     shares = list(reversed(sweep.shares.items()))
     figure = go.Figure(
@@ -125,7 +125,7 @@ def importance(sweep: Sweep) -> go.Figure:
     return figure
 
 
-def pareto(sweep: Sweep) -> go.Figure:
+def pareto(sweep: SweepFile) -> go.Figure:
     """The first objective over the second: what nothing beats in both is joined; named points are ringed."""
     across, up = sweep.objectives[1].measure, sweep.objectives[0].measure
     front = sorted((point for point in sweep.complete if point.front), key=lambda point: point.values[across])
@@ -160,11 +160,11 @@ def pareto(sweep: Sweep) -> go.Figure:
     return figure
 
 
-def _band(figure: go.Figure, sweep: Sweep) -> None:
+def _band(figure: go.Figure, sweep: SweepFile) -> None:
     """What lies in it may be as good as the best."""
     if band := sweep.band():
         figure.add_hrect(y0=band[0], y1=band[1], fillcolor=BAND, line_width=0, layer="below")
 
 
-def _measure(sweep: Sweep) -> str:
+def _measure(sweep: SweepFile) -> str:
     return f"{sweep.objectives[0].measure} on {sweep.corpus} {sweep.split}"

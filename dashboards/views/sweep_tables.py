@@ -9,7 +9,7 @@ import streamlit as st
 from look import NONE, VERDICTS, link, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measured
-from midmask.leaderboard.sweep_file import Compared, Sweep, SweepPoint
+from midmask.leaderboard.sweep_file import Compared, SweepFile, SweepPoint
 from midmask.tracking import TrackedRow
 
 SHOWN = 100
@@ -21,7 +21,7 @@ Cells = list[tuple[str, str]]
 LinkOf = Callable[[TrackedRow], str]
 
 
-def comparison(sweep: Sweep) -> None:
+def comparison(sweep: SweepFile) -> None:
     """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
     version that did not keep the differences.
     """
@@ -56,7 +56,7 @@ def _system(one: Compared) -> Cells:
     return cells
 
 
-def tried(sweep: Sweep, runs: Sequence[TrackedRow], link_of: LinkOf) -> None:
+def tried(sweep: SweepFile, runs: Sequence[TrackedRow], link_of: LinkOf) -> None:
     """Every trial with its state: complete ones first, the best on top; then those that were pruned, and those of which
     the sweep's file knows nothing, because they failed, were killed, or still run.
     """
@@ -100,7 +100,7 @@ def trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, lin
     st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
 
 
-def _point(sweep: Sweep, point: SweepPoint, run: TrackedRow | None, link_of: LinkOf) -> Cells:
+def _point(sweep: SweepFile, point: SweepPoint, run: TrackedRow | None, link_of: LinkOf) -> Cells:
     mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
     kind = "num best" if point.label == sweep.best else "num"
     values = [_number(point.values.get(one.measure)) for one in sweep.objectives]
@@ -117,7 +117,7 @@ def _point(sweep: Sweep, point: SweepPoint, run: TrackedRow | None, link_of: Lin
     ]
 
 
-def _unknown(sweep: Sweep, run: TrackedRow, link_of: LinkOf) -> Cells:
+def _unknown(sweep: SweepFile, run: TrackedRow, link_of: LinkOf) -> Cells:
     """A trial without a result."""
     values = [(NONE, "num") for _ in sweep.objectives]
     about = [(NONE, "num"), (NONE, "quiet"), (link(link_of(run), run.run_id[:8]), "")]

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from charts import colour, draw, side_by_side, swatch
-from context import Context
+from context import PageContext
 from look import NONE, choice, choices, link, table
 from midmask.errors import UserError
 from midmask.leaderboard.training import PANELS, PHASES, THROUGHPUT, WAIT, Curves, curves, parts_of, trainings
@@ -24,7 +24,7 @@ KEPT_SECONDS = 10
 """How long the curves of a run that has not ended are kept."""
 
 
-def show(context: Context) -> None:
+def show(context: PageContext) -> None:
     phases = [phase for phase in PHASES if trainings(context.runs, phase)]
     if not phases:
         st.info("No training has been tracked in this store yet. Run one:")
@@ -57,7 +57,7 @@ def show(context: Context) -> None:
     )
 
 
-def read(context: Context, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:
+def read(context: PageContext, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:
     """A run's curves; those of a run that has ended are read once."""
     reader = _ended if run.ended else _running
     try:
@@ -77,7 +77,7 @@ def _running(uri: str, run_id: str, phase: str, names: tuple[str, ...], _run: Tr
     return curves(uri, _run, phase, names)
 
 
-def summaries(told: Sequence[Curves], runs: Sequence[TrackedRow], context: Context) -> str:
+def summaries(told: Sequence[Curves], runs: Sequence[TrackedRow], context: PageContext) -> str:
     """One line a run, with its colour."""
     lines = []
     for number, (own, run) in enumerate(zip(told, runs, strict=True)):

@@ -21,7 +21,7 @@ from typing import Any
 
 from midmask.digests import RECORD, measure
 from midmask.errors import UserError
-from midmask.leases import LEASE, Timing, Watch, lease
+from midmask.leases import LEASE, LeaseWatch, Timing, lease
 from midmask.place import DRAFT, Place
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Attempt:
 
     place: Place
     name: str
-    watch: Watch
+    watch: LeaseWatch
 
     @property
     def out(self) -> Place:
@@ -94,7 +94,7 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
     The folder stays when the block ends with an error, so that the next attempt goes on from it.
     """
     _refuse_leftovers(place)
-    folder, watch = folder_of_attempts(place), Watch(timing)
+    folder, watch = folder_of_attempts(place), LeaseWatch(timing)
     while not (place / RECORD).exists():
         if _living(folder, watch):
             watch.say_once("another process is making %s; waiting for it", place)
@@ -112,7 +112,7 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
     yield None
 
 
-def _clear(place: Place, watch: Watch, own: str) -> None:
+def _clear(place: Place, watch: LeaseWatch, own: str) -> None:
     """Deletes the attempts that no living process works on, except whole ones, which may be in use."""
     folder = folder_of_attempts(place)
     living = _living(folder, watch)
@@ -140,12 +140,12 @@ def _next_number(folder: Place) -> int:
     return 1 + max((int(name.partition("-")[0]) for name in _attempts(folder)), default=0)
 
 
-def _living(folder: Place, watch: Watch) -> list[str]:
+def _living(folder: Place, watch: LeaseWatch) -> list[str]:
     """Names of the attempts whose owner lives."""
     return [name for name in _attempts(folder) if watch.lives(folder / f"{name}{LEASE}")]
 
 
-def _take_over(folder: Place, name: str, watch: Watch) -> None:
+def _take_over(folder: Place, name: str, watch: LeaseWatch) -> None:
     """Starts the attempt `name` with the files of the newest attempt of a dead process, if there is one.
 
     Dead attempts whose process is surely gone are deleted. One that has only been silent is kept until the artifact is

@@ -36,7 +36,7 @@ class Timing:
     by_process: bool = True
 
 
-class Watch:
+class LeaseWatch:
     """What this process has seen of other processes' leases."""
 
     def __init__(self, timing: Timing) -> None:

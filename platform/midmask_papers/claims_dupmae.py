@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from midmask.benchmark.results import Results
-from midmask_papers.matching import Missing, match
+from midmask_papers.matching import MissingResult, match
 from midmask_papers.published import Published
-from midmask_papers.verdict import Claim, Part, Verdict, all_of, pair, pick
+from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, pair, pick
 
 PAPER = "dupmae"
 DUPMAE = "CLS + OT decoding"
@@ -48,7 +48,7 @@ def both_views(results: Results) -> Verdict:
     return _with_wins(results, [pair(ours, cls), pair(ours, ot), pair(compact, cls)], "")
 
 
-def _with_wins(results: Results, parts: Sequence[Part], printed: str) -> Verdict:
+def _with_wins(results: Results, parts: Sequence[ClaimPart], printed: str) -> Verdict:
     """The verdict, with the corpora on which the first system's mean is higher than each of the others'."""
     found = all_of(results, PAPER, parts)
     counted = [text for part in parts if (text := _wins(results, part))]
@@ -56,12 +56,12 @@ def _with_wins(results: Results, parts: Sequence[Part], printed: str) -> Verdict
     return replace(found, sentence=found.sentence + wins)
 
 
-def _wins(results: Results, part: Part) -> str:
+def _wins(results: Results, part: ClaimPart) -> str:
     """ "2 of 3 corpora than retromae" by nDCG@10, over all corpora on which both were measured; empty if on none."""
     won = total = 0
     for corpus in results.names("corpus"):
         ours = match(part.terms, results.where(corpus=corpus), "nDCG@10", (corpus, "test"))
-        if not isinstance(ours, Missing):
+        if not isinstance(ours, MissingResult):
             total += 1
             won += ours.estimate(results, "nDCG@10").value > 0
     corpora = "corpus" if total == 1 else "corpora"

@@ -6,7 +6,7 @@ from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.statistics.intervals import LEVEL, interval
 from midmask_papers.matching import NONE, Term
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import Part, Verdict, all_of, combined, judge, pick
+from midmask_papers.verdict import ClaimPart, Verdict, all_of, combined, judge, pick
 
 MEASURE = "stop share"
 COMMAND = "`python -m tests.speed.stop_word_share --corpus NAME` measures it"
@@ -56,14 +56,16 @@ def fewer_stops(statistics: Sequence[Statistic], results: Results) -> Verdict:
 
 def rom_helps(results: Results) -> Verdict:
     """ROM > MLM; no size survives."""
-    return all_of(results, "rom", [Part("rom against mlm", _terms(rom=1.0, mlm=-1.0), "RR@10", ("msmarco", "dev"))])
+    return all_of(
+        results, "rom", [ClaimPart("rom against mlm", _terms(rom=1.0, mlm=-1.0), "RR@10", ("msmarco", "dev"))]
+    )
 
 
 def self_contrast(results: Results) -> Verdict:
     """Little is less than half of RetroMAE's gain over none: ½ (RetroMAE - none) - (SimCSE - none) > 0."""
     terms = [_terms(**{"retromae": 0.5, "none": 0.5, system: -1.0}) for system in ("simcse", "ict")]
     parts = [
-        Part(f"half of retromae's gain over none less {own[-1].key.system}'s", own, "RR@10", ("msmarco", "dev"))
+        ClaimPart(f"half of retromae's gain over none less {own[-1].key.system}'s", own, "RR@10", ("msmarco", "dev"))
         for own in terms
     ]
     return all_of(results, "demo --systems all", parts)

@@ -2,7 +2,7 @@
 
 from midmask.benchmark.results import Results
 from midmask_papers.published import Published
-from midmask_papers.verdict import Claim, Part, Verdict, all_of, pair, pick
+from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, pair, pick
 
 PAPER = "retromae"
 
@@ -12,7 +12,7 @@ def _main(label: str) -> Published:
     return pick(PAPER, "main", condition=condition, label=label, measure="RR@10")
 
 
-def _factors(condition: str, better: str, worse: tuple[str, ...]) -> list[Part]:
+def _factors(condition: str, better: str, worse: tuple[str, ...]) -> list[ClaimPart]:
     """That one value of a factor of Table 6 is better than others."""
     number = {label: pick(PAPER, "6", condition=condition, label=label, measure="RR@10") for label in (better, *worse)}
     return [pair(number[better], number[other], what=f"{condition}: {better} against {other}") for other in worse]

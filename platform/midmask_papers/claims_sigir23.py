@@ -8,7 +8,7 @@ from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask_papers.matching import Term, called
 from midmask_papers.published import Published, published
-from midmask_papers.verdict import Claim, Part, Verdict, all_of, measured_by, pair, pick, points, term
+from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, measured_by, pair, pick, points, term
 
 PAPER = "sigir23"
 WEAK, STRONG = "1", "4"
@@ -33,7 +33,7 @@ def gaps_shrink(results: Results) -> Verdict:
     return all_of(results, PAPER, [_shrinking(representation) for representation in ("dense", "splade")])
 
 
-def _shrinking(representation: str) -> Part:
+def _shrinking(representation: str) -> ClaimPart:
     terms: list[Term] = []
     said = []
     for sign, table in ((1.0, WEAK), (-1.0, STRONG)):
@@ -41,7 +41,7 @@ def _shrinking(representation: str) -> Part:
         high, low = (choose(rows, key=lambda number: number.value) for choose in (max, min))
         terms += [term(sign, high), term(-sign, low)]
         said.append(f"({high.system} - {low.system}, {high.setting})")
-    return Part(f"{representation}: {' less '.join(said)}", tuple(terms), "RR@10", ("msmarco", "dev"))
+    return ClaimPart(f"{representation}: {' less '.join(said)}", tuple(terms), "RR@10", ("msmarco", "dev"))
 
 
 def retromae_best(results: Results) -> Verdict:
@@ -67,13 +67,13 @@ def _is_measured(column: list[Published], results: Results) -> bool:
     return bool(results.where(system="retromae", representation="dense", setting=column[0].setting))
 
 
-def _against(rival: str, columns: list[list[Published]]) -> Part:
+def _against(rival: str, columns: list[list[Published]]) -> ClaimPart:
     terms = []
     for column in columns:
         for weight, label in ((1.0, "RetroMAE MS"), (-1.0, rival)):
             (number,) = (one for one in column if one.label == label)
             terms.append(term(weight / len(columns), number))
-    return Part(f"RetroMAE MS against {rival}", tuple(terms), "RR@10", ("msmarco", "dev"))
+    return ClaimPart(f"RetroMAE MS against {rival}", tuple(terms), "RR@10", ("msmarco", "dev"))
 
 
 def one_helps_the_other(results: Results) -> Verdict:

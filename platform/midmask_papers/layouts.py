@@ -12,7 +12,7 @@ import pyarrow as pa
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
-from midmask.evaluation.tables import Cell, Column, Protocol, ResultTable, tabulate
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
 from midmask_papers.matching import CORPUS, NONE, called, home, key_of, preferred
 from midmask_papers.published import Published, paper, published
 
@@ -146,13 +146,13 @@ def _corpus(results: Results, slot: Slot) -> str:
     return home(results) if stands else called(slot.corpus, results)
 
 
-def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], Cell]:
+def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], TableCell]:
     """The means over groups of BEIR's sets, of systems with all of a group's sets."""
     found = {slot: mean for slot in slots if (mean := _average(results, slot)) is not None}
     best: dict[str, float] = {}
     for slot, mean in found.items():
         best[slot.column] = max(mean, best.get(slot.column, mean))
-    return {(slot.row, slot.column): Cell(mean, best=mean == best[slot.column]) for slot, mean in found.items()}
+    return {(slot.row, slot.column): TableCell(mean, best=mean == best[slot.column]) for slot, mean in found.items()}
 
 
 def _average(results: Results, slot: Slot) -> float | None:
@@ -174,7 +174,10 @@ def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Ta
         columns.setdefault(column, {})[row] = tables
     measures = {slot.column: slot.measure for slot in slots}
     against = baseline if baseline and all(baseline in rows for rows in columns.values()) else None
-    return tabulate([Column(name, measures[name], rows) for name, rows in columns.items()], Protocol(baseline=against))
+    return tabulate(
+        [TableColumn(name, measures[name], rows) for name, rows in columns.items()],
+        ComparisonProtocol(baseline=against),
+    )
 
 
 def _beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:

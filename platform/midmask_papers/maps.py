@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from midmask.artifact import RECORD, Place
-from midmask.benchmark.layout import Cell, Layout
+from midmask.benchmark.layout import BenchmarkCell, Layout
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.evaluation.rendering import MISSING, markdown
@@ -60,7 +60,7 @@ def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
     ]
 
 
-def _mapped(cell: Cell, storage: Place) -> Iterator[Mapped]:
+def _mapped(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:
     (corpus, _), step = next(iter(cell.evaluations.items()))
     place = step.place(storage)
     if not (place / RECORD).exists():

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from midmask.benchmark.results import Results, SystemKey
-from midmask.evaluation.statistics.intervals import LEVEL, Estimate
+from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
 from midmask.evaluation.statistics.seeds import Weighted, contrast, read_sample
 from midmask_papers.published import Published
 
@@ -22,7 +22,7 @@ SPLITS = ("test", "dev")
 DETERMINISTIC = ("bm25",)
 """Systems without a seed to differ by."""
 
-Place = tuple[str, str]
+CorpusSplit = tuple[str, str]
 """(corpus, split)."""
 
 
@@ -40,10 +40,10 @@ class Match:
     """Our systems in the paper's place, where they were all measured, and what is not as in the paper."""
 
     terms: tuple[Term, ...]
-    places: tuple[Place, ...]
+    places: tuple[CorpusSplit, ...]
     differs: tuple[str, ...] = ()
 
-    def estimate(self, results: Results, measure: str, level: float = LEVEL) -> Estimate:
+    def estimate(self, results: Results, measure: str, level: float = LEVEL) -> IntervalEstimate:
         """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
 
         Raises:
@@ -53,7 +53,7 @@ class Match:
         return contrast([_weighted(term, results, self.places, measure) for term in self.terms], level)
 
 
-def _weighted(term: Term, results: Results, places: Sequence[Place], measure: str) -> Weighted:
+def _weighted(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
     """A term with its system's values on each of these places, seeds ascending."""
     key, samples, seeds = term.key, [], set()
     for corpus, split in places:
@@ -68,7 +68,7 @@ def _weighted(term: Term, results: Results, places: Sequence[Place], measure: st
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingResult:
     """What would have to be measured."""
 
     what: str
@@ -97,8 +97,8 @@ def called(name: str, results: Results) -> str:
 
 
 def match(
-    terms: Sequence[Term], results: Results, measure: str, place: Place, *, elsewhere: bool = False
-) -> Match | Missing:
+    terms: Sequence[Term], results: Results, measure: str, place: CorpusSplit, *, elsewhere: bool = False
+) -> Match | MissingResult:
     """Our systems for these.
 
     Args:
@@ -122,10 +122,10 @@ def match(
             best = Match(ours, found, _differences([term.key for term in terms], own, home(results)))
         if best is not None and not elsewhere:
             break
-    return best or Missing(_missing(terms, results, measure))
+    return best or MissingResult(_missing(terms, results, measure))
 
 
-def _corpora(results: Results, place: Place, elsewhere: bool) -> list[str]:
+def _corpora(results: Results, place: CorpusSplit, elsewhere: bool) -> list[str]:
     corpora = results.names("corpus")
     if elsewhere:
         return [corpus for corpus in corpora if corpus != home(results)]

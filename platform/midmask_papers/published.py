@@ -63,7 +63,7 @@ class Noted(Config):
     note: str = Field(description="what is doubtful")
 
 
-class Row(Config):
+class PublishedRow(Config):
     """Values in the order of the columns, and what they are of."""
 
     values: tuple[Decimal | Noted | None, ...] = Field(description="as printed; null where nothing is")
@@ -83,7 +83,7 @@ class Table(Config):
     percent: bool = Field(False, description="whether values are printed a hundredfold")
     shared: dict[str, str] = Field({}, description="fields of `Published` that all cells share")
     columns: tuple[dict[str, str], ...] = Field(description="fields of each column")
-    rows: tuple[Row, ...] = Field(description="the rows")
+    rows: tuple[PublishedRow, ...] = Field(description="the rows")
 
     @model_validator(mode="after")
     def _rows_fit_columns(self) -> "Table":

@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import Estimate, Variance, interval
+from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 from midmask.identity import Config, as_user_error
 
 
@@ -42,7 +42,7 @@ class Statistic(Config):
         return Variance.of_share(self.mean, self.count) if self.count else Variance.of_mean(self.values)
 
 
-def difference(left: Statistic, right: Statistic, level: float) -> Estimate:
+def difference(left: Statistic, right: Statistic, level: float) -> IntervalEstimate:
     """left less right, measured independently of each other."""
     return interval(left.mean - right.mean, [left.variance, right.variance], level)
 

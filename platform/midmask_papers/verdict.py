@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from midmask.benchmark.results import Results
-from midmask.evaluation.statistics.intervals import LEVEL, Estimate
-from midmask_papers.matching import Missing, Place, Term, key_of, match
+from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
+from midmask_papers.matching import CorpusSplit, MissingResult, Term, key_of, match
 from midmask_papers.published import Published, published
 
-Outcome = Literal["holds", "does not hold", "not decidable", "not measured"]
+ClaimOutcome = Literal["holds", "does not hold", "not decidable", "not measured"]
 
-OUTCOMES: tuple[Outcome, ...] = ("does not hold", "not measured", "not decidable", "holds")
+OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not decidable", "holds")
 """Of a claim of several parts, the first that any of them has."""
 
 
@@ -33,7 +33,7 @@ class Verdict:
     where there is no such number.
     """
 
-    outcome: Outcome
+    outcome: ClaimOutcome
     sentence: str
     estimate: float | None = None
     low: float | None = None
@@ -53,13 +53,13 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Part:
+class ClaimPart:
     """A contrast that a claim says is positive, by a measure at the paper's place; elsewhere: on all other corpora."""
 
     what: str
     terms: tuple[Term, ...]
     measure: str
-    place: Place
+    place: CorpusSplit
     elsewhere: bool = False
 
     @property
@@ -92,10 +92,10 @@ def term(weight: float, number: Published) -> Term:
     return Term(weight, key_of(number), number.value)
 
 
-def pair(better: Published, worse: Published, *, what: str = "") -> Part:
+def pair(better: Published, worse: Published, *, what: str = "") -> ClaimPart:
     """The part that says that one printed number is higher than another."""
     said = what or f"{name_of(better)} against {name_of(worse)}"
-    return Part(said, (term(1.0, better), term(-1.0, worse)), better.measure, (better.corpus, better.split))
+    return ClaimPart(said, (term(1.0, better), term(-1.0, worse)), better.measure, (better.corpus, better.split))
 
 
 def name_of(number: Published) -> str:
@@ -107,7 +107,7 @@ def name_of(number: Published) -> str:
     )
 
 
-def judge(found: Estimate, size: float | None) -> Outcome:
+def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     """The outcome for an estimate, against the published size."""
     if found.low > 0:
         return "holds"
@@ -116,11 +116,11 @@ def judge(found: Estimate, size: float | None) -> Outcome:
     return "not decidable"
 
 
-def decide(part: Part, results: Results, level: float = LEVEL) -> Verdict:
+def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Verdict:
     """The verdict on one part."""
-    nothing = Missing("there are no results")
+    nothing = MissingResult("there are no results")
     ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
-    if isinstance(ours, Missing):
+    if isinstance(ours, MissingResult):
         return Verdict("not measured", f"{part.what}: {ours.what}.", published=part.published)
     found = ours.estimate(results, part.measure, level)
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
@@ -138,7 +138,7 @@ def decide(part: Part, results: Results, level: float = LEVEL) -> Verdict:
     )
 
 
-def all_of(results: Results, preset: str, parts: Sequence[Part]) -> Verdict:
+def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Verdict:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
     found = [decide(part, results, LEVEL / len(parts)) for part in parts]
     verdict = combined(found)
@@ -169,7 +169,7 @@ def points(value: float) -> str:
     return f"{100 * value:+.2f}" if value == 0 or abs(value) >= 1e-4 else f"{100 * value:+.1e}"
 
 
-def _figures(found: Estimate, part: Part) -> str:
+def _figures(found: IntervalEstimate, part: ClaimPart) -> str:
     size = "" if part.published is None else f"published {points(part.published)}, "
     return (
         f"{points(found.value)} points of {part.measure} [{points(found.low)}, {points(found.high)}], "

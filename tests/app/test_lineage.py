@@ -26,9 +26,9 @@ from midmask.progress import SweepProgress
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.sweep.measurement import finals
-from midmask.sweep.observer import Board
+from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.space import Space
-from midmask.sweep.trial import Context
+from midmask.sweep.trial import TrialContext
 from midmask.tracking import Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
@@ -177,9 +177,9 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
-        board = Board(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
+        board = TrialsObserver(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
             (dev,) = finals(context.recipe_at(point), SPACE, context.survey)
@@ -214,9 +214,9 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = Context(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
-        board = Board(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
+        board = TrialsObserver(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):

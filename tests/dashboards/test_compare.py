@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.rows import LeaderboardRow
 from tests.support.dashboards import compared
 from tests.support.dashboards.page import captions, page, table
 
@@ -15,10 +15,10 @@ SHIFTS = {"dupmae": 0.05, "retromae": 0.0, "none": -0.05}
 """How far a system's values lie from those of BM25, on average."""
 
 
-def shifted(noise: float) -> Callable[[Row], pa.Table]:
+def shifted(noise: float) -> Callable[[LeaderboardRow], pa.Table]:
     """Values per query whose paired differences to BM25 have this standard deviation."""
 
-    def values(row: Row) -> pa.Table:
+    def values(row: LeaderboardRow) -> pa.Table:
         base = np.linspace(0.1, 0.8, len(compared.QUERIES))
         drawn = np.random.default_rng(len(row.recipe)).normal(0, noise, len(base))
         own = base + (SHIFTS[row.recipe] + drawn - drawn.mean() if row.recipe in SHIFTS else 0)

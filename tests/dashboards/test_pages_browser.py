@@ -15,7 +15,7 @@ from midmask.leaderboard.embeddings import encodings, mapped, sampled
 from midmask.leaderboard.lineage import lineage
 from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import paired, widest
-from midmask.leaderboard.rows import Row, rows
+from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
 from tests.support.dashboards import swept, tracked
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
@@ -31,7 +31,7 @@ class Site:
     address: str
     uri: str
     runs: dict[str, TrackedRow]
-    rows: dict[str, Row]
+    rows: dict[str, LeaderboardRow]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,14 @@ from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.experts import Split
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.model_card import Card
-from midmask.encoders.model_settings import FILE, Facts, read_facts, read_projection, read_representation, view_widths
+from midmask.encoders.model_settings import (
+    FILE,
+    ModelSettings,
+    read_facts,
+    read_projection,
+    read_representation,
+    view_widths,
+)
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
@@ -102,7 +109,7 @@ def test_sentence_transformer_gives_the_dense_view(
     close(sentences.encode(TEXTS, convert_to_tensor=True), expected.dense_BD)
     assert sentences.similarity_fn_name == "dot" and sentences.max_seq_length == 12
     same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
-    assert read_facts(folder) == Facts(representation=DENSE[kind], query_length=12, passage_length=12)
+    assert read_facts(folder) == ModelSettings(representation=DENSE[kind], query_length=12, passage_length=12)
     assert expected.dense_BD is not None and view_widths(folder) == {"dense": expected.dense_BD.shape[1]}
 
 
@@ -232,7 +239,9 @@ def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path:
     theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     assert theirs.prompts == {"query": "red ", "document": "blue "}
     (folder / FILE).write_text('{"format": 1, "representation": {}, "query_length": 8, "passage_length": 9}')
-    assert read_facts(folder) == Facts(format=1, representation=Representation(), query_length=8, passage_length=9)
+    assert read_facts(folder) == ModelSettings(
+        format=1, representation=Representation(), query_length=8, passage_length=9
+    )
 
 
 FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {

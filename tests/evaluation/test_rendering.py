@@ -6,20 +6,28 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
-from midmask.evaluation.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, tabulate, unweighted
+from midmask.evaluation.tables import (
+    ComparisonProtocol,
+    ResultTable,
+    TableCell,
+    by_corpus,
+    by_measure,
+    tabulate,
+    unweighted,
+)
 from tests.support.evaluation.per_query import drawn, table
 
 CELLS = {
-    ("bm25", "dev"): Cell(0.18401, queries=50, seeds=1, ties="b"),
-    ("A_b|c", "dev"): Cell(0.35906, queries=50, seeds=2, spread=0.001, better_than=("bm25",), ties="a"),
-    ("C", "dev"): Cell(0.36, queries=50, seeds=1, best=True, better_than=("A_b|c", "bm25"), ties="a"),
-    ("bm25", "test"): Cell(0.5, queries=43, seeds=1, best=True),
+    ("bm25", "dev"): TableCell(0.18401, queries=50, seeds=1, ties="b"),
+    ("A_b|c", "dev"): TableCell(0.35906, queries=50, seeds=2, spread=0.001, better_than=("bm25",), ties="a"),
+    ("C", "dev"): TableCell(0.36, queries=50, seeds=1, best=True, better_than=("A_b|c", "bm25"), ties="a"),
+    ("bm25", "test"): TableCell(0.5, queries=43, seeds=1, best=True),
 }
 SYSTEMS = ("bm25", "A_b|c", "C")
 
 
 def shown(**protocol) -> ResultTable:
-    return ResultTable(SYSTEMS, ("dev", "test"), CELLS, {"dev": (), "test": ()}, Protocol(**protocol))
+    return ResultTable(SYSTEMS, ("dev", "test"), CELLS, {"dev": (), "test": ()}, ComparisonProtocol(**protocol))
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +65,13 @@ def test_latex_is_a_booktabs_table_with_names_escaped():
 
 @pytest.mark.parametrize("special", list("&%$#_{}"))
 def test_special_characters_of_latex_are_escaped(special):
-    cells = {(f"a{special}b", "dev"): Cell(0.5, queries=1, seeds=1)}
-    one = ResultTable((f"a{special}b",), ("dev",), cells, {"dev": ()}, Protocol())
+    cells = {(f"a{special}b", "dev"): TableCell(0.5, queries=1, seeds=1)}
+    one = ResultTable((f"a{special}b",), ("dev",), cells, {"dev": ()}, ComparisonProtocol())
     assert f"a a\\{special}b & 0.5000" in as_latex(one)
 
 
 def test_backslash_tilde_and_circumflex_have_names_in_latex():
-    one = ResultTable(("\\~^",), ("dev",), {}, {"dev": ()}, Protocol())
+    one = ResultTable(("\\~^",), ("dev",), {}, {"dev": ()}, ComparisonProtocol())
     assert r"a \textbackslash{}\textasciitilde{}\textasciicircum{} & ---" in as_latex(one)
 
 
@@ -88,7 +96,7 @@ def test_the_caption_says_how_it_was_tested_and_on_how_many_queries(compared):
         "paired t-test, Bonferroni, 1 to 3 comparisons in a column, alpha 0.05). Averages, not tested: mean. 40 "
         "queries."
     )
-    against = Protocol(baseline="x", test="permutation", correction="fdr_bh", correction_alpha=0.01)
+    against = ComparisonProtocol(baseline="x", test="permutation", correction="fdr_bh", correction_alpha=0.01)
     systems = {"x": table(drawn(0)), "y": table(drawn(1))}
     found = caption(tabulate(by_measure(systems, ["RR@10"]), against))
     assert "(against x; paired permutation test, Benjamini-Hochberg, 1 comparison in a column, alpha 0.01)" in found

@@ -7,7 +7,16 @@ import pytest
 from midmask.errors import UserError
 from midmask.evaluation.groups import FORUMS, folders, group_average
 from midmask.evaluation.statistics.significance import compare
-from midmask.evaluation.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, by_slice, tabulate, unweighted
+from midmask.evaluation.tables import (
+    ComparisonProtocol,
+    ResultTable,
+    TableCell,
+    by_corpus,
+    by_measure,
+    by_slice,
+    tabulate,
+    unweighted,
+)
 from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
@@ -27,7 +36,7 @@ def mean(seed: int, shift: float, count: int = 40) -> float:
     return float(drawn(seed, shift=shift)[:count].mean())
 
 
-def column(shown: ResultTable, label: str) -> dict[str, Cell]:
+def column(shown: ResultTable, label: str) -> dict[str, TableCell]:
     return {system: shown.cells[system, label] for system in shown.systems if (system, label) in shown.cells}
 
 
@@ -54,7 +63,9 @@ def test_each_measure_is_a_column_with_a_family_of_its_own(systems):
 
 
 def test_against_a_baseline_there_are_no_tie_groups_and_fewer_tests(systems):
-    shown = tabulate(by_measure(systems, ["RR@10"]), Protocol(baseline="dense", test="wilcoxon", correction="holm"))
+    shown = tabulate(
+        by_measure(systems, ["RR@10"]), ComparisonProtocol(baseline="dense", test="wilcoxon", correction="holm")
+    )
     found = column(shown, "RR@10")
     assert [(row.system, row.baseline) for row in shown.comparisons["RR@10"]] == [
         ("bm25", "dense"),
@@ -126,4 +137,4 @@ def test_columns_need_labels_of_their_own(systems):
 def test_a_corpus_without_the_baseline_is_refused(systems):
     corpora = {"one": systems, "two": {"dense": systems["dense"]}}
     with pytest.raises(UserError, match="unknown baseline 'bm25'"):
-        tabulate(by_corpus(corpora, "RR@10"), Protocol(baseline="bm25"))
+        tabulate(by_corpus(corpora, "RR@10"), ComparisonProtocol(baseline="bm25"))

@@ -19,15 +19,15 @@ from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
 from midmask.leaderboard.marks import MOST, Shown, marks_of
-from midmask.leaderboard.rows import Place, Row, rows
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
 from tests.support.dashboards import compared
 
-DEV = Place("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
+DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
 SHOWN = {DEV: "squad dev"}
 NDCG = "squad dev nDCG@10"
 
 
-def per_query(row: Row) -> pa.Table:
+def per_query(row: LeaderboardRow) -> pa.Table:
     return compared.per_query({name: compared.values(row.recipe, int(row.seed), name) for name in compared.MEASURES})
 
 
@@ -70,7 +70,7 @@ def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
 def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
     found = entries(rows(compared.tracked_rows()))
 
-    def half(row: Row) -> pa.Table | None:
+    def half(row: LeaderboardRow) -> pa.Table | None:
         own = {"none": 30, "bm25": 0}.get(row.recipe, 60)
         keep = set(compared.QUERIES[:own])
         table = per_query(row)

@@ -13,7 +13,7 @@ from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_markdown
 from midmask.leaderboard.html import table as html_table
 from midmask.leaderboard.marks import marks_of
-from midmask.leaderboard.rows import Place, Row, place_names, rows
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
 from midmask.tracking import (
     Dataset,
     StoreReader,
@@ -81,7 +81,7 @@ def test_a_split_made_here_is_no_fact_of_the_other_splits() -> None:
     assert {row.split: row.split_made_here for row in rows([both])} == {"dev": True, "test": False}
 
 
-def no_values(row: Row) -> pa.Table | None:
+def no_values(row: LeaderboardRow) -> pa.Table | None:
     return None
 
 
@@ -98,7 +98,7 @@ def test_a_name_that_one_collection_has_alone_stays_short() -> None:
 
 
 places = some.builds(
-    Place,
+    CollectionSplit,
     some.sampled_from(["pydocs", "squad"]),
     some.sampled_from(["dev", "test"]),
     some.sampled_from(["", "3f2a90", "3f2a91", "77aa00"]),
@@ -107,7 +107,7 @@ places = some.builds(
 
 
 @given(some.lists(places, max_size=8))
-def test_names_tell_places_apart_and_are_short_where_nothing_is_to_be_told_apart(found: list[Place]) -> None:
+def test_names_tell_places_apart_and_are_short_where_nothing_is_to_be_told_apart(found: list[CollectionSplit]) -> None:
     names = place_names(found)
     assert list(names) == list(dict.fromkeys(found)) and len(set(names.values())) == len(names)
     for place, name in names.items():
@@ -141,8 +141,8 @@ def test_a_run_of_an_older_version_is_placed_by_the_dataset_that_it_was_evaluate
                 made.read(read)
                 made.log({metric_key("pydocs", "dev", "nDCG@10"): 0.5}, 0)
     assert {row.name: row.place for row in rows(StoreReader(uri).all())} == {
-        "evaluate 2": Place("pydocs", "dev", ONE),
-        "evaluate 1": Place("pydocs", "dev"),
+        "evaluate 2": CollectionSplit("pydocs", "dev", ONE),
+        "evaluate 1": CollectionSplit("pydocs", "dev"),
     }
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from midmask.identity import Config, is_runtime
 from midmask.leaderboard.entries import entries, field_kind
-from midmask.leaderboard.rows import Place, rows
+from midmask.leaderboard.rows import CollectionSplit, rows
 from midmask.recipes import RECIPES
 from tests.support.dashboards import compared
 
-DEV = Place("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
+DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
 
 
 def test_seeds_are_one_entry_with_mean_and_spread() -> None:

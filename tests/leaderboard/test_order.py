@@ -13,22 +13,22 @@ from hypothesis import strategies as some
 from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of, places_of
 from midmask.leaderboard.entries import Entry, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks
-from midmask.leaderboard.rows import Place, Row
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
 
-DEV = Place("squad", "dev", "c0ffee", 60)
+DEV = CollectionSplit("squad", "dev", "c0ffee", 60)
 MEASURES = ("nDCG@10", "RR@10")
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def row(recipe: str, number: int, values: dict[str, float], costs: dict[str, float]) -> Row:
+def row(recipe: str, number: int, values: dict[str, float], costs: dict[str, float]) -> LeaderboardRow:
     labels = dict(name=recipe, recipe=recipe, objective="", protocol="p", representation="dense", backbone="tiny")
     ids = dict(fingerprint=f"{recipe}{number}", run_id=f"{recipe}{number}", experiment_id="1", parent_id=None)
     facts = dict(pretrain_on="corpus", place=DEV, seed=str(number), trial=False, split_made_here=False)
     started = BEGAN + timedelta(minutes=number)
-    return Row(**labels, **ids, **facts, measures=values, costs=costs, started=started, params={})  # type: ignore[arg-type]
+    return LeaderboardRow(**labels, **ids, **facts, measures=values, costs=costs, started=started, params={})  # type: ignore[arg-type]
 
 
-def entry(recipe: str, rows: Sequence[Row], note: str = "") -> Entry:
+def entry(recipe: str, rows: Sequence[LeaderboardRow], note: str = "") -> Entry:
     return Entry(recipe, "corpus", "dense", "p", "tiny", note, False, rows[0].started, {DEV: tuple(rows)})
 
 
@@ -84,7 +84,7 @@ def test_no_line_stands_above_a_better_one(
 
 
 def test_places_of_most_systems_come_first_and_equals_by_name() -> None:
-    squad, fiqa, nq = (Place(name, "dev") for name in ("squad", "fiqa", "nq"))
+    squad, fiqa, nq = (CollectionSplit(name, "dev") for name in ("squad", "fiqa", "nq"))
     systems = [
         replace(entry(f"s{at}", [row(f"s{at}", 0, {}, {})]), rows=dict.fromkeys(own, ()))
         for at, own in enumerate([(fiqa,), (nq, fiqa, squad), (squad,), (squad,), (nq,)])

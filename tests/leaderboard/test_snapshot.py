@@ -17,7 +17,7 @@ from midmask.errors import UserError
 from midmask.leaderboard import snapshot_file
 from midmask.leaderboard.snapshot import Snapshot, refreshed
 from midmask.leaderboard.snapshot_file import load, save, snapshot_place
-from midmask.leaderboard.watch import Watch
+from midmask.leaderboard.watch import StoreWatch
 from midmask.tracking import StoreReader, TrackedRow, read_runs
 
 OLD = 1_700_000_000_000
@@ -203,15 +203,15 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_watch_keeps_what_it_knows_when_the_store_goes_away(uri: str, tmp_path: Path) -> None:
     run(MlflowClient(uri), "one")
-    watch = Watch(uri, tmp_path / "kept.parquet")
+    watch = StoreWatch(uri, tmp_path / "kept.parquet")
     watch.look()
     assert watch.wait(60) and watch.known is not None and watch.error is None
     assert [found.name for found in watch.known.runs] == ["one"] and watch.count == 1
-    away = Watch("http://127.0.0.1:9", tmp_path / "kept.parquet")
+    away = StoreWatch("http://127.0.0.1:9", tmp_path / "kept.parquet")
     away.look()
     assert away.wait(60) and isinstance(away.error, UserError) and away.known is not None
     assert [found.name for found in away.known.runs] == ["one"]
-    nothing = Watch(f"sqlite:///{tmp_path}/none.db", tmp_path / "none.parquet")
+    nothing = StoreWatch(f"sqlite:///{tmp_path}/none.db", tmp_path / "none.parquet")
     nothing.look()
     assert nothing.wait(60) and nothing.known is not None and not nothing.known.runs
     assert not (tmp_path / "none.parquet").exists() and not (tmp_path / "none.db").exists()

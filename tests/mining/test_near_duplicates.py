@@ -10,7 +10,7 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.corpora.docstrings import plain_words
 from midmask.corpora.duplicates import SHINGLE, signatures
-from midmask.mining.known import Known
+from midmask.mining.known import KnownRelevant
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig, read, spread
 from tests.support.retrieve.collection import write_parts
 
@@ -67,7 +67,7 @@ def test_what_is_clearly_alike_is_found_and_what_is_not_is_left(corpus, tmp_path
     out = Place(str(tmp_path))
     result = NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
     assert result["positives"] == 40
-    known = Known.of(artifact, out, 0.8)
+    known = KnownRelevant.of(artifact, out, 0.8)
     names = [f"q{number}" for number in range(40)]
     query, doc_ids = known.like(known.positives(pa.array(names)))
     found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
@@ -85,7 +85,7 @@ def test_judgements_of_all_splits_count_and_grade_0_does_not(corpus, tmp_path: P
     artifact, _ = corpus
     out = Place(str(tmp_path))
     NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
-    known = Known.of(artifact, out, 1.0)
+    known = KnownRelevant.of(artifact, out, 1.0)
     own = known.positives(pa.array(["q0", "q1", "q40", "unknown"]))
     assert sorted(zip(own["query"].to_pylist(), own["doc_id"].to_pylist(), strict=True)) == [
         (0, "d0_0"), (1, "d1_0"), (2, "d1_0"), (2, "d2_0"),

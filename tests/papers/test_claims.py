@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.results import Result, Results, SystemKey
-from midmask.evaluation.statistics.intervals import Estimate
+from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.claims import CLAIMS, claims, claims_report, verdicts
 from midmask_papers.matching import Term, key_of
 from midmask_papers.published import PAPERS, published
 from midmask_papers.statistics import Statistic
-from midmask_papers.verdict import Part, Verdict, combined, decide, judge, pick
+from midmask_papers.verdict import ClaimPart, Verdict, combined, decide, judge, pick
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET, LOUD = Noise().scaled(1e-3), Noise().scaled(10)
@@ -173,7 +173,7 @@ def test_a_single_seed_is_said_to_leave_the_spread_of_seeds_open():
 @given(draw=st.integers(0, 10**6), step=st.floats(0.005, 0.2), seeds=st.integers(1, 3), scale=st.floats(0.01, 3))
 def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seeds, scale):
     a, b = dense("retromae"), dense("mlm")
-    part = Part("", (Term(1, a, 0.3), Term(-1, b, 0.29)), "RR@10", ("msmarco", "dev"))
+    part = ClaimPart("", (Term(1, a, 0.3), Term(-1, b, 0.29)), "RR@10", ("msmarco", "dev"))
     turned = replace(part, terms=(Term(1, b, 0.3), Term(-1, a, 0.29)))
     truth = {a: 0.3 + step, b: 0.3}
     found = results(drawn(truth, noise=Noise().scaled(scale), queries=30, seeds=seeds, draw=draw))
@@ -187,10 +187,14 @@ def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seed
 @given(value=st.floats(-1, 1), half=st.floats(0, 1), size=st.none() | st.floats(0.001, 1), factor=st.floats(0.001, 1))
 def test_judging_is_monotonous(value, half, size, factor):
     """A narrower interval that lies within never turns one decision into the other."""
-    wide = judge(Estimate(value, value - half, value + half, 0), size)
-    narrow = judge(Estimate(value, value - factor * half, value + factor * half, 0), size)
+    wide = judge(IntervalEstimate(value, value - half, value + half, 0), size)
+    narrow = judge(IntervalEstimate(value, value - factor * half, value + factor * half, 0), size)
     assert wide == narrow or wide == "not decidable" or (wide, narrow) == ("does not hold", "holds")
-    assert judge(Estimate(value, value, value, 0), size) != "not decidable" or value == 0 or (size and value >= size)
+    assert (
+        judge(IntervalEstimate(value, value, value, 0), size) != "not decidable"
+        or value == 0
+        or (size and value >= size)
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,7 @@ def test_judging_is_monotonous(value, half, size, factor):
     ],
 )
 def test_judgements_by_hand(low, high, size, outcome):
-    assert judge(Estimate((low + high) / 2, low, high, 0), size) == outcome
+    assert judge(IntervalEstimate((low + high) / 2, low, high, 0), size) == outcome
 
 
 def test_of_several_parts_the_worst_counts_and_parts_share_the_level():

@@ -11,7 +11,7 @@ from scipy import stats
 
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import Estimate
+from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.matching import Match, Term
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
@@ -19,7 +19,7 @@ A, B, BM25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", 
 HOME = (("msmarco", "dev"),)
 
 
-def difference(found: Results, better: SystemKey = A, worse: SystemKey = B, **options) -> Estimate:
+def difference(found: Results, better: SystemKey = A, worse: SystemKey = B, **options) -> IntervalEstimate:
     terms = (Term(1, better), Term(-1, worse))
     return Match(terms, options.pop("corpora", HOME)).estimate(found, "RR@10", **options)
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 from bm25s.selection import topk
 from scipy import sparse
 
-from midmask.retrieve.bm25 import Words
+from midmask.retrieve.bm25 import StemmedWords
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows
 
@@ -43,7 +43,7 @@ Search = Callable[[], list[np.ndarray]]
 
 def counts(passages: int) -> sparse.csr_array:
     """How often each of the most frequent stems stands in each passage."""
-    words = Words()
+    words = StemmedWords()
     with gzip.open(WIKI, "rt", encoding="utf-8") as lines:
         texts = [json.loads(line) for line, _ in zip(lines, range(passages), strict=False)]
     rows = [words.ids(f"{text['title']} {text['text']}", grow=True) for text in texts]

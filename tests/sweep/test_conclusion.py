@@ -15,14 +15,14 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS, Scored
+from midmask.sweep.entrants import SPLITS, ScoredEntrant
 from midmask.sweep.importance import importance
 from midmask.sweep.plan import Sweep, sweep_for
 from midmask.sweep.run import entrants
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.summary import summary
-from midmask.sweep.trial import Context, run_trial
+from midmask.sweep.trial import TrialContext, run_trial
 from midmask.sweep.trials import Trials
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
@@ -49,7 +49,7 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     for point in remaining(study, space).points:
         study.enqueue_trial(point)
         trial, told = study.ask(), []
-        context = Context(recipe.model_dump(mode="json"), one.survey, space, storage, heard, ALONE)  # type: ignore[arg-type]
+        context = TrialContext(recipe.model_dump(mode="json"), one.survey, space, storage, heard, ALONE)  # type: ignore[arg-type]
         run_trial(context, suggest(space, trial), told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])
@@ -57,7 +57,7 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
     runner = Runner(storage, LOCAL, Silent())
     scored = [
-        Scored(entrant, {split: runner.run(step) for split, step in entrant.evaluations.items()})
+        ScoredEntrant(entrant, {split: runner.run(step) for split, step in entrant.evaluations.items()})
         for entrant in entrants(one, trials)
     ]
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}

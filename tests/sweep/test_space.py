@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.sweep.points import check, grid
-from midmask.sweep.space import Distribution, Objective, Rungs, Space, load_space
+from midmask.sweep.space import Distribution, Rungs, Space, Target, load_space
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 
@@ -177,12 +177,12 @@ def space(**fields) -> Space:
 
 def test_one_objective_is_measured_at_every_share_and_several_at_the_end():
     one, two = space(rungs={"shares": [0.1, 0.4]}), space(objectives=[GAIN, SIZE])
-    assert one.targets == (Objective(measure="nDCG@10", mode="max"),) and not one.has_several_objectives
+    assert one.targets == (Target(measure="nDCG@10", mode="max"),) and not one.has_several_objectives
     assert one.shares == (0.1, 0.4, 1.0) and space(rungs={"shares": []}).shares == (1.0,)
     assert [each.measure for each in two.targets] == ["nDCG@10", "bytes_per_passage"]
     assert two.has_several_objectives and two.shares == (1.0,)
     assert not space(objectives=[GAIN]).has_several_objectives
-    assert space(measure="RR@10", mode="min").targets == (Objective(measure="RR@10", mode="min"),)
+    assert space(measure="RR@10", mode="min").targets == (Target(measure="RR@10", mode="min"),)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from midmask.tracking.journal import Entry, Journal, journal_path, left_behind
+from midmask.tracking.journal import Journal, JournalEntry, journal_path, left_behind
 
 URI = "sqlite:////data/mlflow.db"
-POINTS = Entry("metrics", [["loss", 0.5, 1700000000000, 3], ["näh", float("inf"), 1, 0]])
-TAGS = Entry("tags", {"midmask.step": "a\nb"})
+POINTS = JournalEntry("metrics", [["loss", 0.5, 1700000000000, 3], ["näh", float("inf"), 1, 0]])
+TAGS = JournalEntry("tags", {"midmask.step": "a\nb"})
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: p
     def write_and_die() -> None:
         mine = Journal.claim(path)
         assert mine is not None
-        mine.append(Entry("tags", {"a": "b"}))
+        mine.append(JournalEntry("tags", {"a": "b"}))
         with path.open("a") as stream:
             stream.write('["metrics", [["lo')
         os.kill(os.getpid(), signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: p
     assert again is not None
     again.append(TAGS)
     with caplog.at_level(logging.WARNING):
-        assert list(again.entries()) == [Entry("tags", {"a": "b"}), TAGS]
+        assert list(again.entries()) == [JournalEntry("tags", {"a": "b"}), TAGS]
     assert caplog.text.count("a half-written line is left out") == 1
     assert path.read_text().splitlines()[-1] == json.dumps(TAGS)
 
@@ -173,7 +173,7 @@ def test_an_empty_line_is_no_torn_one(journal: Journal, caplog: pytest.LogCaptur
 def test_what_the_store_refuses_is_kept_beside_the_journal(journal: Journal) -> None:
     path = journal.refuse([POINTS])
     assert path == journal.path.with_suffix(".refused") and journal.refuse([TAGS, TAGS]) == path
-    assert [Entry(*json.loads(line)) for line in path.read_text().splitlines()] == [POINTS, TAGS, TAGS]
+    assert [JournalEntry(*json.loads(line)) for line in path.read_text().splitlines()] == [POINTS, TAGS, TAGS]
     assert list(journal.entries()) == []
 
 

@@ -10,11 +10,13 @@ from mlflow import MlflowClient
 
 from midmask.errors import UserError
 from midmask.tracking import TrackedModel, Tracker
-from midmask.tracking.models import Entry, Registered, fetch_model, register_model
+from midmask.tracking.models import Registered, RegistryEntry, fetch_model, register_model
 from midmask.tracking.store import create_store
 from tests.support.tracking.stores import QUICK
 
-ENTRY = Entry("contrastive", "tiny", "f00d", {"dense": 3, "lexical": 40}, {"recipe": "dupmae", "corpus": "squad"})
+ENTRY = RegistryEntry(
+    "contrastive", "tiny", "f00d", {"dense": 3, "lexical": 40}, {"recipe": "dupmae", "corpus": "squad"}
+)
 NAME = "midmask.contrastive.tiny"
 
 
@@ -29,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def register(uri: str, home: Path, folder: Path, entry: Entry = ENTRY, alias: str = "candidate") -> Registered:
+def register(uri: str, home: Path, folder: Path, entry: RegistryEntry = ENTRY, alias: str = "candidate") -> Registered:
     return register_model(uri, home, folder, entry, alias=alias, patience=QUICK)
 
 
@@ -49,7 +51,7 @@ def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, fol
     with Tracker(uri, tmp_path, QUICK) as tracker:
         run = tracker.run("finetune", tags={"midmask.step": "finetune"}, params={})
         run.finish("finished")
-    entry = Entry(**{**vars(ENTRY), "run_id": run.id, "lineage": {**ENTRY.lineage, "step.pretrain": "beef"}})
+    entry = RegistryEntry(**{**vars(ENTRY), "run_id": run.id, "lineage": {**ENTRY.lineage, "step.pretrain": "beef"}})
     made = register(uri, tmp_path, folder, entry, "best-dev")
     version = MlflowClient(uri).get_model_version_by_alias(NAME, "best-dev")
     assert (version.run_id, int(version.version), made.uri) == (run.id, 1, f"models:/{NAME}/1")
@@ -90,7 +92,7 @@ def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(
 ) -> None:
     register(uri, tmp_path, folder)
     assert register(uri, tmp_path, folder, alias="best-dev") == Registered(NAME, 1, fresh=False)
-    other = Entry(**{**vars(ENTRY), "fingerprint": "beef"})
+    other = RegistryEntry(**{**vars(ENTRY), "fingerprint": "beef"})
     assert register(uri, tmp_path, folder, other, "best-dev") == Registered(NAME, 2, fresh=True)
     client = MlflowClient(uri)
     versions = {alias: client.get_model_version_by_alias(NAME, alias).version for alias in ("candidate", "best-dev")}
@@ -107,9 +109,9 @@ def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(
     ],
 )
 def test_names_are_those_mlflow_takes(backbone: str, name: str, uri: str, tmp_path: Path, folder: Path) -> None:
-    made = register(uri, tmp_path, folder, Entry("dupmae", backbone, "f00d", {"dense": 3}))
+    made = register(uri, tmp_path, folder, RegistryEntry("dupmae", backbone, "f00d", {"dense": 3}))
     assert made.name == f"midmask.dupmae.{name}"
-    assert register(uri, tmp_path, folder, Entry("dupmae", backbone, "f00d", {"dense": 3})).fresh is False
+    assert register(uri, tmp_path, folder, RegistryEntry("dupmae", backbone, "f00d", {"dense": 3})).fresh is False
 
 
 @pytest.mark.parametrize("alias", ["latest", "v3", "best dev", "", "a@b"])

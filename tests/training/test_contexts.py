@@ -11,8 +11,8 @@ from scipy.stats import chisquare
 
 from midmask.artifact import Place
 from midmask.training import contexts
-from midmask.training.contexts import Kind, PseudoQueryExamples, SpanExamples
-from midmask.training.examples import Texts
+from midmask.training.contexts import ContextKind, PseudoQueryExamples, SpanExamples
+from midmask.training.examples import TextColumns
 
 COUNTS = [2, 5, 3, 9, 2, 4]
 """Spans of each document."""
@@ -43,11 +43,11 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(str(folder))
 
 
-def firsts(texts: Texts, name: str) -> list[int]:
+def firsts(texts: TextColumns, name: str) -> list[int]:
     return [int(piece[0]) for piece in texts[name].pieces()]
 
 
-def visits(spans: Place, kind: Kind, document: int, count: int = VISITS) -> Counter[tuple[int, int]]:
+def visits(spans: Place, kind: ContextKind, document: int, count: int = VISITS) -> Counter[tuple[int, int]]:
     """How often each (span, context) of a document was drawn, as numbers within it; an overlap is 1000 + its span."""
     source = SpanExamples(spans, "f", kind).open()
     pairs: Counter[tuple[int, int]] = Counter()
@@ -104,7 +104,7 @@ def test_mixed_contexts_are_of_three_kinds_alike(spans: Place, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["any", "mixed"])
-def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, kind: Kind) -> None:
+def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, kind: ContextKind) -> None:
     source = SpanExamples(spans, "f", kind).open()
     rows = np.arange(len(COUNTS))
 

@@ -10,7 +10,7 @@ from midmask.artifact import Place
 from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives.pretraining.mlm import MLM
-from midmask.training.health import Watch, examine, spread
+from midmask.training.health import HealthWatch, examine, spread
 from midmask.training.probe import open_probe
 from midmask.training.run import local_reader, run_training
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
@@ -48,7 +48,7 @@ def test_collapsed_vectors_are_named_once_with_their_step(caplog: pytest.LogCapt
     vocabulary = small_vocabulary()
     mlm = MLM(MLM.Config(), build_backbone(BackboneConfig(name="tiny"), vocabulary, seed=1), vocabulary)
     batch = Batch(0, {"passage": token_rows(random_texts([9, 7, 4]))})
-    watch = Watch(steps=1000)
+    watch = HealthWatch(steps=1000)
     watch.look(250, examine(mlm, batch))
     assert not watch.collapses
     norm = mlm.backbone.encoder.encoder.layer[-1].output.LayerNorm
@@ -72,7 +72,7 @@ def test_collapsed_vectors_are_named_once_with_their_step(caplog: pytest.LogCapt
     ],
 )
 def test_what_a_method_says_of_itself_is_judged(values: dict[str, float], step: int, expected: dict[str, int]) -> None:
-    watch = Watch(steps=10_000)
+    watch = HealthWatch(steps=10_000)
     watch.look(step, {"cosine_of_random_pairs": 0.5, "active_dimensions": 10.0, **values})
     assert watch.collapses == expected
 

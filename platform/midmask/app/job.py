@@ -70,11 +70,11 @@ class Options:
         return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
 
 
-Work = Callable[[Options, argparse.Namespace], None]
+JobWork = Callable[[Options, argparse.Namespace], None]
 
 
 def run(
-    work: Work,
+    work: JobWork,
     description: str | None,
     add_flags: AddFlags | None = None,
     *,

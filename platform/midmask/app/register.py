@@ -6,7 +6,7 @@ from midmask.encoders.model_settings import view_widths
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.tracking import Tracker
-from midmask.tracking.models import Entry, register_model
+from midmask.tracking.models import RegistryEntry, register_model
 
 
 def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, alias: str) -> str:
@@ -20,5 +20,7 @@ def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, a
         run_id = tracker.find(step.fingerprint, step=step.name).finished
     folder = (artifact.place / "model").local()
     objective = recipe.objective.name if recipe.objective else recipe.name
-    entry = Entry(objective, recipe.backbone.name, artifact.fingerprint, view_widths(folder), lineage, run_id=run_id)
+    entry = RegistryEntry(
+        objective, recipe.backbone.name, artifact.fingerprint, view_widths(folder), lineage, run_id=run_id
+    )
     return register_model(options.tracking_uri, options.home, folder, entry, alias=alias).uri

@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from midmask.backend.mailbox import Post, Row
+from midmask.backend.mailbox import Post, ReportRow
 from midmask.backend.scratch import Scratch
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Channel:
     def __init__(self, post: Any) -> None:
         self._post = post
         self._writer = uuid.uuid4().hex
-        self._waiting: deque[tuple[str, Row]] = deque(maxlen=KEPT)
+        self._waiting: deque[tuple[str, ReportRow]] = deque(maxlen=KEPT)
         self._pushed = 0
         self._sending: Any = None
         self._is_late = False
@@ -44,7 +44,7 @@ class Channel:
     def __reduce__(self) -> tuple[type["Channel"], tuple[Any]]:
         return Channel, (self._post,)
 
-    def push(self, source: str, rows: list[Row]) -> None:
+    def push(self, source: str, rows: list[ReportRow]) -> None:
         """Sends rows of plain data and waits until they are accepted, `WAIT_S` at most; never raises.
 
         Once the actor was late, no push waits for it until it has answered again.
@@ -110,7 +110,7 @@ class Drain(Channel):
         super().__init__(post)
         self._taken = 0
 
-    def drain(self) -> list[tuple[str, Row]]:
+    def drain(self) -> list[tuple[str, ReportRow]]:
         """All (source, row) that have arrived since the last call, in the order of their arrival.
 
         Empty, with a warning, if the actor does not answer within `WAIT_S`; the rows then come with a later call.
@@ -125,7 +125,7 @@ class Drain(Channel):
         return [(source, row) for _, source, row in found]
 
     @contextmanager
-    def forwarding(self, to: Callable[[str, Row], None], *, every_s: float = 1.0) -> Iterator[None]:
+    def forwarding(self, to: Callable[[str, ReportRow], None], *, every_s: float = 1.0) -> Iterator[None]:
         """Calls `to` with everything that arrives while the block runs, on a thread; the last rows when it ends.
 
         A row that makes `to` raise is logged and left out: it ends neither the thread nor the work.

@@ -11,7 +11,7 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-Row = dict[str, Any]
+ReportRow = dict[str, Any]
 
 TABLES = """
 PRAGMA journal_mode = WAL;
@@ -38,7 +38,7 @@ class Post:
             self._rows.executescript(TABLES)
             _warn(error)
 
-    def push(self, writer: str, first: int, rows: list[tuple[str, Row]]) -> None:
+    def push(self, writer: str, first: int, rows: list[tuple[str, ReportRow]]) -> None:
         """Accepts a writer's rows number `first`, `first + 1`, …; those that it has sent before are ignored."""
         try:
             self._accept(writer, first, rows)
@@ -50,7 +50,7 @@ class Post:
             _warn(error)
             self._accept(writer, first, rows)
 
-    def _accept(self, writer: str, first: int, rows: list[tuple[str, Row]]) -> None:
+    def _accept(self, writer: str, first: int, rows: list[tuple[str, ReportRow]]) -> None:
         with self._rows as transaction:
             found = transaction.execute("SELECT sent FROM writers WHERE name = ?", [writer]).fetchone()
             new = rows[max(0, (found[0] if found else 0) - first) :]
@@ -59,7 +59,7 @@ class Post:
             if new:
                 transaction.execute("INSERT OR REPLACE INTO writers VALUES (?, ?)", [writer, first + len(rows)])
 
-    def take(self, after: int) -> list[tuple[int, str, Row]]:
+    def take(self, after: int) -> list[tuple[int, str, ReportRow]]:
         """(number, source, row) of every row that came after row number `after`; the others are forgotten."""
         with self._rows as transaction:
             transaction.execute("DELETE FROM rows WHERE number <= ?", [after])

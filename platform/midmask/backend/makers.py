@@ -14,13 +14,13 @@ from midmask.backend.shards import run_sharded
 from midmask.backend.worker_group import train_on_ray
 from midmask.derived.given_tokens import read_tokens
 from midmask.experiment import steps
-from midmask.experiment.run import Log, Maker
+from midmask.experiment.run import Maker
 from midmask.mining.given_negatives import read_negatives
 from midmask.mining.query_subset import draw_queries
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup
-from midmask.training.run import TrainingSetup
+from midmask.training.run import Log, TrainingSetup
 
 
 def makers_of(use: Resources) -> Mapping[str, Maker]:

@@ -17,7 +17,7 @@ import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
-from midmask.training.examples import TextRows, Texts
+from midmask.training.examples import TextColumns, TextRows
 from midmask.training.order import Order
 
 READ_CPUS = 0.25
@@ -61,7 +61,7 @@ class TrainingSteps(Datasource):  # type: ignore[misc]
         ]
 
 
-def ray_reader(order: Order) -> Iterator[tuple[int, Texts]]:
+def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
     """The Ray Data reader; equals `train.order.local_reader`."""
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     source = TrainingSteps(order)
@@ -78,7 +78,7 @@ def _read(chunk: Order) -> Iterator[pa.Table]:
     yield pa.Table.from_pylist(rows, schema=_schema(rows[0]))
 
 
-def _to_row(step: int, texts: Texts) -> dict[str, Any]:
+def _to_row(step: int, texts: TextColumns) -> dict[str, Any]:
     row: dict[str, Any] = {"step": step}
     for name, text in texts.items():
         fields = zip(TextRows._fields, text, strict=True)
@@ -96,7 +96,7 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
     )
 
 
-def _from_row(block: pa.Table, row: int) -> tuple[int, Texts]:
+def _from_row(block: pa.Table, row: int) -> tuple[int, TextColumns]:
     """The arrays of one step; a field that no column holds was none."""
     texts: dict[str, dict[str, Any]] = {}
     for column in block.column_names:

@@ -69,7 +69,7 @@ def scheduler(halving: Halving | None) -> TrialScheduler:
 
 
 @dataclass(frozen=True)
-class Search:
+class TrialSearch:
     """What an Optuna study is asked for. suggest: a trial of Optuna -> a point. modes: min or max, per objective.
     points: to be tried first. sampler, storage: as Optuna has them.
     """
@@ -84,7 +84,7 @@ class Search:
 
 def run_trials(
     trial: Callable[[dict[str, Any], Report], None],
-    search: Search,
+    search: TrialSearch,
     count: int,
     use: Resources,
     halving: Halving | None,

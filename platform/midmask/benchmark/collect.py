@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 
 from midmask.artifact import RECORD, Artifact, Place, load
-from midmask.benchmark.layout import Cell, Layout
+from midmask.benchmark.layout import BenchmarkCell, Layout
 from midmask.benchmark.results import Result, Results
 from midmask.experiment.costs import Costs, costs_of
 
@@ -15,7 +15,7 @@ def collect(layout: Layout, storage: Place) -> Results:
     return Results(result for cell in layout.cells for result in _results(cell, storage))
 
 
-def _results(cell: Cell, storage: Place) -> Iterator[Result]:
+def _results(cell: BenchmarkCell, storage: Place) -> Iterator[Result]:
     """One per evaluation, and one for each slice of its queries, which is like a split."""
     for (corpus, split), step in cell.evaluations.items():
         place = step.place(storage)
@@ -26,7 +26,7 @@ def _results(cell: Cell, storage: Place) -> Iterator[Result]:
                 yield _result(cell, done, corpus, name, costs)
 
 
-def _result(cell: Cell, done: Artifact, corpus: str, split: str, costs: Costs) -> Result:
+def _result(cell: BenchmarkCell, done: Artifact, corpus: str, split: str, costs: Costs) -> Result:
     """`corpus` is the label of the benchmark; the file bears the collection's own name."""
     means = done.result["measures"] if split == done.result["split"] else done.result["slices"][split]["measures"]
     with (done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet").reading() as stream:

@@ -17,7 +17,7 @@ from midmask.identity import Config
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 
-Kind = Literal["dense", "splade", "lexical", "hybrid"]
+RepresentationKind = Literal["dense", "splade", "lexical", "hybrid"]
 """What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, or both kinds together."""
 
 VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": "all"}
@@ -29,14 +29,16 @@ NONE = "none"
 class Setting(Config):
     """A fine-tuning that all systems go through."""
 
-    protocols: dict[Kind, str] = Field(min_length=1, description="representation -> protocol, as in their table")
+    protocols: dict[RepresentationKind, str] = Field(
+        min_length=1, description="representation -> protocol, as in their table"
+    )
     stages: int | None = Field(None, ge=1, description="only the protocol's first stages; none: all")
     by_view: bool = Field(
         False, description="whether dense and splade are one view each of the hybrid encoder, searched alone"
     )
     changes: dict[str, Any] = Field({}, description="dotted path -> value; stages.*.… stands for every stage")
 
-    def on(self, recipe: Recipe, kind: Kind, scale: Literal["demo", "published"]) -> Recipe:
+    def on(self, recipe: Recipe, kind: RepresentationKind, scale: Literal["demo", "published"]) -> Recipe:
         """The recipe with this fine-tuning."""
         tuned = PROTOCOLS[self.protocols[kind]]().on(recipe, scale)
         searched = {"views": VIEWS[kind]} if self.by_view else {}
@@ -57,7 +59,7 @@ class Benchmark(Config):
     collections: dict[str, tuple[str, ...]] = Field(
         {"corpus": ()}, min_length=1, description="label -> what the middle training reads; empty: the corpus itself"
     )
-    representations: tuple[Kind, ...] = Field(("dense",), min_length=1, description="what is scored")
+    representations: tuple[RepresentationKind, ...] = Field(("dense",), min_length=1, description="what is scored")
     settings: dict[str, Setting] = Field(min_length=1, description="label -> fine-tuning")
     only: dict[str, tuple[str, ...]] = Field(
         {}, description="collection, representation or setting -> the systems that are run with it; others: all"

@@ -26,7 +26,7 @@ HEADLESS = ("simcse", "ict")
 
 
 @dataclass(frozen=True)
-class Cell:
+class BenchmarkCell:
     """One system under one condition with one seed.
 
     evaluations: (short name of the corpus, split) -> step; the corpus's own splits come first, test last of them.
@@ -64,7 +64,7 @@ class Layout:
     """A benchmark laid out."""
 
     benchmark: Benchmark
-    cells: tuple[Cell, ...]
+    cells: tuple[BenchmarkCell, ...]
     left_out: tuple[LeftOut, ...] = field(default=())
 
     def steps(self) -> dict[str, Step]:
@@ -83,7 +83,7 @@ def lay_out(benchmark: Benchmark) -> Layout:
     Raises:
         UserError: for an unknown field, a collection that is not there, or if nothing is left.
     """
-    cells: list[Cell] = []
+    cells: list[BenchmarkCell] = []
     left_out: list[LeftOut] = []
     owners: dict[str, SystemKey] = {}
     survey = Survey()
@@ -177,7 +177,7 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> Cell:
+def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
     planned = plan(recipe, survey)
     evaluate = planned.bm25_evaluation if key.system == BM25 else planned.evaluation
     evaluations: dict[tuple[str, str], Step] = {}
@@ -187,10 +187,10 @@ def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, surve
     elsewhere = recipe.evaluation.model_copy(update={"split": SPLIT})
     for label, corpus in collections(benchmark.zero_shot).items():
         evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
-    return Cell(key, seed, recipe, evaluations)
+    return BenchmarkCell(key, seed, recipe, evaluations)
 
 
-def _identity(cell: Cell) -> str:
+def _identity(cell: BenchmarkCell) -> str:
     return " ".join(step.fingerprint for step in cell.evaluations.values())
 
 

@@ -12,7 +12,7 @@ from midmask.app.job import mistake_in
 from midmask.app.observe import BM25, TrackingObserver, artifact_tag, base_tags, log_evaluation
 from midmask.artifact import Artifact, Place, load
 from midmask.backend.executor import WHOLE_COLLECTION
-from midmask.benchmark.layout import Cell, Layout
+from midmask.benchmark.layout import BenchmarkCell, Layout
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.eta import Pace
 from midmask.experiment.graph import Graph
@@ -24,7 +24,7 @@ from midmask.tracking import TrackedRun, Tracker
 log = logging.getLogger(__name__)
 
 
-class Ledger:
+class BenchmarkObserver:
     """The observer of a benchmark. `failures`: cell -> why it was not measured."""
 
     def __init__(
@@ -52,8 +52,8 @@ class Ledger:
         self._runs: dict[str, TrackingObserver] = {}
         self._cells = layout.cells
         self._tracked: set[str] = set()
-        self._owner: dict[str, Cell] = {}
-        self._evaluating: dict[str, list[Cell]] = {}
+        self._owner: dict[str, BenchmarkCell] = {}
+        self._evaluating: dict[str, list[BenchmarkCell]] = {}
         for cell in layout.cells:
             for evaluation in cell.evaluations.values():
                 self._evaluating.setdefault(evaluation.fingerprint, []).append(cell)
@@ -108,7 +108,7 @@ class Ledger:
     def _is_there(self, step: Step) -> bool:
         return step.is_finished(self._storage)
 
-    def _track_if_measured(self, cell: Cell) -> None:
+    def _track_if_measured(self, cell: BenchmarkCell) -> None:
         """A run with the cell's measures, or a link to the one that has them; once."""
         if cell.name in self._tracked or not all(self._is_there(step) for step in cell.evaluations.values()):
             return

@@ -9,7 +9,7 @@ from midmask.backend.connection import connect
 from midmask.backend.executor import execute
 from midmask.backend.resources import share
 from midmask.benchmark.job import Job, WriteReport
-from midmask.benchmark.observer import Ledger
+from midmask.benchmark.observer import BenchmarkObserver
 from midmask.experiment.eta import Pace
 from midmask.experiment.graph import Graph
 from midmask.identity import flatten
@@ -50,11 +50,11 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
             return text, ledger.failures
 
 
-def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> Ledger:
+def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> BenchmarkObserver:
     pace = _pace(job)
     use = share(job.options.workers, job.options.workers_per_training)
     graph = Graph.of(job.left(), job.is_finished, pace.weight)
-    ledger = Ledger(job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side)
+    ledger = BenchmarkObserver(job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side)
     ledger.link_finished()
     execute(graph, job.storage, use, ledger, keep_going=True)
     return ledger

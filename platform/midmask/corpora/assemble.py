@@ -15,7 +15,7 @@ from midmask.artifact import Artifact, Place, start_afresh
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.files import Collection, Stream
-from midmask.corpora.ledger import Ledger, sorted_out
+from midmask.corpora.ledger import Quarantine, sorted_out
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.reader import open_corpus
 from midmask.corpora.self_matches import self_matches
@@ -53,7 +53,7 @@ def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]
     start_afresh(out)
     failure = None
     with (out / QUARANTINE).writing() as quarantine:
-        ledger = Ledger(quarantine, config.bad_rows_threshold, config.name)
+        ledger = Quarantine(quarantine, config.bad_rows_threshold, config.name)
         try:
             result = _fill(config, out, stream, ledger)
         except UserError as error:
@@ -67,7 +67,7 @@ def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]
     return result
 
 
-def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Ledger) -> dict[str, Any]:
+def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Quarantine) -> dict[str, Any]:
     passages = TextStatistics()
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)

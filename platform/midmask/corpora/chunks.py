@@ -129,7 +129,7 @@ class TextPiece:
         Raises:
             UserError: if the file cannot be read here.
         """
-        block = Block(self.rows, self.number)
+        block = ParsedBlock(self.rows, self.number)
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
@@ -145,7 +145,7 @@ class TextPiece:
         block.add(records.count, END, None, None)
         yield block.take()
 
-    def _add(self, block: "Block", record: Record) -> None:
+    def _add(self, block: "ParsedBlock", record: Record) -> None:
         text = (
             record.data.decode(errors="replace")
             if record.data is not None
@@ -216,7 +216,7 @@ def _checked_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values if len(values) == 3 else (*values, None)
 
 
-class Block:
+class ParsedBlock:
     """Rows under way to a table."""
 
     def __init__(self, rows: str, piece: int) -> None:

@@ -11,7 +11,7 @@ from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
 from midmask.corpora.ids import IdTable, hash64
-from midmask.corpora.ledger import Ledger, reject_rows, sorted_out
+from midmask.corpora.ledger import Quarantine, reject_rows, sorted_out
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 
@@ -31,7 +31,7 @@ class Collection:
     corpus: Corpus
     config: CorpusConfig
     stream: Stream
-    ledger: Ledger
+    ledger: Quarantine
 
     def __post_init__(self) -> None:
         self._ids = IdTable()

@@ -39,7 +39,7 @@ LAYOUT = (
     "dataset with a column text, for pre-training alone"
 )
 
-Row = dict[str, Any]
+ArrowRow = dict[str, Any]
 
 
 def _names(usual: str, others: set[str]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class ArrowPiece:
     file: str
     size: int
     columns: Mapping[str, str]
-    parse: Callable[[Row], tuple[Any, ...]]
+    parse: Callable[[ArrowRow], tuple[Any, ...]]
     max_characters: int
     split: str = ""
 
@@ -90,14 +90,14 @@ class ArrowPiece:
                 max_characters=self.max_characters,
             )
 
-    def _records(self) -> Iterator[Row]:
+    def _records(self) -> Iterator[ArrowRow]:
         with (self.folder / self.file).reading() as stream:
             for batch in arrow_batches(stream)[1]:
                 columns = [_checked_column(batch[name]).to_pylist() for name in self.columns.values()]
                 for values in zip(*columns, strict=True):
                     yield dict(zip(self.columns, values, strict=True))
 
-    def _values(self, row: Row) -> tuple[Any, ...]:
+    def _values(self, row: ArrowRow) -> tuple[Any, ...]:
         try:
             return self.parse(_decoded(row))
         except UnicodeError:
@@ -114,11 +114,11 @@ def _checked_column(column: pa.Array) -> pa.Array:
     return column
 
 
-def _decoded(row: Row, errors: str = "strict") -> Row:
+def _decoded(row: ArrowRow, errors: str = "strict") -> ArrowRow:
     return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
 
 
-def _quoted(row: Row) -> str:
+def _quoted(row: ArrowRow) -> str:
     return json.dumps(_decoded(row, "replace"), ensure_ascii=False)
 
 
@@ -172,7 +172,7 @@ def _pieces(
     folder: Place,
     datasets: Mapping[str, str],
     columns: tuple[WantedColumn, ...],
-    parse: Callable[[Row], tuple[Any, ...]],
+    parse: Callable[[ArrowRow], tuple[Any, ...]],
     max_characters: int,
 ) -> tuple[ArrowPiece, ...]:
     """A piece for each file of the datasets (split -> path); the split counts for judgements alone."""

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from midmask.arrays import Ints
+
 Hashes = NDArray[np.uint64]
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from midmask.corpora.chunks import PIECE_BYTES, Fault
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
-from midmask.corpora.irds_library import Missing, children, dataset, missing_line, records
+from midmask.corpora.irds_library import MissingLibrary, children, dataset, missing_line, records
 from midmask.corpora.records import record_blocks
 from midmask.errors import UserError
 
@@ -73,7 +73,7 @@ class IrPiece:
         """What the first record needs and this machine lacks; "" if there is nothing."""
         try:
             next(records(self.dataset_id, self.rows), None)
-        except Missing as error:
+        except MissingLibrary as error:
             return error.what
         return ""
 

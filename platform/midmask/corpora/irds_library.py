@@ -17,7 +17,7 @@ BLOCK_ROWS = 2_048
 _SWAP = threading.Lock()
 
 
-class Missing(UserError):
+class MissingLibrary(UserError):
     """Something is not on this machine; `what`: a file, or the address that it would be fetched from."""
 
     def __init__(self, dataset_id: str, rows: str, what: str) -> None:
@@ -25,7 +25,7 @@ class Missing(UserError):
         self.what = what
 
 
-class _Refused(Exception):
+class _RefusedByLibrary(Exception):
     """The address of what would have been fetched."""
 
 
@@ -100,7 +100,7 @@ def _offline(dataset_id: str, rows: str) -> Iterator[None]:
             yield
         except Exception as error:  # readers of two hundred formats
             if what := _lacking(error):
-                raise Missing(dataset_id, rows, what) from None
+                raise MissingLibrary(dataset_id, rows, what) from None
             said = " ".join(str(error).split())[:300]
             raise UserError(
                 f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
@@ -111,7 +111,7 @@ def _offline(dataset_id: str, rows: str) -> Iterator[None]:
 
 
 def _refuse(source: Any) -> NoReturn:
-    raise _Refused(getattr(source, "url", None) or getattr(source, "uri", repr(source)))
+    raise _RefusedByLibrary(getattr(source, "url", None) or getattr(source, "uri", repr(source)))
 
 
 def _lacking(error: Exception) -> str:
@@ -120,6 +120,6 @@ def _lacking(error: Exception) -> str:
     errors = [error, *(one for _, one in tried)] if isinstance(tried, list) else [error]
     for one in errors:
         # A file that has to be asked for is an OSError without a number.
-        if isinstance(one, _Refused | FileNotFoundError) or (isinstance(one, OSError) and one.errno is None):
+        if isinstance(one, _RefusedByLibrary | FileNotFoundError) or (isinstance(one, OSError) and one.errno is None):
             return " ".join(str(one).split())
     return ""

@@ -21,7 +21,7 @@ HOPELESS = 10_000
 """
 
 
-class Ledger:
+class Quarantine:
     """Counts the rows of one corpus and writes the bad ones to quarantine.jsonl, one object a line: kind, file, line,
     text.
     """
@@ -98,7 +98,9 @@ def _remedy(bad: Counter[str]) -> str:
     return advice
 
 
-def sorted_out(tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Ledger) -> Iterator[pa.Table]:
+def sorted_out(
+    tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Quarantine
+) -> Iterator[pa.Table]:
     """The good rows of blocks that come in source order; `line` now counts from the file's start, markers are gone."""
     offsets = np.zeros(len(pieces) + 1, np.int64)
     for table in tables:
@@ -121,7 +123,7 @@ def sorted_out(tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, l
 
 
 def reject_rows(
-    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, ledger: Ledger
+    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, ledger: Quarantine
 ) -> pa.Table:
     """Quarantines the rows where `bad` is True, quoted by their own columns; gives the others."""
     for index in np.flatnonzero(bad).tolist():

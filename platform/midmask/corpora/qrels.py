@@ -24,7 +24,7 @@ SNIFFED_LINES, SNIFFED_BYTES = 20, 1 << 16
 
 
 @dataclass(frozen=True)
-class Layout:
+class QrelsColumns:
     """Positions of query, document and grade (None: all are 1) among `width` columns; `header`: lines before row 1."""
 
     width: int
@@ -38,7 +38,7 @@ def columns(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
-def parse_judgement(layout: Layout, text: str) -> tuple[str, str, int]:
+def parse_judgement(layout: QrelsColumns, text: str) -> tuple[str, str, int]:
     """(query_id, doc_id, grade); ValueError if the columns are not the layout's or the grade is no whole number."""
     cells = columns(text)
     if len(cells) != layout.width:
@@ -63,7 +63,7 @@ def whole_grade(told: str | float) -> int:
     return int(value)
 
 
-def sniff(folder: Place, file: str) -> Layout:
+def sniff(folder: Place, file: str) -> QrelsColumns:
     """The layout of a judgement file, by its header, else by the number of columns that most of its first lines have.
 
     Raises:
@@ -75,7 +75,9 @@ def sniff(folder: Place, file: str) -> Layout:
     rows = [columns(line) for line in lines if line.strip()]
     names = [name.lower() for name in rows[0]] if rows else []
     if set(names) & QUERY_NAMES and set(names) & DOC_NAMES:
-        layout = Layout(len(names), _place(names, QUERY_NAMES), _place(names, DOC_NAMES), _grade_place(names), header=1)
+        layout = QrelsColumns(
+            len(names), _place(names, QUERY_NAMES), _place(names, DOC_NAMES), _grade_place(names), header=1
+        )
     else:
         width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
         if width not in BY_WIDTH:
@@ -83,7 +85,7 @@ def sniff(folder: Place, file: str) -> Layout:
                 f"{folder / file}: its rows have {width} columns; wanted are 4 (query 0 doc grade), 3 (query doc "
                 "grade, with or without the header query-id corpus-id score) or 2 (query doc), divided by tabs"
             )
-        layout = Layout(width, *BY_WIDTH[width], header=0)
+        layout = QrelsColumns(width, *BY_WIDTH[width], header=0)
     log.info("%s: %d columns, %s", file, layout.width, "with a header" if layout.header else "no header")
     return layout
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from midmask.corpora.chunks import END, MALFORMED, RAW_CHARACTERS, Block, Fault, checked
+from midmask.corpora.chunks import END, MALFORMED, RAW_CHARACTERS, Fault, ParsedBlock, checked
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def record_blocks(
             ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs", "queries" or
             "qrels". piece: its number.
     """
-    block, count = Block(rows, piece), 0
+    block, count = ParsedBlock(rows, piece), 0
     for count, record in enumerate(records, start=1):
         try:
             block.add(count, None, None, checked(rows, parse(record), max_characters))

@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("text", pa.stri
 LAYOUT = 'wanted is a line {"doc_id": …, "queries": […]}, {"doc_id": …, "query": …} or doc_id<TAB>query'
 
 
-class Line(NamedTuple):
+class GivenLine(NamedTuple):
     """One line of a file: a passage and its texts; or what is wrong with it, and what it says."""
 
     number: int
@@ -38,7 +38,7 @@ class Line(NamedTuple):
     fault: str | None = None
 
 
-def read_file(place: Place) -> Iterator[Line]:
+def read_file(place: Place) -> Iterator[GivenLine]:
     """The lines of a JSON-lines or tab-separated file of queries; which of both is read off each line.
 
     Raises:
@@ -48,7 +48,7 @@ def read_file(place: Place) -> Iterator[Line]:
     return (_parsed(number, text) for number, text in lines)
 
 
-def _parsed(number: int, text: str) -> Line:
+def _parsed(number: int, text: str) -> GivenLine:
     try:
         if text.lstrip().startswith("{"):
             row = json.loads(text)
@@ -58,13 +58,13 @@ def _parsed(number: int, text: str) -> Line:
             doc_id, query = text.split("\t", 1)
             queries = [query]
     except (ValueError, KeyError, RecursionError):
-        return Line(number, "", [text], "malformed line")
+        return GivenLine(number, "", [text], "malformed line")
     if not isinstance(doc_id, str | int) or not isinstance(queries, list) or not all(map(_is_text, queries)):
-        return Line(number, "", [text], "malformed line")
+        return GivenLine(number, "", [text], "malformed line")
     if not all(map(is_utf8, [str(doc_id), *queries])):
-        return Line(number, "", [text], "invalid UTF-8")
+        return GivenLine(number, "", [text], "invalid UTF-8")
     kept = [query.strip() for query in queries if query.strip()]
-    return Line(number, str(doc_id), kept) if kept else Line(number, str(doc_id), [text], "no query")
+    return GivenLine(number, str(doc_id), kept) if kept else GivenLine(number, str(doc_id), [text], "no query")
 
 
 def _is_text(value: Any) -> bool:
@@ -76,7 +76,7 @@ def is_utf8(text: str) -> bool:
     return text.isascii() or not re.search("[\ud800-\udfff]", text)
 
 
-def judged_queries(corpus: Place, split: str) -> Iterator[Line]:
+def judged_queries(corpus: Place, split: str) -> Iterator[GivenLine]:
     """Every passage that is judged relevant (grade 1 or more) to a query of the split, with that query."""
     with (corpus / "qrels.parquet").reading() as stream:
         qrels = pq.read_table(stream)
@@ -87,10 +87,10 @@ def judged_queries(corpus: Place, split: str) -> Iterator[Line]:
     place = pc.index_in(qrels["query_id"], value_set=queries["query_id"])
     texts = queries["text"].take(place)
     for number, (doc_id, text) in enumerate(zip(qrels["doc_id"].to_pylist(), texts.to_pylist(), strict=True), start=1):
-        yield Line(number, doc_id, [text])
+        yield GivenLine(number, doc_id, [text])
 
 
-def sort_by_shard(lines: Iterator[Line], corpus: Place, out: Place) -> None:
+def sort_by_shard(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None:
     """Writes the files that the module names; given.json last, and nothing at all if it is there already."""
     if (out / "given.json").exists():
         return
@@ -111,7 +111,7 @@ def sort_by_shard(lines: Iterator[Line], corpus: Place, out: Place) -> None:
     (out / "given.json").write_json({"lines": lines_read, **counts})
 
 
-def _known(block: list[Line], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
+def _known(block: list[GivenLine], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
     """(row of the passage, text) of the good lines; the others are quarantined."""
     kept: list[tuple[int, str]] = []
     for line, row in zip(block, ids.rows([line.doc_id for line in block]).tolist(), strict=True):

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import Field
 
+from midmask.arrays import Ints
 from midmask.artifact import Artifact, Place, start_afresh
 from midmask.corpora.writer import write_shards
 from midmask.errors import UserError
@@ -25,7 +25,6 @@ from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-Ints = NDArray[np.int64]
 
 EMPTY = "empty row"
 
@@ -58,7 +57,7 @@ def read_tokens(config: ReadTokensConfig, inputs: Mapping[str, Artifact], out: P
     tokenizer = (inputs["like"].place / "tokenizer").local()
     (out / "tokenizer").upload(tokenizer)
     with (out / "quarantine.jsonl").writing() as quarantine:
-        reading = _Reading(config, Vocabulary.of(tokenizer), quarantine)
+        reading = _TokenReading(config, Vocabulary.of(tokenizer), quarantine)
         blocks = read_token_files(Place.named(config.folder))
         kept = write_shards((reading.rows(block) for block in blocks), out / "passages", PASSAGES)
     if not kept:
@@ -74,7 +73,7 @@ def read_tokens(config: ReadTokensConfig, inputs: Mapping[str, Artifact], out: P
     }
 
 
-class _Reading:
+class _TokenReading:
     """One reading of a folder. framed: whether rows come with special tokens at their ends; none: not seen yet."""
 
     def __init__(self, config: ReadTokensConfig, vocabulary: Vocabulary, quarantine: BinaryIO) -> None:

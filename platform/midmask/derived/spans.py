@@ -30,7 +30,7 @@ from pydantic import Field, field_validator
 from midmask.artifact import Place
 from midmask.corpora.ids import hash64
 from midmask.derived.cutting import Document, cut_into_spans, joined, overlap, tokenised
-from midmask.derived.given import Line, count_given, given_to, sort_by_shard
+from midmask.derived.given import GivenLine, count_given, given_to, sort_by_shard
 from midmask.derived.sentences import splitter
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
@@ -114,17 +114,17 @@ def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
     return ("title", title) if titles and title else ("passage", doc_id)
 
 
-def _given(config: SpansConfig) -> Iterator[Line]:
+def _given(config: SpansConfig) -> Iterator[GivenLine]:
     """The file's lines; a blank span is a line of its own, of which nothing is kept."""
     for number, document in read_spans(Place(config.file)):
         usable = [span for span in document.spans if span.strip()]
         for span in document.spans:
             if not span.strip():
-                yield Line(number, document.doc_id, [span], "blank span")
+                yield GivenLine(number, document.doc_id, [span], "blank span")
         if usable:
-            yield Line(number, document.doc_id, usable)
+            yield GivenLine(number, document.doc_id, usable)
         elif not document.spans:
-            yield Line(number, document.doc_id, [""], "no span")
+            yield GivenLine(number, document.doc_id, [""], "no span")
 
 
 def _begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:

@@ -5,15 +5,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from midmask.arrays import Doubles
 from midmask.derived.words import ShardWords
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary
-
-Floats = NDArray[np.float64]
 
 BATCH_TOKENS = 2048
 """Padded tokens of one batch. The library gives the attention of all layers, so a batch must be small."""
@@ -35,7 +33,7 @@ class AttentionWeigher:
         self._backbone = backbone.to(self._device).eval()
         self._pad_id, self._looks, self._pieces = vocabulary.pad_id, looks, pieces
 
-    def weights(self, found: ShardWords, name: str) -> Floats:
+    def weights(self, found: ShardWords, name: str) -> Doubles:
         rows = [torch.from_numpy(row.astype(np.int64)) for row in np.split(found.ids_T, found.lengths_P.cumsum()[:-1])]
         received = [torch.zeros(0)] * len(rows)
         longest = max(map(len, rows), default=0)
@@ -85,7 +83,7 @@ def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Ten
     return attention
 
 
-def of_words(received_T: Floats, found: ShardWords, pieces: Literal["mean", "max", "sum"]) -> Floats:
+def of_words(received_T: Doubles, found: ShardWords, pieces: Literal["mean", "max", "sum"]) -> Doubles:
     """What the tokens of each word use receive, as one number, [U]."""
     received_C = received_T[found.candidate_T]
     uses = len(found.word_U)

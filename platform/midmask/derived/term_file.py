@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.derived.given import Line, given_to, is_utf8, sort_by_shard
+from midmask.derived.given import GivenLine, given_to, is_utf8, sort_by_shard
 from midmask.derived.words import ShardWords, token_ids
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
@@ -43,26 +43,26 @@ def sort_vectors(path: str, corpus: Place, out: Place, *, unit: bool) -> None:
         (out / "range.json").write_json(list(_range(out)))
 
 
-def _vectors(place: Place, *, unit: bool) -> Iterator[Line]:
+def _vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
     for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace"):
         try:
             row = json.loads(text)
             doc_id, vector = str(row["id"]), {str(term): float(weight) for term, weight in row["vector"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            yield Line(number, "", [text], "malformed line")
+            yield GivenLine(number, "", [text], "malformed line")
             continue
         if not is_utf8(doc_id):
-            yield Line(number, "", [text], "invalid UTF-8")
+            yield GivenLine(number, "", [text], "invalid UTF-8")
             continue
         if not all(map(math.isfinite, vector.values())):
-            yield Line(number, doc_id, [text], "weight not finite")
+            yield GivenLine(number, doc_id, [text], "weight not finite")
             continue
         if unit and (beyond := [term for term, weight in vector.items() if not 0 <= weight <= 1]):
             raise UserError(
                 f"{place}, line {number}: the weight of {beyond[0]!r} is {vector[beyond[0]]}, not in [0, 1]; set "
                 "weights.scaling=passage"
             )
-        yield Line(number, doc_id, [json.dumps(vector)])
+        yield GivenLine(number, doc_id, [json.dumps(vector)])
 
 
 def _range(out: Place) -> tuple[float, float]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
+from midmask.arrays import Doubles
 from midmask.artifact import Artifact, Place
 from midmask.derived.term_attention import AttentionWeigher
 from midmask.derived.term_file import FileWeigher, sort_vectors
@@ -28,8 +29,6 @@ from midmask.identity import Config, file_fingerprint
 from midmask.sharded import Inputs, Sharded
 from midmask.tokens import ROW_GROUP
 from midmask.vocabulary import Vocabulary
-
-Floats = NDArray[np.float64]
 
 SOURCES = ("idf", "bm25", "attention", "uniform", "file")
 
@@ -132,12 +131,12 @@ class CountWeigher:
             self._table = pq.read_table(stream).combine_chunks()
         self._config, self._result = config, statistics.result
 
-    def _idf(self, passages: NDArray[np.int64]) -> Floats:
+    def _idf(self, passages: NDArray[np.int64]) -> Doubles:
         total = self._result["passages"]
-        idf: Floats = np.log1p((total - passages + 0.5) / (passages + 0.5))
+        idf: Doubles = np.log1p((total - passages + 0.5) / (passages + 0.5))
         return idf
 
-    def weights(self, found: ShardWords, name: str) -> Floats:
+    def weights(self, found: ShardWords, name: str) -> Doubles:
         place = pc.index_in(found.words, value_set=self._table["word"])
         idf_U = self._idf(self._table["passages"].take(place).to_numpy())[found.word_U]
         if self._config.kind == "idf":
@@ -147,7 +146,7 @@ class CountWeigher:
         length_U = np.bincount(found.passage_U, minlength=len(found.lengths_P))[found.passage_U]
         relative_U = length_U / self._result["words_per_passage"]
         k1, b = self._config.k1, self._config.b
-        bm25_U: Floats = idf_U * tf_U * (k1 + 1) / (tf_U + k1 * (1 - b + b * relative_U))
+        bm25_U: Doubles = idf_U * tf_U * (k1 + 1) / (tf_U + k1 * (1 - b + b * relative_U))
         return bm25_U
 
     def bounds(self) -> tuple[float, float]:
@@ -160,7 +159,7 @@ class CountWeigher:
 class UniformWeigher:
     """Nothing matters more than anything else."""
 
-    def weights(self, found: ShardWords, name: str) -> Floats:
+    def weights(self, found: ShardWords, name: str) -> Doubles:
         return np.zeros(len(found.word_U))
 
     def bounds(self) -> tuple[float, float]:
@@ -171,17 +170,17 @@ Weigher = CountWeigher | UniformWeigher | AttentionWeigher | FileWeigher
 """`weights(found, name)`: the raw weight of each use in the shard of that name, [U]; `bounds()`: of them all."""
 
 
-def scale(weight_U: Floats, passage_U: NDArray[np.int64], passages: int) -> Floats:
+def scale(weight_U: Doubles, passage_U: NDArray[np.int64], passages: int) -> Doubles:
     """Lowest to 0 and highest to 1 within each passage; all 0 where they are equal."""
     lowest_P, highest_P = np.full(passages, np.inf), np.full(passages, -np.inf)
     np.minimum.at(lowest_P, passage_U, weight_U)
     np.maximum.at(highest_P, passage_U, weight_U)
     above_U, range_U = weight_U - lowest_P[passage_U], highest_P[passage_U] - lowest_P[passage_U]
-    scaled_U: Floats = np.divide(above_U, range_U, out=np.zeros_like(weight_U), where=range_U > 0)
+    scaled_U: Doubles = np.divide(above_U, range_U, out=np.zeros_like(weight_U), where=range_U > 0)
     return scaled_U
 
 
-def scaled(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Floats:
+def scaled(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Doubles:
     """The weight of each use of a word in a shard, in [0, 1]."""
     weight_U = weigher.weights(found, name)
     if config.scaling == "passage":

@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints
 from midmask.artifact import Place
 from midmask.identity import Config
 from midmask.sharded import Inputs, Sharded
 from midmask.vocabulary import Vocabulary
-
-Ints = NDArray[np.int64]
 
 COUNTED = pa.schema([("word", pa.binary()), ("passages", pa.int64())])
 

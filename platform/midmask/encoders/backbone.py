@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from midmask.encoders.experts import QueryExpert, Split, saved_split
 from midmask.encoders.families import FAMILIES, shape_from
-from midmask.encoders.families import Shape as Shape
+from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.pooling import Pooling
 from midmask.encoders.pooling import Side as Side
@@ -238,7 +238,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
     return backbone
 
 
-def shape_of(config: BackboneConfig) -> Shape:
+def shape_of(config: BackboneConfig) -> BackboneShape:
     """The shape of the backbone that a config names, without its weights.
 
     Raises:

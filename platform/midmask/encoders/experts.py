@@ -26,14 +26,14 @@ from midmask.errors import UserError
 
 FILE = "experts.safetensors"
 
-Kind = Literal["ffn", "all"]
+ExpertKind = Literal["ffn", "all"]
 
 
 @dataclass(frozen=True)
 class Split:
     """Which weights are each side's own. norms: with `ffn`, also the norm of every feed-forward layer."""
 
-    kind: Kind
+    kind: ExpertKind
     norms: bool = False
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ def saved_split(folder: Path) -> Split | None:
     with library_reading(partial(_unreadable, folder)):
         with safe_open(folder / FILE, "pt") as file:
             about = file.metadata() or {}
-        kind: Kind = "all" if about["kind"] == "all" else "ffn"
+        kind: ExpertKind = "all" if about["kind"] == "all" else "ffn"
         return Split(kind, about["norms"] == "true")
 
 

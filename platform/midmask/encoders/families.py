@@ -75,7 +75,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Shape:
+class BackboneShape:
     """What a method has to know of a backbone before it is made.
 
     embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
@@ -211,14 +211,14 @@ FAMILIES = Registry(
 )
 
 
-def shape_from(settings: Any) -> Shape:
+def shape_from(settings: Any) -> BackboneShape:
     """The shape of the model that a Hugging Face config describes.
 
     Raises:
         UserError: if its family is not supported.
     """
     family = FAMILIES[settings.model_type]
-    return Shape(
+    return BackboneShape(
         family=str(settings.model_type),
         layers=int(settings.num_hidden_layers),
         width=int(settings.hidden_size),

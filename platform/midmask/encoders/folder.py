@@ -21,7 +21,7 @@ from torch import nn
 from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.model_card import Card, Loader, model_card
-from midmask.encoders.model_settings import PROJECTION, Facts, read_projection, read_representation
+from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
@@ -76,7 +76,7 @@ def save_bi_encoder(
         _write(folder / "modules.json", listed)
         _write(folder / "config_sentence_transformers.json", _settings(representation, loader, form))
     lengths = {"query_length": query_length or max_length, "passage_length": max_length}
-    facts = Facts(representation=representation, form=form, **lengths)
+    facts = ModelSettings(representation=representation, form=form, **lengths)
     facts.write(folder)
     text = model_card(facts, loader=loader, routed=backbone.experts is not None, card=card)
     (folder / "README.md").write_text(text, "utf-8")

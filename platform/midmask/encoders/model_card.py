@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from midmask.encoders.model_settings import Facts
+from midmask.encoders.model_settings import ModelSettings
 from midmask.encoders.representation import Representation
 
 Loader = Literal["SentenceTransformer", "SparseEncoder"]
@@ -21,7 +21,7 @@ class Card:
     lineage: Mapping[str, str] = field(default_factory=dict)
 
 
-def model_card(facts: Facts, *, loader: Loader | None, routed: bool, card: Card | None) -> str:
+def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, card: Card | None) -> str:
     """The text of README.md.
 
     Args:

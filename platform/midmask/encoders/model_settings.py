@@ -1,6 +1,6 @@
 """What a folder's model makes of a text, as far as its files tell.
 
-midmask.json        of a folder that midmask wrote: a `Facts`, which says everything
+midmask.json        of a folder that midmask wrote: a `ModelSettings`, which says everything
 modules.json        of sentence-transformers, any version from 2 on: read by `foreign`
 neither             a plain Hugging Face folder: the vector of [CLS], as RetroMAE, coCondenser and DPR take it, of
                     texts as long as the tokenizer and the position table allow
@@ -32,7 +32,7 @@ PROJECTION = "2_Dense"
 """Where a projection's weights are, as sentence-transformers lays them out."""
 
 
-class Facts(Config):
+class ModelSettings(Config):
     """What a model was trained for: its views of a text, how texts were written, and how many tokens it read."""
 
     format: int = Field(FORMAT, ge=1, description="version of this file's layout")
@@ -45,7 +45,7 @@ class Facts(Config):
         (folder / FILE).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
 
 
-def read_facts(folder: Path) -> Facts:
+def read_facts(folder: Path) -> ModelSettings:
     """What a folder's files say about its model.
 
     Raises:
@@ -56,10 +56,10 @@ def read_facts(folder: Path) -> Facts:
     if (folder / foreign.FILE).is_file():
         with _settings_followed(folder):
             representation, length, form = foreign.read_modules(folder)
-            return Facts(representation=representation, query_length=length, passage_length=length, form=form)
+            return ModelSettings(representation=representation, query_length=length, passage_length=length, form=form)
     with _settings_followed(folder):
         length = foreign.longest_text(folder)
-        return Facts(representation=Representation(), query_length=length, passage_length=length)
+        return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def _read_weight(place: Path) -> Tensor:
     return weight
 
 
-def _read_own(path: Path) -> Facts:
+def _read_own(path: Path) -> ModelSettings:
     try:
         data: Any = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -142,6 +142,6 @@ def _read_own(path: Path) -> Facts:
     if isinstance(version, int) and version > FORMAT:
         raise UserError(f"{path}: format = {version}, but this midmask knows {FORMAT}. Use a newer midmask.")
     try:
-        return Facts.model_validate(data)
+        return ModelSettings.model_validate(data)
     except ValidationError as error:
         raise as_user_error(error, str(path)) from None

@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import gaussian_kde
 
-Floats = NDArray[np.float64]
+from midmask.arrays import Doubles
 
 PERPLEXITY = 30.0
 """scikit-learn's default; fewer pairs take a third of the points."""
@@ -62,8 +62,8 @@ class Cosines:
 class Map:
     """queries_N2, passages_N2: the points, row i of both being one pair."""
 
-    queries_N2: Floats
-    passages_N2: Floats
+    queries_N2: Doubles
+    passages_N2: Doubles
     divergence: Divergence
     cosines: Cosines
 
@@ -87,7 +87,7 @@ def embedding_map(queries_ND: NDArray[Any], passages_ND: NDArray[Any], *, perple
     return Map(queries_N2, passages_N2, divergence(queries_N2, passages_N2), _cosines(between_NN))
 
 
-def divergence(queries_N2: Floats, passages_N2: Floats) -> Divergence:
+def divergence(queries_N2: Doubles, passages_N2: Doubles) -> Divergence:
     """KL and JS of two sets of points in the plane, by kernel densities on a common grid.
 
     Raises:
@@ -103,7 +103,7 @@ def divergence(queries_N2: Floats, passages_N2: Floats) -> Divergence:
     return Divergence(_kl(queries_G, passages_G), js)
 
 
-def _tsne(distances_NN: Floats, perplexity: float, seed: int) -> Floats:
+def _tsne(distances_NN: Doubles, perplexity: float, seed: int) -> Doubles:
     from sklearn.manifold import TSNE  # here, since it takes seconds to import
 
     neighbours = min(perplexity, (len(distances_NN) - 1) / 3)
@@ -111,26 +111,26 @@ def _tsne(distances_NN: Floats, perplexity: float, seed: int) -> Floats:
     return np.asarray(tsne.fit_transform(distances_NN), dtype=np.float64)
 
 
-def _grid(points_N2: Floats) -> Floats:
+def _grid(points_N2: Doubles) -> Doubles:
     low, high = points_N2.min(axis=0), points_N2.max(axis=0)
     extent = np.maximum(high - low, 1e-12) * MARGIN
     axes = [np.linspace(start, end, GRID) for start, end in zip(low - extent, high + extent, strict=True)]
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes)])
 
 
-def _log_density(points_N2: Floats, grid_2G: Floats) -> Floats:
+def _log_density(points_N2: Doubles, grid_2G: Doubles) -> Doubles:
     """The logarithm of the density at the grid's points, made to sum to 1 over them; far tails stay finite."""
     log_G = gaussian_kde(points_N2.T).logpdf(grid_2G)
     return np.asarray(log_G - logsumexp(log_G))
 
 
-def _kl(log_p_G: Floats, log_q_G: Floats) -> float:
+def _kl(log_p_G: Doubles, log_q_G: Doubles) -> float:
     """The sum of p (log p - log q) + q - p: both sum to 1, and no term is below 0, so no rounding is either."""
     p_G, q_G = np.exp(log_p_G), np.exp(log_q_G)
     return float((p_G * (log_p_G - log_q_G) + q_G - p_G).sum())
 
 
-def _cosines(between_NN: Floats) -> Cosines:
+def _cosines(between_NN: Doubles) -> Cosines:
     count = len(between_NN)
     own = float(np.trace(between_NN))
     return Cosines(own / count, (float(between_NN.sum()) - own) / (count * (count - 1)))

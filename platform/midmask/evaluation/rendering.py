@@ -9,10 +9,10 @@ from typing import Literal, get_args
 from midmask.errors import UserError, unknown
 from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.statistics.significance import Comparison
-from midmask.evaluation.tables import Cell, ResultTable
+from midmask.evaluation.tables import ResultTable, TableCell
 from midmask.evaluation.ties import label
 
-Marks = Literal["better_than", "ties", "stars", "none"]
+MarkStyle = Literal["better_than", "ties", "stars", "none"]
 
 TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "permutation": "paired permutation test"}
 CORRECTION_NAMES = {
@@ -41,7 +41,7 @@ class Style:
 
     decimals: int = 4
     percent: bool = False
-    marks: Marks = "better_than"
+    marks: MarkStyle = "better_than"
     transposed: bool = False
 
     def number(self, value: float) -> str:
@@ -137,7 +137,7 @@ def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
     """One line per cell, numbers in full, names in lists divided by semicolons; published numbers, if there are any, in
     the last column, and a line also for those without a cell.
     """
-    names = [one.name for one in fields(Cell)]
+    names = [one.name for one in fields(TableCell)]
     rows = []
     for place in dict.fromkeys([*table.cells, *beside.published]):
         cell = table.cells.get(place)
@@ -194,8 +194,8 @@ def _grid(
     name: Callable[[str], str],
 ) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text. Rows begin with the system's letter where marks name systems."""
-    if style.marks not in get_args(Marks):
-        raise unknown("marks", style.marks, get_args(Marks))
+    if style.marks not in get_args(MarkStyle):
+        raise unknown("marks", style.marks, get_args(MarkStyle))
     if style.marks == "ties" and table.protocol.baseline is not None:
         raise UserError("tie groups need all pairs of systems; compare without a baseline")
     if style.marks == "stars" and table.protocol.baseline is None:

@@ -21,7 +21,7 @@ Average = Callable[[Mapping[str, float]], float]
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One measure of several systems on the same queries. `queries`: the slice; None: all that were evaluated."""
 
     label: str
@@ -31,7 +31,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A system in a column.
 
     mean: over queries and seeds; spread: standard deviation of the seeds' means, 0 for a single one.
@@ -49,7 +49,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ComparisonProtocol:
     """How the systems of a table were compared; the names are PyTerrier's."""
 
     baseline: str | None = None
@@ -64,24 +64,24 @@ class ResultTable:
 
     systems: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: Mapping[tuple[str, str], Cell]
+    cells: Mapping[tuple[str, str], TableCell]
     comparisons: Mapping[str, Sequence[Comparison]]
-    protocol: Protocol
+    protocol: ComparisonProtocol
 
 
-def by_measure(per_query: PerQuery, measures: Sequence[str]) -> list[Column]:
+def by_measure(per_query: PerQuery, measures: Sequence[str]) -> list[TableColumn]:
     """One column per measure, all on the same queries."""
-    return [Column(name, name, per_query) for name in measures]
+    return [TableColumn(name, name, per_query) for name in measures]
 
 
-def by_corpus(corpora: Mapping[str, PerQuery], measure: str) -> list[Column]:
+def by_corpus(corpora: Mapping[str, PerQuery], measure: str) -> list[TableColumn]:
     """One column per corpus (or split), all of one measure."""
-    return [Column(name, measure, per_query) for name, per_query in corpora.items()]
+    return [TableColumn(name, measure, per_query) for name, per_query in corpora.items()]
 
 
-def by_slice(per_query: PerQuery, measure: str, slices: Mapping[str, Collection[str]]) -> list[Column]:
+def by_slice(per_query: PerQuery, measure: str, slices: Mapping[str, Collection[str]]) -> list[TableColumn]:
     """One column per slice of the queries, all of one measure."""
-    return [Column(name, measure, per_query, queries) for name, queries in slices.items()]
+    return [TableColumn(name, measure, per_query, queries) for name, queries in slices.items()]
 
 
 def unweighted(means: Mapping[str, float]) -> float:
@@ -90,8 +90,8 @@ def unweighted(means: Mapping[str, float]) -> float:
 
 
 def tabulate(
-    columns: Sequence[Column],
-    protocol: Protocol = Protocol(),
+    columns: Sequence[TableColumn],
+    protocol: ComparisonProtocol = ComparisonProtocol(),
     *,
     averages: Mapping[str, Average] | None = None,
 ) -> ResultTable:
@@ -108,7 +108,7 @@ def tabulate(
     labels = [*(column.label for column in columns), *averages]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise UserError(f"columns need labels of their own; given twice: {', '.join(repeated)}")
-    cells: dict[tuple[str, str], Cell] = {}
+    cells: dict[tuple[str, str], TableCell] = {}
     comparisons: dict[str, list[Comparison]] = {}
     for column in columns:
         comparisons[column.label] = rows = _compared(column, protocol)
@@ -119,15 +119,15 @@ def tabulate(
     for label, average in averages.items():
         found = {name: average(means) for name, means in whole.items()}
         for name, value in found.items():
-            cells[name, label] = Cell(value, best=_is_best(value, found.values()))
+            cells[name, label] = TableCell(value, best=_is_best(value, found.values()))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
 
 
-def _means(cells: Mapping[tuple[str, str], Cell], system: str) -> dict[str, float]:
+def _means(cells: Mapping[tuple[str, str], TableCell], system: str) -> dict[str, float]:
     return {label: cell.mean for (name, label), cell in cells.items() if name == system}
 
 
-def _compared(column: Column, protocol: Protocol) -> list[Comparison]:
+def _compared(column: TableColumn, protocol: ComparisonProtocol) -> list[Comparison]:
     return compare(
         column.per_query,
         measure=column.measure,
@@ -139,13 +139,13 @@ def _compared(column: Column, protocol: Protocol) -> list[Comparison]:
     )
 
 
-def _cells(column: Column, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, Cell]:
+def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, TableCell]:
     seeds = {name: [_mean(table, column) for table in tables_of(tables)] for name, tables in column.per_query.items()}
     means = {name: float(np.mean([mean for mean, _ in found])) for name, found in seeds.items()}
     beaten = better_than(comparisons)
     ties = letters(tie_groups(comparisons)) if all_pairs else {}
     return {
-        name: Cell(
+        name: TableCell(
             mean=means[name],
             spread=deviation([mean for mean, _ in found]),
             queries=found[0][1],
@@ -158,7 +158,7 @@ def _cells(column: Column, comparisons: Sequence[Comparison], *, all_pairs: bool
     }
 
 
-def _mean(table: pa.Table, column: Column) -> tuple[float, int]:
+def _mean(table: pa.Table, column: TableColumn) -> tuple[float, int]:
     """The column's mean over its queries, and how many there are."""
     values = by_query(table if column.queries is None else of_queries(table, column.queries), column.measure)
     return float(np.mean(list(values.values()))), len(values)

@@ -16,7 +16,7 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mined, ranking
-from midmask.experiment.stage import Source, StageConfig
+from midmask.experiment.stage import NegativeSource, StageConfig
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig
 from midmask.experiment.survey import Survey
@@ -113,11 +113,11 @@ class Stages:
             found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
         return found
 
-    def _lists(self, sources: tuple[Source, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
+    def _lists(self, sources: tuple[NegativeSource, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
         """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
         return {f"ranked{number}": self._listed(source, wanted, before) for number, source in enumerate(sources)}
 
-    def _listed(self, source: Source, wanted: MineConfig, before: list[Step]) -> Step:
+    def _listed(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
             asked = ReadNegativesConfig(file=source.file)
             return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
@@ -137,7 +137,7 @@ class Stages:
         teacher = self._teacher(stage.teacher, stage.teacher_sources, before)
         return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
 
-    def _teacher(self, config: TeacherConfig, sources: tuple[Source, ...], before: list[Step]) -> Step:
+    def _teacher(self, config: TeacherConfig, sources: tuple[NegativeSource, ...], before: list[Step]) -> Step:
         """A folder from elsewhere, or a cross-encoder that is trained here."""
         if config.folder is not None:
             return adopted(config.folder, self.held[config.folder])

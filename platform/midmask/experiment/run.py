@@ -5,15 +5,13 @@ that its maker took.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from midmask.artifact import Artifact, Place, Timing, load, produce
 from midmask.experiment.graph import Graph
 from midmask.experiment.step import Step
-
-Log = Callable[[int, dict[str, float]], None]
-"""(training step, values by name): what a running step reports of itself."""
+from midmask.training.run import Log
 
 
 class Maker(Protocol):

@@ -13,23 +13,23 @@ from midmask.objectives.finetuning.ranking import RankingConfig
 from midmask.teacher.teach import TeacherConfig
 from midmask.training.optimiser import TrainConfig
 
-Kind = Literal["bm25", "mined", "file"]
+NegativeKind = Literal["bm25", "mined", "file"]
 
 
 @dataclass(frozen=True)
-class Source:
+class NegativeSource:
     """Where hard negatives come from.
 
     stage: of mined ones, the number of the stage whose encoder ranks, from 0; none: the one before. file: in the
     msmarco-hard-negatives layout.
     """
 
-    kind: Kind
+    kind: NegativeKind
     stage: int | None = None
     file: str = ""
 
     @staticmethod
-    def parse(text: str) -> "Source":
+    def parse(text: str) -> "NegativeSource":
         """From `bm25`, `mined`, `mined:0` or `file:PATH`.
 
         Raises:
@@ -37,11 +37,11 @@ class Source:
         """
         kind, colon, rest = text.partition(":")
         if kind == "file" and rest:
-            return Source("file", file=rest)
+            return NegativeSource("file", file=rest)
         if kind == "mined" and (not colon or rest.isdecimal()):
-            return Source("mined", int(rest) if colon else None)
+            return NegativeSource("mined", int(rest) if colon else None)
         if text == "bm25":
-            return Source("bm25")
+            return NegativeSource("bm25")
         raise ValueError(f"{text!r} is no source of negatives; write bm25, mined, mined:STAGE (from 0) or file:PATH")
 
 
@@ -76,15 +76,15 @@ class StageConfig(Config):
         return finetuning_config(value)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
-        return tuple(Source.parse(text) for text in self.negatives)
+    def sources(self) -> tuple[NegativeSource, ...]:
+        return tuple(NegativeSource.parse(text) for text in self.negatives)
 
     @property
-    def teacher_sources(self) -> tuple[Source, ...]:
+    def teacher_sources(self) -> tuple[NegativeSource, ...]:
         """Where the lists come from that the stage's teacher is trained on; none without a training of it."""
         if self.teacher is None or self.teacher.comes_from_elsewhere:
             return ()
-        return tuple(Source.parse(text) for text in self.teacher.negatives)
+        return tuple(NegativeSource.parse(text) for text in self.teacher.negatives)
 
     @model_validator(mode="after")
     def _negatives_and_teacher_fit(self) -> Self:

@@ -38,10 +38,8 @@ from midmask.teacher.given_scores import read_scores
 from midmask.teacher.score import SCORE
 from midmask.teacher.teach import teach
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.training.run import Log, TrainingSetup, local_reader, run_training
 from midmask.vocabulary import Vocabulary
-
-Log = Callable[[int, dict[str, float]], None]
 
 
 class PretrainConfig(Config):

@@ -8,7 +8,7 @@ from functools import cached_property
 from midmask.evaluation.ties import label
 from midmask.leaderboard.entries import LABELS, Entry, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks, Shown
-from midmask.leaderboard.rows import Place
+from midmask.leaderboard.rows import CollectionSplit
 
 HOURS = "Train hours"
 COSTS = {
@@ -38,7 +38,7 @@ class View:
     `reverse`. baseline: the recipe that gains are counted from.
     """
 
-    places: Mapping[Place, str]
+    places: Mapping[CollectionSplit, str]
     measures: tuple[str, ...]
     filters: Mapping[str, str]
     order: str
@@ -49,19 +49,19 @@ class View:
 
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     """group: the head above several columns, empty if there is none. low_is_good: the best value is the lowest."""
 
     key: str
     head: str
     group: str = ""
-    place: Place | None = None
+    place: CollectionSplit | None = None
     measure: str = ""
     low_is_good: bool = False
 
 
 @dataclass(frozen=True)
-class Cell:
+class BoardCell:
     """value: of a measure, with its spread; number: of a cost or gain; neither: nothing is known."""
 
     value: Value | None = None
@@ -76,12 +76,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class BoardLine:
     """One system: the letter that superscripts call it by, and its cells by column key."""
 
     letter: str
     entry: Entry
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, BoardCell]
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Board:
     """What is shown, in order. `fields`: labels in which the lines differ, so that they need a column of their own."""
 
     view: View
-    columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    columns: tuple[BoardColumn, ...]
+    lines: tuple[BoardLine, ...]
     text: str
 
     @cached_property
@@ -98,20 +98,20 @@ class Board:
         return [name for name in LABELS[1:] if len({getattr(line.entry, name) for line in self.lines}) > 1]
 
 
-def places_of(found: Sequence[Entry]) -> list[Place]:
+def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
     """Where systems were evaluated, the places of most systems first."""
     counts = Counter(place for entry in found for place in entry.rows)
     return sorted(counts, key=lambda place: (-counts[place], place))
 
 
-def columns_of(view: View) -> list[Column]:
+def columns_of(view: View) -> list[BoardColumn]:
     """The columns that a view has, whatever systems it shows."""
     found = [
-        Column(f"{name} {measure}", measure, name, place, measure)
+        BoardColumn(f"{name} {measure}", measure, name, place, measure)
         for place, name in view.places.items()
         for measure in view.measures
     ]
-    return [*found, *(Column(name, name, low_is_good=True) for name in COSTS), Column(GAIN, GAIN)]
+    return [*found, *(BoardColumn(name, name, low_is_good=True) for name in COSTS), BoardColumn(GAIN, GAIN)]
 
 
 def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
@@ -126,7 +126,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     cells = {column.key: _cells(column, shown, view, marks) for column in columns if column.key != GAIN}
     cells[GAIN] = _gains(shown, found, view)
     lines = [
-        Line(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
+        BoardLine(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
         for number, entry in enumerate(_ordered(shown, view, cells, columns))
     ]
     known = [column for column in columns if not column.place or any(own.value for own in cells[column.key].values())]
@@ -141,17 +141,17 @@ def _is_wanted(entry: Entry, view: View) -> bool:
     )
 
 
-def _cells(column: Column, shown: Sequence[Entry], view: View, marks: Marks) -> dict[str, Cell]:
+def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks) -> dict[str, BoardCell]:
     """Entry's name -> its cell."""
     if column.place is None:
         unit = 3600 if column.key == HOURS else 1
         costs = {entry.name: entry.cost(COSTS[column.key], view.places) for entry in shown}
-        return {name: Cell(number=None if cost is None else cost / unit) for name, cost in costs.items()}
+        return {name: BoardCell(number=None if cost is None else cost / unit) for name, cost in costs.items()}
     place, measure = column.place, column.measure
     values = {entry.name: entry.value(place, measure) for entry in shown}
     top = max((value.mean for value in values.values() if value), default=0.0) - 1e-12  # sums differ in the last bit
     return {
-        name: Cell(
+        name: BoardCell(
             value,
             best=value is not None and value.mean >= top,
             better_than=marks.better_than.get((name, place, measure), ()),
@@ -161,15 +161,17 @@ def _cells(column: Column, shown: Sequence[Entry], view: View, marks: Marks) -> 
     }
 
 
-def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[str, Cell]:
+def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[str, BoardCell]:
     """In the first place and measure of the view, as the column's text says."""
     place, measure = next(iter(view.places)), view.measures[0]
     base = baselines(found, view.baseline, place, measure)
-    return {entry.name: Cell(number=gain_per_hour(entry, base.get(kind(entry)), place, measure)) for entry in shown}
+    return {
+        entry.name: BoardCell(number=gain_per_hour(entry, base.get(kind(entry)), place, measure)) for entry in shown
+    }
 
 
 def _ordered(
-    shown: Sequence[Entry], view: View, cells: Mapping[str, Mapping[str, Cell]], columns: Sequence[Column]
+    shown: Sequence[Entry], view: View, cells: Mapping[str, Mapping[str, BoardCell]], columns: Sequence[BoardColumn]
 ) -> list[Entry]:
     """By the chosen column, the best first; what has no value there comes last either way, by the other measures."""
     if view.order == NEWEST:
@@ -186,6 +188,6 @@ def _ordered(
     return sorted(shown, key=key)
 
 
-def _key(value: float | None, column: Column, reverse: bool) -> tuple[bool, float]:
+def _key(value: float | None, column: BoardColumn, reverse: bool) -> tuple[bool, float]:
     sign = 1 if column.low_is_good != reverse else -1
     return value is None, sign * (value or 0.0)

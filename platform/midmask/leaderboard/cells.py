@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from midmask.leaderboard.board import GAIN, HEADS, HOURS, Board, Cell, Column, Line
-from midmask.leaderboard.rows import Place
+from midmask.leaderboard.board import GAIN, HEADS, HOURS, Board, BoardCell, BoardColumn, BoardLine
+from midmask.leaderboard.rows import CollectionSplit
 
 NONE = "—"
 
 
-def number(column: Column, cell: Cell) -> str:
+def number(column: BoardColumn, cell: BoardCell) -> str:
     """The cell's number as it is printed; a dash for what is not known."""
     found = cell.sorts_by
     if found is None:
@@ -20,7 +20,7 @@ def number(column: Column, cell: Cell) -> str:
     return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
 
 
-def detail(board: Board, column: Column, line: Line) -> str:
+def detail(board: Board, column: BoardColumn, line: BoardLine) -> str:
     """What stands small beside a number: the spread over seeds, or the device that the hours are of."""
     cell = line.cells[column.key]
     if cell.value is not None and cell.value.spread is not None:
@@ -30,7 +30,7 @@ def detail(board: Board, column: Column, line: Line) -> str:
     return ""
 
 
-def superscript(board: Board, cell: Cell, letters: Mapping[str, str]) -> str:
+def superscript(board: Board, cell: BoardCell, letters: Mapping[str, str]) -> str:
     """Letters: of the systems that this one is significantly better than, or of its tie groups.
 
     Args:
@@ -46,7 +46,7 @@ def letters_of(board: Board) -> dict[str, str]:
     return {line.entry.name: line.letter for line in board.lines}
 
 
-def place_head(board: Board, column: Column) -> str:
+def place_head(board: Board, column: BoardColumn) -> str:
     """The head of a group of columns: corpus, split and number of queries, and whether the corpus came without it."""
     assert column.place is not None, "a column of costs stands in no group"
     made = any(row.split_made_here for line in board.lines for row in line.entry.rows.get(column.place, ()))
@@ -59,7 +59,7 @@ def query_counts(board: Board) -> str:
     return f"Means over queries: {'; '.join(_counted(name, place) for place, name in board.view.places.items())}."
 
 
-def _counted(name: str, place: Place) -> str:
+def _counted(name: str, place: CollectionSplit) -> str:
     """The name of a place with its number of queries, which stands in the name already where it tells places apart."""
     count = f"{place.queries:,} queries" if place.queries else "number of queries not known"
     return name if count in name else f"{name}, {count}"

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from midmask.arrays import Floats
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError, unknown
 from midmask.evaluation.embeddings import Map, embedding_map
@@ -16,8 +17,6 @@ from midmask.leaderboard.passages import evaluated
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks
 from midmask.retrieve.selection import read_qrels
 from midmask.retrieve.views import read_views
-
-Floats = NDArray[np.float32]
 
 PAIRS = 400
 """Pairs of a query and a relevant passage, as in CoT-MoTE."""
@@ -36,7 +35,7 @@ class Encodings:
 
 
 @dataclass(frozen=True)
-class Sample:
+class EmbeddingSample:
     """N queries, each with one relevant passage. queries_ND, passages_ND: their vectors, as they were stored."""
 
     query_ids: tuple[str, ...]
@@ -66,7 +65,7 @@ def encodings(place: Place | None) -> Encodings:
     return Encodings(found.corpus, **parts, split=found.split, views=tuple(views))
 
 
-def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) -> Sample:
+def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) -> EmbeddingSample:
     """Pairs drawn at random among the split's relevant ones, one a query.
 
     Raises:
@@ -80,7 +79,7 @@ def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) 
     passages = passage_blocks(source.tokens.place)
     rows = _rows(passages, "doc_id", {doc_id for _, doc_id in wanted})
     pairs = [(query_id, doc_id) for query_id, doc_id in wanted if doc_id in rows]
-    return Sample(
+    return EmbeddingSample(
         tuple(query_id for query_id, _ in pairs),
         tuple(doc_id for _, doc_id in pairs),
         _vectors(source.queries.place, queries, view, [known[query_id] for query_id, _ in pairs]),
@@ -88,7 +87,7 @@ def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) 
     )
 
 
-def mapped(sample: Sample, *, perplexity: float, seed: int) -> Map:
+def mapped(sample: EmbeddingSample, *, perplexity: float, seed: int) -> Map:
     """The sample in two dimensions, and its divergences.
 
     Raises:

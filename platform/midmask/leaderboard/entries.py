@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from midmask.leaderboard.rows import Place, Row
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
 
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
 """Fields of a row that name its system; what else differs is told in the entry's note."""
@@ -52,7 +52,7 @@ class Entry:
     note: str
     trial: bool
     started: datetime
-    rows: Mapping[Place, tuple[Row, ...]]
+    rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class Entry:
         parts = [getattr(self, field) for field in LABELS]
         return " · ".join(part for part in (*parts, self.note, "trial" if self.trial else "") if part)
 
-    def value(self, place: Place, measure: str) -> Value | None:
+    def value(self, place: CollectionSplit, measure: str) -> Value | None:
         found = [row.measures[measure] for row in self.rows.get(place, ()) if measure in row.measures]
         if not found:
             return None
@@ -68,13 +68,13 @@ class Entry:
         squares = math.fsum((value - mean) ** 2 for value in found)
         return Value(mean, math.sqrt(squares / (len(found) - 1)) if len(found) > 1 else None, len(found))
 
-    def cost(self, name: str, places: Iterable[Place]) -> float | None:
+    def cost(self, name: str, places: Iterable[CollectionSplit]) -> float | None:
         """The mean of a cost over the runs that were evaluated at one of these places; None if none tells it."""
         runs = {row.run_id: row for place in places for row in self.rows.get(place, ())}
         found = [row.costs[name] for row in runs.values() if name in row.costs]
         return math.fsum(found) / len(found) if found else None
 
-    def runs(self, places: Iterable[Place]) -> dict[str, Row]:
+    def runs(self, places: Iterable[CollectionSplit]) -> dict[str, LeaderboardRow]:
         """Run id -> a row of it, for the runs at these places."""
         return {row.run_id: row for place in places for row in self.rows.get(place, ())}
 
@@ -87,9 +87,9 @@ class _System(NamedTuple):
     settings: frozenset[tuple[str, str]]
 
 
-def entries(found: Iterable[Row]) -> list[Entry]:
+def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     """The systems of these rows, in the order in which they first appear. `found` is newest first."""
-    grouped: dict[_System, dict[Place, dict[str, Row]]] = {}
+    grouped: dict[_System, dict[CollectionSplit, dict[str, LeaderboardRow]]] = {}
     known: dict[str, tuple[_System, str]] = {}
     for row in found:
         if row.run_id not in known:  # a run may have a row for many splits
@@ -100,7 +100,9 @@ def entries(found: Iterable[Row]) -> list[Entry]:
     return [_entry(system, places, notes[system]) for system, places in grouped.items()]
 
 
-def baselines(found: Iterable[Entry], recipe: str, place: Place, measure: str) -> dict[tuple[str, ...], Entry]:
+def baselines(
+    found: Iterable[Entry], recipe: str, place: CollectionSplit, measure: str
+) -> dict[tuple[str, ...], Entry]:
     """`kind` -> the best entry of the recipe `recipe` at this place."""
     highest: dict[tuple[str, ...], tuple[float, Entry]] = {}
     for entry in found:
@@ -115,7 +117,7 @@ def kind(entry: Entry) -> tuple[str, ...]:
     return entry.representation, entry.protocol, entry.backbone
 
 
-def gain_per_hour(entry: Entry, baseline: Entry | None, place: Place, measure: str) -> float | None:
+def gain_per_hour(entry: Entry, baseline: Entry | None, place: CollectionSplit, measure: str) -> float | None:
     """Points of the measure (hundredths) gained over the baseline per hour of the entry's trainings, by the clock;
     None without a baseline, for the baseline itself, and where hours or values are not known.
     """
@@ -126,7 +128,7 @@ def gain_per_hour(entry: Entry, baseline: Entry | None, place: Place, measure: s
     return 100 * (own.mean - base.mean) / (seconds / 3600)
 
 
-def _entry(system: _System, places: Mapping[Place, Mapping[str, Row]], note: str) -> Entry:
+def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
     rows = {place: tuple(row for _, row in sorted(own.items())) for place, own in places.items()}
     started = max(row.started for own in rows.values() for row in own)
     recipe, pretrain_on, representation, protocol, backbone = system.labels
@@ -135,11 +137,11 @@ def _entry(system: _System, places: Mapping[Place, Mapping[str, Row]], note: str
     )
 
 
-def _labels(row: Row) -> tuple[str, ...]:
+def _labels(row: LeaderboardRow) -> tuple[str, ...]:
     return (row.recipe or row.name, *(getattr(row, field) for field in LABELS[1:]))
 
 
-def _settings(row: Row) -> frozenset[tuple[str, str]]:
+def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:
     """What tells a system from others. BM25 learns nothing: it bears the params of the recipe it was held against."""
     is_bm25 = row.recipe.lower() == "bm25"
     return frozenset(
@@ -149,7 +151,7 @@ def _settings(row: Row) -> frozenset[tuple[str, str]]:
     )
 
 
-def _seeds(row: Row) -> str:
+def _seeds(row: LeaderboardRow) -> str:
     """The seeds of the trainings, as text that sorts by them; the row's own seed where the params tell none."""
     if row.recipe.lower() == "bm25":
         return ""

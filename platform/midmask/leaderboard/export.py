@@ -5,7 +5,7 @@ import io
 
 from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.rendering import markdown
-from midmask.leaderboard.board import HEADS, Board, Line
+from midmask.leaderboard.board import HEADS, Board, BoardLine
 from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, query_counts, superscript
 
 
@@ -27,7 +27,7 @@ def as_csv(board: Board) -> str:
     return stream.getvalue()
 
 
-def _line(board: Board, line: Line) -> list[object]:
+def _line(board: Board, line: BoardLine) -> list[object]:
     entry = line.entry
     runs = list(entry.runs(board.view.places).values())
     found: list[object] = [getattr(entry, name) for name in HEADS]

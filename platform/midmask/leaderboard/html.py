@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape
 
-from midmask.leaderboard.board import HEADS, NEWEST, Board, Column, Line
+from midmask.leaderboard.board import HEADS, NEWEST, Board, BoardColumn, BoardLine
 from midmask.leaderboard.cells import detail, legend, letters_of, number, place_head, superscript
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.rows import LeaderboardRow
 
-LinkOf = Callable[[Row], str]
+LinkOf = Callable[[LeaderboardRow], str]
 
 STYLE = """
 .mm-scroll {overflow-x: auto; border: 1px solid rgba(128,128,128,.25); border-radius: .5rem;}
@@ -64,7 +64,7 @@ for (const head of document.querySelectorAll("th[data-key]")) head.addEventListe
 """
 
 
-def table(board: Board, lines: Sequence[Line], link: LinkOf | None = None) -> str:
+def table(board: Board, lines: Sequence[BoardLine], link: LinkOf | None = None) -> str:
     """The table of these lines of the board, its cells marked with their column's key and plain value.
 
     Args:
@@ -115,7 +115,7 @@ def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> s
     return f'<th class="{kind}{chosen}" rowspan="{rows}" data-key="{escape(key)}">{escape(text)}</th>'
 
 
-def _line(board: Board, line: Line, letters: dict[str, str], link: LinkOf | None) -> list[str]:
+def _line(board: Board, line: BoardLine, letters: dict[str, str], link: LinkOf | None) -> list[str]:
     entry = line.entry
     letter = f'<span class="letter">{line.letter}</span> ' if board.view.marks == "better_than" else ""
     fields = [*(getattr(entry, name) for name in board.fields), entry.note, "trial" if entry.trial else ""]
@@ -141,12 +141,12 @@ def _cell(key: str, value: object, text: str, kind: str = "") -> str:
     return f'<td class="{kind}" data-key="{escape(key)}" data-value="{escape(str(value))}">{text}</td>'
 
 
-def _first(board: Board, column: Column) -> str:
+def _first(board: Board, column: BoardColumn) -> str:
     """A line on the left of each group."""
     first = next(other for other in board.columns if other.group == column.group)
     return " first" if column is first else ""
 
 
-def _seed(row: Row, link: LinkOf | None) -> str:
+def _seed(row: LeaderboardRow, link: LinkOf | None) -> str:
     text = escape(row.seed or row.run_id[:6])
     return f'<a href="{escape(link(row))}" target="_blank" rel="noopener">{text}</a>' if link else text

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.evaluation.rendering import Style, caption
-from midmask.evaluation.tables import Column, ResultTable, tabulate
+from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
 from midmask.leaderboard.entries import Entry
-from midmask.leaderboard.rows import Place, Row
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
 
 Shown = Literal["better_than", "ties", "none"]
 
-PerQueryOf = Callable[[Row], pa.Table | None]
+PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
 """A row -> its table (query_id, measure, value), None if its run keeps none."""
 
 MOST = 30
 """Systems that are compared, all pairs of them: of more, nobody reads the superscripts."""
 
-Where = tuple[str, Place, str]
+Where = tuple[str, CollectionSplit, str]
 """An entry's name, a place, a measure."""
 
 
@@ -40,7 +40,11 @@ class Marks:
 
 
 def marks_of(
-    entries: Sequence[Entry], places: Mapping[Place, str], measures: Sequence[str], values: PerQueryOf, shown: Shown
+    entries: Sequence[Entry],
+    places: Mapping[CollectionSplit, str],
+    measures: Sequence[str],
+    values: PerQueryOf,
+    shown: Shown,
 ) -> Marks:
     """All pairs of these entries at each place, by paired t-test with Bonferroni's correction at 0.05.
 
@@ -51,7 +55,7 @@ def marks_of(
         return Marks()
     if len(entries) > MOST:
         return Marks(text=f"Filter these {len(entries)} systems down to {MOST} to see which differ significantly.")
-    columns: dict[str, tuple[Place, Column]] = {}
+    columns: dict[str, tuple[CollectionSplit, TableColumn]] = {}
     unpaired: dict[str, None] = {}
     for place, called in places.items():
         tables = {entry.name: _tables(entry, place, values) for entry in entries if place in entry.rows}
@@ -69,7 +73,7 @@ def marks_of(
     )
 
 
-def _tables(entry: Entry, place: Place, values: PerQueryOf) -> list[pa.Table]:
+def _tables(entry: Entry, place: CollectionSplit, values: PerQueryOf) -> list[pa.Table]:
     """One table per seed; none at all if a seed's run keeps none."""
     found = [table for row in entry.rows[place] if (table := values(row)) is not None]
     return found if len(found) == len(entry.rows[place]) else []
@@ -84,12 +88,12 @@ def _on_the_same_queries(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, 
     return max(groups.values(), key=len, default={})
 
 
-def _columns(place: str, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[Column]:
+def _columns(place: str, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[TableColumn]:
     having = {
         measure: {name: own for name, own in paired.items() if all(_has(table, measure) for table in own)}
         for measure in measures
     }
-    return [Column(f"{place} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
+    return [TableColumn(f"{place} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
 
 
 def _has(table: pa.Table, measure: str) -> bool:

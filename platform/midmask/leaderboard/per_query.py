@@ -7,7 +7,7 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.leaderboard.rows import Row
+from midmask.leaderboard.rows import LeaderboardRow
 from midmask.tracking import artifact_file
 
 KEPT = 512
@@ -23,7 +23,7 @@ class PerQueryFiles:
         self._tables: OrderedDict[tuple[str, str, str], pa.Table | None] = OrderedDict()
         self._lock = Lock()
 
-    def __call__(self, row: Row) -> pa.Table | None:
+    def __call__(self, row: LeaderboardRow) -> pa.Table | None:
         """The table of the row's run, corpus and split; None if the run keeps none.
 
         Raises:
@@ -38,6 +38,6 @@ class PerQueryFiles:
             self._tables.move_to_end(key)
             return self._tables[key]
 
-    def _read(self, row: Row) -> pa.Table | None:
+    def _read(self, row: LeaderboardRow) -> pa.Table | None:
         path = artifact_file(self._uri, row.run_id, f"per_query/{row.corpus}.{row.split}.parquet", self._cache)
         return None if path is None else pq.read_table(path)

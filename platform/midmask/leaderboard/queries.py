@@ -6,13 +6,11 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from midmask.arrays import Doubles
 from midmask.artifact import Place
 from midmask.evaluation.measures import by_query
 from midmask.leaderboard.passages import evaluated, grades, passage_texts, query_texts, ranked_lists
-
-Floats = NDArray[np.float64]
 
 EQUAL = 1e-9
 """Values that differ by less are a tie: measures are sums in float64."""
@@ -29,12 +27,12 @@ class Pairing:
     """
 
     queries: tuple[str, ...]
-    own_N: Floats
-    base_N: Floats
+    own_N: Doubles
+    base_N: Doubles
     left_out: int
 
     @property
-    def difference_N(self) -> Floats:
+    def difference_N(self) -> Doubles:
         return self.own_N - self.base_N
 
     @property
@@ -75,7 +73,7 @@ def widest(pairing: Pairing, count: int, side: Sided = "either") -> list[str]:
 
 
 @dataclass(frozen=True)
-class Passage:
+class RetrievedPassage:
     """title, text: None where the corpus has no such passage, or cannot be reached. grade: None where nobody judged
     it. ranks: run -> its rank there, None where it was not found.
     """
@@ -93,8 +91,8 @@ class Query:
 
     query_id: str
     text: str | None
-    judged: tuple[Passage, ...]
-    retrieved: Mapping[str, tuple[Passage, ...]]
+    judged: tuple[RetrievedPassage, ...]
+    retrieved: Mapping[str, tuple[RetrievedPassage, ...]]
 
 
 def looked_up(
@@ -152,10 +150,10 @@ class _Known:
             retrieved,
         )
 
-    def passage(self, query_id: str, doc_id: str) -> Passage:
+    def passage(self, query_id: str, doc_id: str) -> RetrievedPassage:
         title, text = self.passages.get(doc_id, (None, None))
         ranks = {name: _rank(own[query_id], doc_id) for name, own in self.lists.items()}
-        return Passage(doc_id, title, text, self.judged[query_id].get(doc_id), ranks)
+        return RetrievedPassage(doc_id, title, text, self.judged[query_id].get(doc_id), ranks)
 
 
 def _rank(ranking: Sequence[str], doc_id: str) -> int | None:

@@ -29,7 +29,7 @@ SHORTEST = 4
 """Letters of a fingerprint that tell collections of one short name apart; more where these are equal."""
 
 
-class Place(NamedTuple):
+class CollectionSplit(NamedTuple):
     """What values are comparable on: the same queries over the same collection.
 
     collection: its fingerprint, since two collections may share the short name `corpus`; empty if it is not known.
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """One evaluated system on one split.
 
     `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts, `costs` the names of metrics
@@ -59,7 +59,7 @@ class Row:
     representation: str
     backbone: str
     pretrain_on: str
-    place: Place
+    place: CollectionSplit
     seed: str
     measures: Mapping[str, float]
     costs: Mapping[str, float]
@@ -81,7 +81,7 @@ class Row:
         return self.place.split
 
 
-def rows(runs: Iterable[TrackedRow]) -> list[Row]:
+def rows(runs: Iterable[TrackedRow]) -> list[LeaderboardRow]:
     """One row per finished run, corpus and split that has measures, in the order of the runs."""
     return [
         _row(run, corpus, split, values)
@@ -96,13 +96,13 @@ def unfinished(runs: Iterable[TrackedRow]) -> list[TrackedRow]:
     return [run for run in runs if run.status not in ("finished", "cached", "pruned")]
 
 
-def measure_names(found: Iterable[Row]) -> list[str]:
+def measure_names(found: Iterable[LeaderboardRow]) -> list[str]:
     """Every measure of these rows, the field's favourites first."""
     names = {name for row in found for name in row.measures}
     return [name for name in FAVOURITES if name in names] + sorted(names - set(FAVOURITES))
 
 
-def place_names(places: Iterable[Place]) -> dict[Place, str]:
+def place_names(places: Iterable[CollectionSplit]) -> dict[CollectionSplit, str]:
     """Place -> how it is called: `squad dev`, or `pydocs (3f2a, 1,204 queries) dev` where several collections, or
     several sets of queries of one, share the short name. In the order given.
     """
@@ -110,7 +110,7 @@ def place_names(places: Iterable[Place]) -> dict[Place, str]:
     return {place: f"{place.corpus}{_told_apart(place, known)} {place.split}" for place in known}
 
 
-def _told_apart(place: Place, known: Iterable[Place]) -> str:
+def _told_apart(place: CollectionSplit, known: Iterable[CollectionSplit]) -> str:
     alike = [one for one in known if one.corpus == place.corpus]
     collections = {one.collection for one in alike}
     if len(collections) == 1 and sum(one.split == place.split for one in alike) == 1:
@@ -122,7 +122,7 @@ def _told_apart(place: Place, known: Iterable[Place]) -> str:
     return f" ({', '.join(told)})"
 
 
-def run_link(uri: str, run: Row | TrackedRow, ui: str | None = None) -> str:
+def run_link(uri: str, run: LeaderboardRow | TrackedRow, ui: str | None = None) -> str:
     """The address of a run in MLflow's own pages."""
     return f"{ui_address(uri, ui)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
 
@@ -143,9 +143,9 @@ def param(run: TrackedRow, name: str) -> str:
     return run.params[min(paths, key=len)] if paths else ""
 
 
-def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -> Row:
+def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -> LeaderboardRow:
     tag = {key.removeprefix("midmask."): value for key, value in run.tags.items() if key.startswith("midmask.")}
-    return Row(
+    return LeaderboardRow(
         name=run.name,
         recipe=tag.get("recipe", ""),
         objective=tag.get("objective", ""),
@@ -153,7 +153,7 @@ def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -
         representation=tag.get("representation", ""),
         backbone=tag.get("backbone", ""),
         pretrain_on=tag.get("pretrain_on", ""),
-        place=Place(
+        place=CollectionSplit(
             corpus, split, run.tags.get(collection_key(corpus), ""), int(run.tags.get(queries_key(corpus, split), 0))
         ),
         seed=tag.get("seed") or _seed(run),

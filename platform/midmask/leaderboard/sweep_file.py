@@ -17,11 +17,11 @@ from midmask.tracking import artifact_file
 NAME = "sweep.json"
 FORMAT = 1
 
-Value = float | str | bool | None
+SweepValue = float | str | bool | None
 
 
 @dataclass(frozen=True)
-class Objective:
+class SweepTarget:
     measure: str
     mode: Literal["max", "min"]
 
@@ -50,7 +50,7 @@ class SweepPoint:
     brief: str
     mark: str
     run: str
-    parameters: Mapping[str, Value]
+    parameters: Mapping[str, SweepValue]
     complete: bool
     probes: tuple[float, ...]
     values: Mapping[str, float]
@@ -85,7 +85,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepFile:
     """noise_floor: a difference between two points that is found with a probability of 0.8, None if it is not known.
     shares: path -> share of the importance, the largest first, empty where trials are too few; evaluator: by what, from
     how many trials. systems: the final comparison, the best point first. floor: label of the system that the others are
@@ -96,7 +96,7 @@ class Sweep:
     recipe: str
     corpus: str
     split: str
-    objectives: tuple[Objective, ...]
+    objectives: tuple[SweepTarget, ...]
     parameters: tuple[Parameter, ...]
     points: tuple[SweepPoint, ...]
     best: str
@@ -136,7 +136,7 @@ class Sweep:
         return min(best, other), max(best, other)
 
 
-def read_sweep(uri: str, run_id: str, cache: Path) -> Sweep | None:
+def read_sweep(uri: str, run_id: str, cache: Path) -> SweepFile | None:
     """The sweep of a parent run, None if the run has no such file.
 
     Args:
@@ -149,7 +149,7 @@ def read_sweep(uri: str, run_id: str, cache: Path) -> Sweep | None:
     return None if path is None else sweep_of(json.loads(path.read_text()))
 
 
-def sweep_of(told: Mapping[str, Any]) -> Sweep:
+def sweep_of(told: Mapping[str, Any]) -> SweepFile:
     """From the file's content.
 
     Raises:
@@ -161,12 +161,12 @@ def sweep_of(told: Mapping[str, Any]) -> Sweep:
         )
     importance = told["importance"] or {"shares": {}, "evaluator": "", "trials": 0}
     floor = told["noise_floor"]
-    return Sweep(
+    return SweepFile(
         name=told["name"],
         recipe=told["recipe"],
         corpus=told["corpus"],
         split=told["split"],
-        objectives=tuple(Objective(one["measure"], one["mode"]) for one in told["objectives"]),
+        objectives=tuple(SweepTarget(one["measure"], one["mode"]) for one in told["objectives"]),
         parameters=tuple(
             Parameter(one["path"], one["label"], bool(one["log"]), bool(one["constant"])) for one in told["parameters"]
         ),
@@ -182,19 +182,19 @@ def sweep_of(told: Mapping[str, Any]) -> Sweep:
     )
 
 
-def is_numeric(sweep: Sweep, path: str) -> bool:
+def is_numeric(sweep: SweepFile, path: str) -> bool:
     """Whether all complete points that have the parameter have a number of it."""
     found = [point.parameters[path] for point in sweep.complete if path in point.parameters]
     return bool(found) and all(map(_is_number, found))
 
 
-def numbers(sweep: Sweep, path: str) -> list[float]:
+def numbers(sweep: SweepFile, path: str) -> list[float]:
     """The different numbers of a parameter among the complete points, ascending."""
     values = [point.parameters.get(path) for point in sweep.complete]
     return sorted({float(value) for value in values if _is_number(value)})
 
 
-def lines_over(sweep: Sweep, path: str) -> dict[str, list[SweepPoint]]:
+def lines_over(sweep: SweepFile, path: str) -> dict[str, list[SweepPoint]]:
     """What else was chosen, in words -> the complete points that share it, by their value of the parameter; those that
     lack it last.
     """
@@ -204,12 +204,14 @@ def lines_over(sweep: Sweep, path: str) -> dict[str, list[SweepPoint]]:
     return {label: sorted(own, key=lambda point: _ordered(point.parameters.get(path))) for label, own in groups.items()}
 
 
-def surface_over(sweep: Sweep, across: str, up: str) -> tuple[list[Value], list[Value], list[list[float | None]]]:
+def surface_over(
+    sweep: SweepFile, across: str, up: str
+) -> tuple[list[SweepValue], list[SweepValue], list[list[float | None]]]:
     """The first objective over two parameters, a mean where other parameters differ too: the values across, those up,
     and a row for each of the latter; None where nothing was tried.
     """
     found = [point for point in sweep.complete if across in point.parameters and up in point.parameters]
-    cells: dict[tuple[Value, Value], list[float]] = {}
+    cells: dict[tuple[SweepValue, SweepValue], list[float]] = {}
     for point in found:
         cells.setdefault((point.parameters[across], point.parameters[up]), []).append(sweep.first(point))
     columns, rows = (_distinct([point.parameters[path] for point in found]) for path in (across, up))
@@ -243,28 +245,28 @@ def _difference(told: Mapping[str, Any]) -> Difference:
     return Difference(**{**told, "low": low, "high": high})
 
 
-def _others(sweep: Sweep, point: SweepPoint, left_out: set[str]) -> str:
+def _others(sweep: SweepFile, point: SweepPoint, left_out: set[str]) -> str:
     own = [one for one in sweep.choices if one.path not in left_out and one.path in point.parameters]
     return ", ".join(f"{one.label} {shown(point.parameters[one.path])}" for one in own)
 
 
-def shown(value: Value) -> str:
+def shown(value: SweepValue) -> str:
     """A value as it is read: none for no value, numbers without needless digits."""
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _distinct(values: Sequence[Value]) -> list[Value]:
+def _distinct(values: Sequence[SweepValue]) -> list[SweepValue]:
     return sorted(dict.fromkeys(values), key=_ordered)
 
 
-def _ordered(value: Value) -> tuple[bool, bool, float, str]:
+def _ordered(value: SweepValue) -> tuple[bool, bool, float, str]:
     """Numbers by size, then words, then nothing."""
     if _is_number(value):
         return False, False, float(value), ""
     return value is None, True, 0.0, str(value)
 
 
-def _is_number(value: Value) -> TypeGuard[float]:
+def _is_number(value: SweepValue) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

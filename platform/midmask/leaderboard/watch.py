@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from midmask.leaderboard.entries import Entry, entries
-from midmask.leaderboard.rows import Row, rows
+from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.snapshot import Snapshot, refreshed
 from midmask.leaderboard.snapshot_file import load, save
 from midmask.tracking import StoreReader, TrackedRow
@@ -22,16 +22,16 @@ PAUSE = 10.0
 
 
 @dataclass(frozen=True)
-class Known:
+class StoreView:
     """Runs, newest first, and the rows and entries made of them, as of a time."""
 
     runs: Sequence[TrackedRow]
-    rows: Sequence[Row]
+    rows: Sequence[LeaderboardRow]
     entries: Sequence[Entry]
     looked: datetime
 
 
-class Watch:
+class StoreWatch:
     """What is known of the store at `uri`, and the thread that looks for more.
 
     known: None until the first look has ended. error: of the last look, None if it succeeded; a UserError if the
@@ -39,7 +39,7 @@ class Watch:
     """
 
     def __init__(self, uri: str, place: Path) -> None:
-        self.known: Known | None = None
+        self.known: StoreView | None = None
         self.error: Exception | None = None
         self.count = 0
         self._uri = uri
@@ -91,7 +91,7 @@ class Watch:
         if self._snapshot is None or self.known is None or snapshot.runs is not self._snapshot.runs:
             runs = snapshot.newest_first()
             found = rows(runs)
-            self.known = Known(runs, found, entries(found), snapshot.looked)
+            self.known = StoreView(runs, found, entries(found), snapshot.looked)
         else:
             self.known = replace(self.known, looked=snapshot.looked)
         self._snapshot = snapshot

@@ -29,7 +29,7 @@ cache."""
 
 
 @dataclass(frozen=True)
-class Words:
+class WordSpans:
     """Where the words of a batch are. start_BL: position of the first token of a token's word, int32; size_BL: tokens
     of that word, int32; candidate_BL: real and not a special token. [UNK] is a candidate."""
 
@@ -38,7 +38,7 @@ class Words:
     candidate_BL: Tensor
 
 
-def find_words(text: TokenRows, vocabulary: Vocabulary) -> Words:
+def find_words(text: TokenRows, vocabulary: Vocabulary) -> WordSpans:
     """Words are a token and the continuations right after it; a special token ends a word."""
     positions_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
     candidate = (positions_L < text.lengths_B[:, None]) & ~vocabulary.special_V[text.ids_BL]
@@ -47,7 +47,7 @@ def find_words(text: TokenRows, vocabulary: Vocabulary) -> Words:
     joined[:, 1:] &= candidate[:, :-1]
     start = torch.where(joined, 0, positions_L).cummax(1).values
     size = torch.zeros_like(start).scatter_add_(1, start, torch.ones_like(start)).gather(1, start)
-    return Words(start.to(torch.int32), size.to(torch.int32), candidate)
+    return WordSpans(start.to(torch.int32), size.to(torch.int32), candidate)
 
 
 def quota(lengths: Tensor, ratio: float) -> Tensor:
@@ -68,7 +68,7 @@ def one_thread() -> Iterator[None]:
 
 
 @one_thread()
-def whole_word_masks(words: Words, lengths_B: Tensor, seeds_BK: Tensor, *, ratio: float) -> Tensor:
+def whole_word_masks(words: WordSpans, lengths_B: Tensor, seeds_BK: Tensor, *, ratio: float) -> Tensor:
     """K whole-word masks per row, with exactly the law of the published sampler; bool, [B, K, L].
 
     Published (the whole-word collator that RetroMAE, Condenser and CoT-MAE share): walk over the words in random order,

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints
 from midmask.mining.filters import ALLOWED, CODE, VERDICTS, Codes, beyond_absolute, beyond_relative
-from midmask.mining.known import Ints
 from midmask.mining.negatives import Stretch
 
 BINS = 20

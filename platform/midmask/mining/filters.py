@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from midmask.arrays import Doubles, Ints
 from midmask.identity import Config
 
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
 VERDICTS = (
@@ -73,7 +72,7 @@ class FilterConfig(Config):
         return any(value is not None for value in wanted)
 
 
-class Facts(NamedTuple):
+class CandidateFacts(NamedTuple):
     """What is known of each candidate, one number or truth a row; NaN where a score is not known.
 
     positive_score: the lowest score of the query's positives in the candidate's list; -inf if one is not in it.
@@ -83,13 +82,13 @@ class Facts(NamedTuple):
     rank: Ints
     is_positive: Bools
     is_near: Bools
-    score: Floats
-    positive_score: Floats
-    teacher: Floats
-    positive_teacher: Floats
+    score: Doubles
+    positive_score: Doubles
+    teacher: Doubles
+    positive_teacher: Doubles
 
 
-def verdicts(facts: Facts, rules: FilterConfig, ranks: range) -> Codes:
+def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
     """One verdict a candidate, `ALLOWED` where no rule refuses it; `ranks`: those that a negative may have."""
     refusals = {
         "outside_ranks": (facts.rank < ranks.start) | (facts.rank >= ranks.stop),
@@ -105,7 +104,7 @@ def verdicts(facts: Facts, rules: FilterConfig, ranks: range) -> Codes:
     return found
 
 
-def _by_teacher(facts: Facts, rules: FilterConfig) -> dict[str, Bools]:
+def _by_teacher(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:
     if rules.teacher_margin is None:
         return {}
     return {
@@ -115,7 +114,7 @@ def _by_teacher(facts: Facts, rules: FilterConfig) -> dict[str, Bools]:
     }
 
 
-def _by_score(facts: Facts, rules: FilterConfig) -> dict[str, Bools]:
+def _by_score(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:
     refusals: dict[str, Bools] = {}
     if rules.max_score is not None:
         refusals["max_score"] = facts.score > rules.max_score
@@ -130,12 +129,12 @@ def _by_score(facts: Facts, rules: FilterConfig) -> dict[str, Bools]:
     return refusals
 
 
-def beyond_absolute(score: Floats, positive: Floats, margin: float) -> Bools:
+def beyond_absolute(score: Doubles, positive: Doubles, margin: float) -> Bools:
     """Whether a score comes closer to its positive's than the margin."""
     return np.asarray(score + margin > positive)
 
 
-def beyond_relative(score: Floats, positive: Floats, margin: float) -> Bools:
+def beyond_relative(score: Doubles, positive: Doubles, margin: float) -> Bools:
     """The same with the margin as a share of the positive's magnitude."""
     missing = np.isneginf(positive)
     lowest = np.where(missing, 0, positive)

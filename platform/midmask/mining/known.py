@@ -6,17 +6,14 @@ Queries and passages are numbered stretch by stretch; a pair of both is then one
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from midmask.arrays import Doubles, Ints
 from midmask.artifact import Artifact, Place
 from midmask.mining import near_duplicates
 from midmask.retrieve.selection import read_qrels
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
-
-class Known:
+class KnownRelevant:
     """Passages that are judged relevant to a query (in any split), and their like: they are never negatives.
 
     Args:
@@ -33,12 +30,12 @@ class Known:
         self._near_groups = near["group"].to_numpy()
 
     @staticmethod
-    def of(corpus: Artifact, like: Place, similarity: float) -> "Known":
+    def of(corpus: Artifact, like: Place, similarity: float) -> "KnownRelevant":
         """From the judgements with grade >= 1, and what the near_duplicates step has written."""
         qrels = read_qrels(corpus)
         relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
         pairs = relevant.group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
-        return Known(pairs, *near_duplicates.read(like, similarity))
+        return KnownRelevant(pairs, *near_duplicates.read(like, similarity))
 
     def positives(self, query_ids: pa.Array) -> pa.Table:
         """The relevant passages of these queries: query (its place among them), doc_id, group."""
@@ -82,7 +79,7 @@ class ScoresByKey:
         self._keys = own[order]
         self._scores = scores["score"].cast(pa.float64()).to_numpy()[order]
 
-    def of(self, keys: Ints) -> Floats:
+    def of(self, keys: Ints) -> Doubles:
         """The score of each pair, NaN where it has none."""
         at = np.searchsorted(self._keys, keys)
         there = (at < len(self._keys)) & (keys >= 0)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from midmask.artifact import Artifact
 from midmask.errors import UserError
 from midmask.mining.aligned import Cursor, aligned, row_groups
-from midmask.mining.negatives import CANDIDATES, SCORES, Source
+from midmask.mining.negatives import CANDIDATES, SCORES, NegativeList
 from midmask.retrieve import ranked
 
 
@@ -19,7 +19,7 @@ class Listed:
     """An artifact with lists to take negatives from, and its sources by their own names."""
 
     artifact: Artifact
-    sources: Mapping[str, Source]
+    sources: Mapping[str, NegativeList]
 
     def cursors(self, split: str) -> Iterator[Cursor]:
         """Its lists, read from their starts, with the sources' full names."""
@@ -61,9 +61,9 @@ def listed_in(lists: Sequence[Artifact]) -> list[Listed]:
     ]
 
 
-def _source(artifact: Artifact, name: str, namesakes: int) -> Source:
+def _source(artifact: Artifact, name: str, namesakes: int) -> NegativeList:
     full = name if namesakes == 1 else f"{name}@{artifact.fingerprint}"
-    return Source(full, artifact.fingerprint, artifact.record.get("config", {}).get("index"))
+    return NegativeList(full, artifact.fingerprint, artifact.record.get("config", {}).get("index"))
 
 
 def stretches(

@@ -25,7 +25,7 @@ from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.identity import runtime
 from midmask.mining.audit import Audit, as_markdown
 from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
-from midmask.mining.known import Known
+from midmask.mining.known import KnownRelevant
 from midmask.mining.listed import listed_in, stretches
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
@@ -101,7 +101,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
         pq.write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), stream, compression="zstd")
     listed = listed_in(lists)
     sources = [source for own in listed for source in own.sources.values()]
-    known = Known.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
+    known = KnownRelevant.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
     audit = Audit([source.name for source in sources], config.per_query)
     refused = _Refused()
     own, self_matches = read_self_matches(inputs["corpus"]), 0

@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints
 from midmask.artifact import Place
 from midmask.corpora.duplicates import BANDS, ROWS, SIMILAR, Signatures, signatures
 from midmask.identity import Config
 from midmask.retrieve.selection import read_qrels
 from midmask.sharded import Inputs, Sharded
-
-Ints = NDArray[np.int64]
 
 ROWS_AT_ONCE = 2048
 NEAR = pa.schema([("doc_id", pa.string()), ("group", pa.int32()), ("similarity", pa.float32())])

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from midmask.arrays import Doubles, Ints
 from midmask.corpora.ids import hash64, mix
 from midmask.errors import UserError
-from midmask.mining.filters import ALLOWED, CODE, VERDICTS, Codes, Facts
-from midmask.mining.known import Floats, Ints, Keys, Known, ScoresByKey, numbers, places
+from midmask.mining.filters import ALLOWED, CODE, VERDICTS, CandidateFacts, Codes
+from midmask.mining.known import Keys, KnownRelevant, ScoresByKey, numbers, places
 
 CANDIDATES = pa.schema(
     [
@@ -43,7 +44,7 @@ SCORES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score"
 
 
 @dataclass(frozen=True)
-class Source:
+class NegativeList:
     """A list that negatives are taken from: a name (of a system with its fingerprint, or as a file has it), the
     artifact's fingerprint, the index that was searched.
     """
@@ -77,16 +78,18 @@ class Stretch(NamedTuple):
     """
 
     table: pa.Table
-    sources: Sequence[Source]
+    sources: Sequence[NegativeList]
     query_ids: pa.Array
     query: Ints
     source: Ints
     key: Ints
     draw: NDArray[np.uint64]
-    facts: Facts
+    facts: CandidateFacts
 
 
-def examine(table: pa.Table, sources: Sequence[Source], known: Known, scores: pa.Table | None, seed: int) -> Stretch:
+def examine(
+    table: pa.Table, sources: Sequence[NegativeList], known: KnownRelevant, scores: pa.Table | None, seed: int
+) -> Stretch:
     """What is known of candidates (CANDIDATES); every list of a query has to be whole.
 
     Args:
@@ -118,7 +121,7 @@ def examine(table: pa.Table, sources: Sequence[Source], known: Known, scores: pa
         source=source,
         key=key,
         draw=mix(by_query[query], by_doc[keys.docs(key)]),
-        facts=Facts(
+        facts=CandidateFacts(
             rank=numbers(table["rank"]),
             is_positive=is_positive,
             is_near=np.isin(key, keys.of(*known.like(positives))) & ~is_positive,
@@ -130,7 +133,7 @@ def examine(table: pa.Table, sources: Sequence[Source], known: Known, scores: pa
     )
 
 
-def _lowest(listed: Ints, score: Floats, is_positive: NDArray[np.bool_], wanted: Ints) -> Floats:
+def _lowest(listed: Ints, score: Doubles, is_positive: NDArray[np.bool_], wanted: Ints) -> Doubles:
     """For each row, the lowest score of a positive in its list; -inf if the list lacks one of the `wanted`."""
     lowest = np.full(len(wanted), np.inf)
     with np.errstate(invalid="ignore"):  # NaN, in lists without scores

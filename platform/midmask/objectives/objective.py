@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from midmask.batch import Batch, Loss, Part
-from midmask.encoders.backbone import Backbone, Shape
+from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.identity import Config
 from midmask.vocabulary import Vocabulary
 
@@ -47,7 +47,7 @@ class ObjectiveConfig(Config):
         """Folders that the method reads models from: what they hold is part of a run's identity."""
         return ()
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: BackboneShape) -> None:
         """Raises UserError if the method cannot be carried out on a backbone of this shape; called before any work."""
 
 

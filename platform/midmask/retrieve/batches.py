@@ -6,11 +6,10 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from midmask.arrays import Ints
 from midmask.masking.words import one_thread
 
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 

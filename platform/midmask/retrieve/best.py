@@ -5,11 +5,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from midmask.arrays import Floats, Ints
+
 GROUP = 16
 """Scores that stand in for one, their highest, in a first look for the k-th best."""
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 def places_of(doc_ids: pa.ChunkedArray) -> Ints:

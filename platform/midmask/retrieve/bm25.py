@@ -80,7 +80,7 @@ def build_index(config: Bm25Config, corpus: Place, out: Place) -> None:
     """Writes `index/` (arrays that open as memory maps) and, last, `doc_ids.parquet`; texts are read as a stream."""
     import bm25s
 
-    words = Words()
+    words = StemmedWords()
     names: list[str] = []
     rows: list[list[int]] = []
     for doc_ids, texts in _passages(corpus, titles=config.titles):
@@ -107,7 +107,7 @@ def _passages(corpus: Place, *, titles: bool) -> Iterator[tuple[list[str], list[
                 yield batch["doc_id"].to_pylist(), texts
 
 
-class Words:
+class StemmedWords:
     """Text to numbers of stemmed words. `known`: stem -> number."""
 
     def __init__(self, known: Mapping[str, int] | None = None) -> None:
@@ -136,7 +136,7 @@ class Bm25Index:
         with (place / "doc_ids.parquet").reading() as stream:
             self.doc_ids = pq.read_table(stream)["doc_id"].combine_chunks()
         self._index = bm25s.BM25.load((place / "index").local(), mmap=True, show_progress=False)
-        self._words = Words(self._index.vocab_dict)
+        self._words = StemmedWords(self._index.vocab_dict)
         self._places_N = places_of(self.doc_ids)
 
     def search(self, query_ids: Sequence[str], texts: Sequence[str], k: int) -> pa.Table:

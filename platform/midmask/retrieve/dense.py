@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from midmask.arrays import Floats, Ints
 from midmask.errors import UserError
 from midmask.retrieve.best import in_order, places_of
 from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
@@ -34,9 +35,6 @@ GPU_PROPOSALS = 2048
 """Candidates that faiss can choose among on a GPU; what needs more is searched on the CPU."""
 
 GPU_BUILDS = ("faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12", "faiss-gpu-cuvs")
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 def check_faiss() -> None:

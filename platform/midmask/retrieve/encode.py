@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from midmask.arrays import Ints
 from midmask.artifact import Artifact, Place
-from midmask.encoders.model_settings import Facts, read_facts
+from midmask.encoders.model_settings import ModelSettings, read_facts
 from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -45,7 +45,6 @@ from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-Ints = NDArray[np.int64]
 
 EMPTY = 2
 """Tokens of a text without words: [CLS] and [SEP]."""
@@ -117,7 +116,7 @@ class Encode:
         return queries.sort_by("query_id")
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> ModelSettings:
         return read_facts(model_folder(self.inputs["model"]).local())
 
     @property

@@ -16,17 +16,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from midmask.arrays import Doubles, Floats, Ints
 from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.lexical import Guessed, LexicalIndex, gathered
 from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import SparseRows
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 
 class HybridShard:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from midmask.arrays import Floats
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
@@ -38,8 +38,6 @@ EF_SEARCH = 64
 """Without `ef_search`, candidates that HNSW keeps while it searches, if fewer passages are asked for."""
 
 FILE = "passages.faiss"
-
-Floats = NDArray[np.float32]
 
 
 class IndexFields(Config):

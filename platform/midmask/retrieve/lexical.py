@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse._sparsetools import csc_matvec
 
+from midmask.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
 from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.pairs import GATHERED
@@ -43,10 +44,6 @@ MANY = 0.5
 
 QUERIES = 256
 """Queries searched at once, over all threads: bounds what is held of results in the making."""
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 
 class LexicalShard:

@@ -4,25 +4,22 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from midmask.arrays import Floats, Ints
 from midmask.artifact import Place
 from midmask.retrieve.best import in_order
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-
-Found = tuple[Floats, Ints]
+Neighbours = tuple[Floats, Ints]
 """Scores and corpus rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
 
 
-def write_found(place: Place, found: Found, seconds: float) -> None:
+def write_found(place: Place, found: Neighbours, seconds: float) -> None:
     """Writes what a shard found for a block of queries, and how long the search took."""
     with place.writing() as stream:
         np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
 
 
-def read_found(place: Place) -> Found:
+def read_found(place: Place) -> Neighbours:
     with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
         return arrays["scores"], arrays["rows"]
 
@@ -33,7 +30,7 @@ def read_seconds(place: Place) -> float:
         return float(arrays["seconds"])
 
 
-def merge(parts: Sequence[Found], places_N: Ints, depth: int) -> Found:
+def merge(parts: Sequence[Neighbours], places_N: Ints, depth: int) -> Neighbours:
     """The best `depth` of each query over the shards' lists; their order does not matter.
 
     Args:
@@ -43,7 +40,7 @@ def merge(parts: Sequence[Found], places_N: Ints, depth: int) -> Found:
     return in_order(scores_QK, rows_QK, places_N, depth)
 
 
-def as_table(found: Found, query_ids: pa.ChunkedArray, doc_ids: pa.Array) -> pa.Table:
+def as_table(found: Neighbours, query_ids: pa.ChunkedArray, doc_ids: pa.Array) -> pa.Table:
     """The ranked list of some queries, in their order.
 
     Args:

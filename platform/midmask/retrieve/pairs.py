@@ -7,13 +7,9 @@ small, since the vectors of a young encoder are nearly one vector.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from midmask.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 GATHERED = 1024
 """Vectors copied at once for exact scoring; few enough to stay in the cache."""

@@ -15,14 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines, written_lines
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
-
-Ints = NDArray[np.int64]
 
 
 def order(scored: pa.Table, depth: int | None = None) -> pa.Table:

@@ -29,7 +29,7 @@ from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.index import IndexFields, opened, set_search_parameters
 from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.merging import Found, as_table, merge, read_found, read_seconds, write_found
+from midmask.retrieve.merging import Neighbours, as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views, stored_size
 
@@ -217,7 +217,7 @@ class SearchWorker:
             return LexicalShard(rows, doc_ids, **where)
         return HybridShard(dense, rows, doc_ids, index=index, **where)
 
-    def _found(self, queries: Views) -> Found:
+    def _found(self, queries: Views) -> Neighbours:
         depth = self._work.config.depth
         match self._index, queries.dense_ND, queries.lexical:
             case DenseShard() as index, np.ndarray() as dense_QD, None:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from midmask.arrays import Floats
 from midmask.errors import UserError
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints
 from midmask.retrieve.batches import length_batches, run_batches
 from midmask.retrieve.models import Encoder
 from midmask.retrieve.sparse import SparseRows
@@ -22,9 +23,6 @@ from midmask.retrieve.views import Views
 BATCH_TOKENS = {"cpu": 1024, "cuda": 65_536}
 """Padded tokens of one batch. On a CPU enough to fill a core and few enough to stay in its cache: a mini backbone takes
 a quarter longer at 4,096, and as long at 512 and 2,048. The figure for GPUs is not measured."""
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

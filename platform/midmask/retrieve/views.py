@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from midmask.arrays import Floats
 from midmask.artifact import Place
 from midmask.retrieve.packed import packed_size, read_lengths, read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

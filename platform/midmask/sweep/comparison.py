@@ -10,10 +10,12 @@ from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Step
 from midmask.experiment.run import Silent
 from midmask.progress import SweepProgress
-from midmask.sweep.entrants import Entrant, Scored
+from midmask.sweep.entrants import Entrant, ScoredEntrant
 
 
-def compare(entrants: Sequence[Entrant], storage: Place, use: Resources, progress: SweepProgress) -> list[Scored]:
+def compare(
+    entrants: Sequence[Entrant], storage: Place, use: Resources, progress: SweepProgress
+) -> list[ScoredEntrant]:
     """Every entrant on every split. A step that several entrants need is computed once.
 
     Raises:
@@ -23,7 +25,8 @@ def compare(entrants: Sequence[Entrant], storage: Place, use: Resources, progres
     graph = Graph.of(targets, lambda step: step.is_finished(storage), Pace().weight)
     execute(graph, storage, use, ComparisonProgress(entrants, progress))
     return [
-        Scored(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()}) for one in entrants
+        ScoredEntrant(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()})
+        for one in entrants
     ]
 
 

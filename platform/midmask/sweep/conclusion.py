@@ -12,7 +12,7 @@ from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
 from midmask.experiment.plan import Step
 from midmask.sweep import verdict
-from midmask.sweep.entrants import SPLITS, Scored
+from midmask.sweep.entrants import SPLITS, ScoredEntrant
 from midmask.sweep.importance import Importance
 from midmask.sweep.points import labels
 from midmask.sweep.study import proxies
@@ -26,7 +26,7 @@ class Conclusion:
     """
 
     trials: Trials
-    scored: list[Scored]
+    scored: list[ScoredEntrant]
     bm25: dict[str, Artifact]
     importance: Importance | None
 
@@ -61,7 +61,7 @@ class Conclusion:
     @cached_property
     def systems(self) -> list[report.System]:
         """The compared systems, in the order of their first mention."""
-        groups: dict[str, list[Scored]] = {}
+        groups: dict[str, list[ScoredEntrant]] = {}
         for one in self.scored:
             groups.setdefault(one.entrant.label, []).append(one)
         return [self._system(label, rows) for label, rows in groups.items()]
@@ -119,7 +119,7 @@ class Conclusion:
         share = self.trials.rung_share()
         return f"; rungs took {share:.0%} of their time" if share else ""
 
-    def _system(self, label: str, rows: list[Scored]) -> report.System:
+    def _system(self, label: str, rows: list[ScoredEntrant]) -> report.System:
         """A row of the comparison, with the seconds that its trainings took when they were computed."""
         steps = rows[0].entrant.plan
         pretrain = _seconds(steps.pretrained, self.trials.storage) if steps.pretrained else None

@@ -35,7 +35,7 @@ def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredEntrant:
     """A system's evaluations of one seed, by split."""
 
     entrant: Entrant

@@ -13,7 +13,7 @@ from midmask.experiment.costs import costs_of
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.survey import Survey
-from midmask.sweep.space import Objective, Space
+from midmask.sweep.space import Space, Target
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Measured:
     measures: dict[str, float]
     costs: dict[str, float]
 
-    def of(self, objectives: Sequence[Objective]) -> tuple[float, ...]:
+    def of(self, objectives: Sequence[Target]) -> tuple[float, ...]:
         """The values of objectives.
 
         Raises:

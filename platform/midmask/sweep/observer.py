@@ -12,7 +12,7 @@ from midmask.identity import fingerprint, flatten
 from midmask.progress import SweepProgress, clock
 from midmask.sweep.measurement import finals
 from midmask.sweep.points import briefly, described
-from midmask.sweep.trial import Context
+from midmask.sweep.trial import TrialContext
 from midmask.tracking import TrackedRun, Tracker, collection_key, metric_key, queries_key
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,18 @@ class _Trial:
     collection: str
 
 
-class Board:
+class TrialsObserver:
     """Called with every row of the channel, in order, from one thread."""
 
     def __init__(
-        self, tracker: Tracker, parent: TrackedRun, context: Context, progress: SweepProgress, *, job: str, sweep: str
+        self,
+        tracker: Tracker,
+        parent: TrackedRun,
+        context: TrialContext,
+        progress: SweepProgress,
+        *,
+        job: str,
+        sweep: str,
     ) -> None:
         self._tracker = tracker
         self._parent = parent

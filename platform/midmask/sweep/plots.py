@@ -6,7 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midmask.leaderboard.sweep_file import Parameter, Sweep, is_numeric, lines_over, numbers
+from midmask.leaderboard.sweep_file import Parameter, SweepFile, is_numeric, lines_over, numbers
 
 if TYPE_CHECKING:  # matplotlib is imported where something is drawn
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ MARKED = COLOURS[1]
 MOST_LINES = len(COLOURS)
 
 
-def draw(sweep: Sweep, folder: Path) -> list[Path]:
+def draw(sweep: SweepFile, folder: Path) -> list[Path]:
     """Writes the plots that there is something to draw for; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {"points": draw_points(sweep), "lines": draw_lines(sweep)}
@@ -49,16 +49,16 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def _name(sweep: Sweep, place: int = 0) -> str:
+def _name(sweep: SweepFile, place: int = 0) -> str:
     measure = sweep.objectives[place].measure
     return f"{measure} on {sweep.corpus} {sweep.split}" if place == 0 else measure.replace("_", " ")
 
 
-def _title(sweep: Sweep) -> str:
+def _title(sweep: SweepFile) -> str:
     return f"{sweep.name}: {sweep.recipe}"
 
 
-def draw_points(sweep: Sweep) -> "Figure":
+def draw_points(sweep: SweepFile) -> "Figure":
     """Every complete point, the best on top, with the means of the compared systems that are no points as lines."""
     sign = 1 if sweep.objectives[0].mode == "max" else -1
     ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
@@ -79,7 +79,7 @@ def draw_points(sweep: Sweep) -> "Figure":
     return figure
 
 
-def draw_lines(sweep: Sweep) -> "Figure | None":
+def draw_lines(sweep: SweepFile) -> "Figure | None":
     """The first objective over the numeric parameter with most values: a line for each choice of the others, a dashed
     one for points that lack the parameter. Where that were too many lines, as of a random search, points alone.
     """
@@ -111,13 +111,13 @@ def draw_lines(sweep: Sweep) -> "Figure | None":
     return figure
 
 
-def _axis(sweep: Sweep) -> Parameter | None:
+def _axis(sweep: SweepFile) -> Parameter | None:
     """The numeric parameter with most different values; of equal ones the last."""
     numeric = [one for one in sweep.parameters if is_numeric(sweep, one.path) and len(numbers(sweep, one.path)) > 1]
     return max(reversed(numeric), key=lambda one: len(numbers(sweep, one.path)), default=None)
 
 
-def draw_pareto(sweep: Sweep) -> "Figure":
+def draw_pareto(sweep: SweepFile) -> "Figure":
     """The first objective over the second; the front as a line, marked points by their names."""
     across = sweep.objectives[1].measure
     figure, axes = _figure(7, 4.6)
@@ -140,7 +140,7 @@ def draw_pareto(sweep: Sweep) -> "Figure":
     return figure
 
 
-def draw_importance(sweep: Sweep) -> "Figure":
+def draw_importance(sweep: SweepFile) -> "Figure":
     names = {one.path: one.label for one in sweep.parameters}
     shares = list(sweep.shares.items())[::-1]
     figure, axes = _figure(6, 1.2 + 0.35 * len(shares))

@@ -11,29 +11,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from midmask.errors import UserError
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.schema import Recipe
-from midmask.sweep.space import Distribution, Space, Value
+from midmask.sweep.space import Distribution, ParameterValue, Space
 
-Point = dict[str, Value]
+ParameterPoint = dict[str, ParameterValue]
 
 MOST = 2000
 """Corners of a space that are tried on the recipe (about a millisecond each); of more, so many are drawn."""
 
 
-def is_active(distribution: Distribution, point: Mapping[str, Value]) -> bool:
+def is_active(distribution: Distribution, point: Mapping[str, ParameterValue]) -> bool:
     """Whether a parameter exists in a point whose parameters above it are known."""
     return all(path in point and point[path] in wanted for path, wanted in distribution.when.items())
 
 
-def complete(space: Space, choose: Callable[[str, Distribution], Value]) -> Point:
+def complete(space: Space, choose: Callable[[str, Distribution], ParameterValue]) -> ParameterPoint:
     """The point whose active parameters are chosen one by one, from the first."""
-    point: Point = {}
+    point: ParameterPoint = {}
     for path, distribution in space.parameters.items():
         if is_active(distribution, point):
             point[path] = choose(path, distribution)
     return point
 
 
-def grid(space: Space) -> list[Point]:
+def grid(space: Space) -> list[ParameterPoint]:
     """All points of the grid, each once, the last parameter running fastest."""
     return list(_product(space, lambda distribution: distribution.values))
 
@@ -43,10 +43,10 @@ def budget(space: Space) -> int:
     return len(grid(space)) if space.search == "grid" else space.trials
 
 
-def _product(space: Space, values: Callable[[Distribution], Sequence[Value]]) -> Iterator[Point]:
+def _product(space: Space, values: Callable[[Distribution], Sequence[ParameterValue]]) -> Iterator[ParameterPoint]:
     paths = list(space.parameters)
 
-    def grown(point: Point, number: int) -> Iterator[Point]:
+    def grown(point: ParameterPoint, number: int) -> Iterator[ParameterPoint]:
         if number == len(paths):
             yield point
             return
@@ -68,7 +68,7 @@ def check(space: Space, recipe: Recipe) -> None:
         UserError: for a path that the recipe lacks, naming the nearest; a value that it or its backbone refuses; values
             that exclude each other, where a condition is missing; a mark that is no point of the space.
     """
-    refused: list[tuple[Point, UserError]] = []
+    refused: list[tuple[ParameterPoint, UserError]] = []
     accepted: set[tuple[str, str]] = set()
     for point in _corners(space):
         try:
@@ -94,7 +94,7 @@ def _has_ranges(space: Space) -> bool:
     return any(distribution.low is not None for distribution in space.parameters.values())
 
 
-def _corners(space: Space) -> Iterator[Point]:
+def _corners(space: Space) -> Iterator[ParameterPoint]:
     extremes = {path: distribution.extremes() for path, distribution in space.parameters.items()}
     if math.prod(map(len, extremes.values())) <= MOST:
         yield from _product(space, Distribution.extremes)
@@ -104,12 +104,12 @@ def _corners(space: Space) -> Iterator[Point]:
         yield complete(space, lambda path, _: rng.choice(extremes[path]))
 
 
-def is_marked(values: Mapping[str, Value], point: Mapping[str, Value]) -> bool:
+def is_marked(values: Mapping[str, ParameterValue], point: Mapping[str, ParameterValue]) -> bool:
     """Whether a point is the one that a mark means: it has all its values."""
     return all(path in point and point[path] == value for path, value in values.items())
 
 
-def mark_of(space: Space, point: Mapping[str, Value]) -> str | None:
+def mark_of(space: Space, point: Mapping[str, ParameterValue]) -> str | None:
     """The name under which plots and tables know a point, if it has one."""
     return next((name for name, values in space.marks.items() if is_marked(values, point)), None)
 
@@ -133,14 +133,14 @@ def shown(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def described(space: Space, point: Mapping[str, Value]) -> str:
+def described(space: Space, point: Mapping[str, ParameterValue]) -> str:
     """`encoder_mask_ratio=0.3 decoder_mask_ratio=0.5`; what cannot be otherwise is left out."""
     names = labels(space)
     free = {path: value for path, value in point.items() if not space.parameters[path].is_constant}
     return " ".join(f"{names[path]}={shown(value)}" for path, value in free.items())
 
 
-def briefly(space: Space, point: Mapping[str, Value]) -> str:
+def briefly(space: Space, point: Mapping[str, ParameterValue]) -> str:
     """`0.3/0.5`, as papers write it; a mark's name where there is one."""
     free = [value for path, value in point.items() if not space.parameters[path].is_constant]
     return mark_of(space, point) or "/".join(map(shown, free))

@@ -20,9 +20,9 @@ from midmask.leaderboard.sweep_file import sweep_of
 from midmask.progress import SweepProgress
 from midmask.sweep.comparison import compare
 from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS, Entrant, Scored, entrants_of
+from midmask.sweep.entrants import SPLITS, Entrant, ScoredEntrant, entrants_of
 from midmask.sweep.importance import importance
-from midmask.sweep.observer import Board
+from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Sweep
 from midmask.sweep.plots import draw
 from midmask.sweep.points import briefly, mark_of
@@ -31,7 +31,7 @@ from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.summary import NAME as SUMMARY
 from midmask.sweep.summary import summary
-from midmask.sweep.trial import Context
+from midmask.sweep.trial import TrialContext
 from midmask.sweep.trials import Trial, Trials
 from midmask.tracking import TrackedRun, Tracker
 
@@ -74,8 +74,8 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
     with Channel.open() as channel:
-        context = Context(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
-        board = Board(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
+        context = TrialContext(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
+        board = TrialsObserver(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
         with channel.forwarding(board):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
         board.close({fingerprint(outcome.parameters) for outcome in found})
@@ -142,7 +142,7 @@ def _label(sweep: Sweep, trial: Trial) -> str:
     return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"
 
 
-def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[Scored]) -> None:
+def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[ScoredEntrant]) -> None:
     """A leaderboard row for every system and seed; a system that an earlier sweep has tracked is linked."""
     for one in scored:
         recipe = one.entrant.recipe

@@ -6,21 +6,21 @@ from functools import partial
 import optuna
 
 from midmask.backend.resources import Resources
-from midmask.backend.tune import Halving, Search, run_trials
+from midmask.backend.tune import Halving, TrialSearch, run_trials
 from midmask.errors import UserError
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
-from midmask.sweep.trial import Context, run_trial
+from midmask.sweep.trial import TrialContext, run_trial
 
 
-def search(context: Context, study: optuna.Study, left: Remaining, use: Resources, seed: int) -> list[Outcome]:
+def search(context: TrialContext, study: optuna.Study, left: Remaining, use: Resources, seed: int) -> list[Outcome]:
     """Runs what is left of a study, and returns all its finished trials.
 
     A trial that fails is reported and left out; the sweep goes on.
     """
     space = context.space
     if left.count:
-        wanted = Search(
+        wanted = TrialSearch(
             study=study.study_name,
             storage=study._storage,
             sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again

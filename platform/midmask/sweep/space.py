@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from midmask.errors import UserError, quoted, reason, unknown
 from midmask.identity import Config, as_user_error
 
-Value = bool | int | float | str | None
+ParameterValue = bool | int | float | str | None
 Mode = Literal["max", "min"]
 
 LARGEST_FILE = 64 << 10
@@ -25,12 +25,12 @@ class Distribution(Config):
     A parameter with a condition exists only where the condition holds. Elsewhere it is left as the recipe has it.
     """
 
-    values: tuple[Value, ...] = Field((), description="the grid's values")
+    values: tuple[ParameterValue, ...] = Field((), description="the grid's values")
     low: int | float | None = Field(None, description="lower end of the range, included")
     high: int | float | None = Field(None, description="upper end of the range, included")
     step: int | float | None = Field(None, gt=0, description="distance of the range's values; 1: whole numbers")
     log: bool = Field(False, description="whether the range is searched on a logarithmic scale")
-    when: dict[str, tuple[Value, ...]] = Field(
+    when: dict[str, tuple[ParameterValue, ...]] = Field(
         {},
         description="condition: path of a parameter above -> its value, or values, that this one needs; all must hold",
     )
@@ -68,7 +68,7 @@ class Distribution(Config):
         """Whether there is nothing to choose: one value, which a condition may ask for."""
         return len(self.values) == 1 and self.low is None
 
-    def extremes(self) -> tuple[Value, ...]:
+    def extremes(self) -> tuple[ParameterValue, ...]:
         """Values that a recipe must accept for it to accept all: those listed, the range's ends, and one from within
         an unstepped range, which a whole number's field refuses.
         """
@@ -102,7 +102,7 @@ class Rungs(Config):
         return self
 
 
-class Objective(Config):
+class Target(Config):
     """One thing that is optimised."""
 
     measure: str = Field(description=f"as ir-measures writes it, on dev; or a cost: {', '.join(COSTS)}")
@@ -116,12 +116,12 @@ class Space(Config):
     recipe: str = Field(description="the recipe that is varied")
     protocol: str | None = Field(None, description="fine-tuning, at demo size, in place of the recipe's own")
     corpus: str | None = Field(None, description="the corpus, unless --corpus says otherwise; none: the recipe's")
-    settings: dict[str, Value | list[Value]] = Field(
+    settings: dict[str, ParameterValue | list[ParameterValue]] = Field(
         {}, description="fixed changes to the recipe by dotted path, and to the baselines but for objective.*"
     )
     measure: str = Field("nDCG@10", description="what is optimised, as ir-measures writes it, on dev")
     mode: Mode = Field("max", description="whether more is better")
-    objectives: tuple[Objective, ...] = Field(
+    objectives: tuple[Target, ...] = Field(
         (),
         description="several things at once, in place of measure and mode: the first is a measure, by which systems "
         "are compared in the end; such trials are not pruned",
@@ -131,7 +131,7 @@ class Space(Config):
     )
     trials: int = Field(9, ge=1, description="budget of random, tpe and nsga2; a grid runs all its points")
     parameters: dict[str, Distribution] = Field(min_length=1, description="dotted path -> distribution")
-    marks: dict[str, dict[str, Value]] = Field(
+    marks: dict[str, dict[str, ParameterValue]] = Field(
         {},
         description="name -> values of parameters: a point that plots mark by name; with several objectives, those "
         "among the trials are compared in the end",
@@ -144,9 +144,9 @@ class Space(Config):
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="fine-tuning seeds of the final comparison")
 
     @property
-    def targets(self) -> tuple[Objective, ...]:
+    def targets(self) -> tuple[Target, ...]:
         """What is optimised; the first decides who is best."""
-        return self.objectives or (Objective(measure=self.measure, mode=self.mode),)
+        return self.objectives or (Target(measure=self.measure, mode=self.mode),)
 
     @property
     def has_several_objectives(self) -> bool:

@@ -15,8 +15,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from midmask.evaluation.statistics.intervals import RankCorrelation, rank_correlation
-from midmask.sweep.points import Point, complete, grid
-from midmask.sweep.space import Distribution, Space, Value
+from midmask.sweep.points import ParameterPoint, complete, grid
+from midmask.sweep.space import Distribution, ParameterValue, Space
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -35,7 +35,7 @@ class Outcome:
     end. values: all objectives at the end; of a trial that was pruned none.
     """
 
-    parameters: Point
+    parameters: ParameterPoint
     measures: dict[int, float]
     complete: bool
     values: tuple[float, ...] = ()
@@ -45,15 +45,15 @@ class Outcome:
         return self.measures[max(self.measures)]
 
 
-def suggest(space: Space, trial: Suggests) -> Point:
+def suggest(space: Space, trial: Suggests) -> ParameterPoint:
     """The next point, parameter by parameter, as define-by-run samplers want it: what its conditions exclude is never
     asked for. A listed value for a grid or where there is no range, else one from the range.
     """
 
-    def choose(path: str, distribution: Distribution) -> Value:
+    def choose(path: str, distribution: Distribution) -> ParameterValue:
         low, high = distribution.low, distribution.high
         if space.search == "grid" or low is None or high is None:
-            value: Value = trial.suggest_categorical(path, distribution.values)
+            value: ParameterValue = trial.suggest_categorical(path, distribution.values)
             return value
         if distribution.step is not None:
             return trial.suggest_int(path, int(low), int(high), step=int(distribution.step), log=distribution.log)
@@ -113,7 +113,7 @@ def proxies(found: Sequence[Outcome], shares: Sequence[float]) -> dict[float, Ra
 class Remaining:
     """What is still to run: points to hand to the searcher first, and the number of trials in all."""
 
-    points: list[Point]
+    points: list[ParameterPoint]
     count: int
 
 
@@ -135,6 +135,6 @@ def remaining(study: optuna.Study, space: Space) -> Remaining:
     return Remaining([_point(trial) for trial in held][:count], count)
 
 
-def _point(trial: FrozenTrial) -> Point:
+def _point(trial: FrozenTrial) -> ParameterPoint:
     """What was asked of a trial; killed in between, perhaps not all of it."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}

@@ -20,12 +20,12 @@ from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint
 from midmask.sweep.measurement import finals, measured, probe
-from midmask.sweep.points import Point
+from midmask.sweep.points import ParameterPoint
 from midmask.sweep.space import Space
 
 
 @dataclass(frozen=True)
-class Context:
+class TrialContext:
     """What every trial of a sweep shares, as plain data that travels to any node."""
 
     recipe: dict[str, Any]
@@ -35,7 +35,7 @@ class Context:
     channel: Channel
     use: Resources
 
-    def recipe_at(self, parameters: Point) -> Recipe:
+    def recipe_at(self, parameters: ParameterPoint) -> Recipe:
         return apply_changes(recipe_from(self.recipe), parameters)
 
 
@@ -60,7 +60,7 @@ class ChannelObserver(Silent):
         self._channel.push(self._source, [row])
 
 
-def run_trial(context: Context, parameters: Point, report: Report) -> None:
+def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report) -> None:
     """Runs one point of the space. `report` hands what was measured to the scheduler, which may end the trial at a
     rung: `rung`, and `objective0`, `objective1`, … in the order of the space.
     """

@@ -20,9 +20,9 @@ from midmask.sweep.trials import Trial, Trials
 FEW_QUERIES = 50
 """Queries below which no conclusion is drawn."""
 
-Outcome = Literal["better", "worse", "equal", "undecided"]
+Standing = Literal["better", "worse", "equal", "undecided"]
 
-OUTCOMES: Mapping[Outcome, str] = {
+OUTCOMES: Mapping[Standing, str] = {
     "better": "is better than",
     "worse": "is worse than",
     "equal": "is within the noise of",
@@ -82,7 +82,7 @@ def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mappi
     return f"{headline} {measure} and difference to {floor}: {figures} (paired t-tests over queries, {family})."
 
 
-def outcome(row: Comparison) -> Outcome:
+def outcome(row: Comparison) -> Standing:
     """Of a comparison with the floor."""
     if row.queries < FEW_QUERIES:
         return "undecided"

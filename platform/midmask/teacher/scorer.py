@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints32
 from midmask.artifact import Place
 from midmask.batch import TokenRows
 from midmask.encoders.cross_encoder import read_cross_encoder
@@ -20,7 +21,7 @@ from midmask.retrieve.batches import length_batches, run_batches
 from midmask.teacher.candidates import PassageTexts
 from midmask.tokens import encoder
 from midmask.training.pairs import cut
-from midmask.training.table import Ints, read_table
+from midmask.training.table import read_table
 
 BATCH_TOKENS = 4096
 """Padded tokens of one batch."""
@@ -108,22 +109,22 @@ class Scorer:
         places = pc.index_in(pa.array(query_ids, pa.string()), value_set=self._queries["query_id"].combine_chunks())
         return [str(text) for text in self._queries["text"].take(places).to_pylist()]
 
-    def _scores(self, queries: list[Ints], passages: list[Ints]) -> NDArray[np.float32]:
+    def _scores(self, queries: list[Ints32], passages: list[Ints32]) -> NDArray[np.float32]:
         pad_id = self._teacher.template.pad_id
         pairs = self._teacher.join(_padded(queries, pad_id), _padded(passages, pad_id)).to(self._device)
         with torch.inference_mode():
             return np.asarray(self._teacher(pairs).cpu().numpy(), dtype=np.float32)
 
 
-def _arrays(rows: list[list[int]]) -> list[Ints]:
+def _arrays(rows: list[list[int]]) -> list[Ints32]:
     return [np.array(row, np.int32) for row in rows]
 
 
-def _lengths(rows: list[Ints]) -> NDArray[np.int64]:
+def _lengths(rows: list[Ints32]) -> NDArray[np.int64]:
     return np.array([len(row) for row in rows], np.int64)
 
 
-def _padded(rows: list[Ints], pad_id: int) -> TokenRows:
+def _padded(rows: list[Ints32], pad_id: int) -> TokenRows:
     lengths_B = torch.from_numpy(_lengths(rows))
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad_id)
     ids_BL[torch.arange(ids_BL.shape[1]) < lengths_B[:, None]] = torch.from_numpy(np.concatenate(rows).astype(np.int64))

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One thing to send. kind and value:
 
     metrics  [[key, value, time in ms, step], …]
@@ -87,7 +87,7 @@ class Journal:
         size = os.fstat(self._descriptor).st_size
         self._is_torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: JournalEntry) -> None:
         """Writes an entry to disk; a disk that does not take it is one warning."""
         line = (b"\n" if self._is_torn else b"") + json.dumps(entry).encode() + b"\n"
         try:
@@ -106,7 +106,7 @@ class Journal:
             )  # fmt: skip
         self._is_lossy = True
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """What was appended, in order, without a torn line."""
         for line in os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0).splitlines():
             try:
@@ -115,14 +115,14 @@ class Journal:
                 if line:
                     log.warning("%s: a half-written line is left out", self.path)
             else:
-                yield Entry(kind, value)
+                yield JournalEntry(kind, value)
 
     def clear(self) -> None:
         """Everything appended so far has arrived."""
         os.ftruncate(self._descriptor, 0)
         self._is_torn = False
 
-    def refuse(self, entries: list[Entry]) -> Path:
+    def refuse(self, entries: list[JournalEntry]) -> Path:
         """Keeps beside the journal what the store will never take, if the disk has room; the path it lies at."""
         path = self.path.with_suffix(".refused")
         try:

@@ -31,7 +31,7 @@ from midmask.tracking.names import ARTIFACT
 KINDS = ("datasets", "made", "used", "measured")
 """Kinds of journal entries that `send_lineage` sends."""
 
-Row = list[Any]
+MetricRow = list[Any]
 """A metric in a journal: key, value, time in ms, step."""
 
 
@@ -83,7 +83,7 @@ def model_entry(model: TrackedModel) -> dict[str, Any]:
     return asdict(model) | {"place": redacted(model.place)}
 
 
-def measured_entry(model: dict[str, Any], dataset: Dataset, rows: list[Row]) -> dict[str, Any]:
+def measured_entry(model: dict[str, Any], dataset: Dataset, rows: list[MetricRow]) -> dict[str, Any]:
     """Metrics of a model on a dataset; a value that is not finite is left to the run, MLflow would call it 0 here."""
     finite = [row for row in rows if math.isfinite(row[1])]
     return {"model": model, "dataset": [dataset.name, dataset.digest], "rows": finite}

@@ -40,7 +40,7 @@ _ALIAS = re.compile(r"(?![vV]\d+$)(?!latest$)[\w-]{1,255}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegistryEntry:
     """What is registered.
 
     objective, backbone: of the model's last training; they make its name. fingerprint: of the artifact that holds it.
@@ -91,7 +91,7 @@ def register_model(
     uri: str,
     home: Path,
     folder: Path,
-    entry: Entry,
+    entry: RegistryEntry,
     *,
     alias: str = "candidate",
     patience: Patience = Patience(),  # noqa: B008 (frozen)
@@ -164,7 +164,7 @@ def _create_name(client: MlflowClient, name: str) -> None:
             raise
 
 
-def _tracked(client: MlflowClient, experiment: str, entry: Entry) -> LoggedModel | None:
+def _tracked(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
     """The model of a tracked run with this fingerprint; its tags become the entry's too."""
     same = client.search_logged_models([experiment], f"tags.`{FINGERPRINT}` = '{entry.fingerprint}'")
     found = next((model for model in same if ARTIFACT in model.tags), None)
@@ -174,7 +174,7 @@ def _tracked(client: MlflowClient, experiment: str, entry: Entry) -> LoggedModel
 
 
 def _create_version(
-    client: MlflowClient, experiment: str, folder: Path, entry: Entry, tags: Mapping[str, str]
+    client: MlflowClient, experiment: str, folder: Path, entry: RegistryEntry, tags: Mapping[str, str]
 ) -> ModelVersion:
     """Uploads the folder as a LoggedModel and makes a version of it; what fails half-way is marked so.
 

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from midmask.redaction import redacted
-from midmask.tracking.journal import Entry
-from midmask.tracking.lineage import Dataset, Row, TrackedModel, datasets_entry, measured_entry, model_entry
+from midmask.tracking.journal import JournalEntry
+from midmask.tracking.lineage import Dataset, MetricRow, TrackedModel, datasets_entry, measured_entry, model_entry
 from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, shortened
 from midmask.tracking.sender import LIMITS, Outbox, Sender
 
@@ -52,7 +52,7 @@ class TrackedRun:
         if of is not None and on is not None and rows:
             for start in range(0, len(rows), LIMITS["metrics"]):
                 entry = measured_entry(_model(of), on, rows[start : start + LIMITS["metrics"]])
-                self._sender.put(self._outbox, Entry("measured", entry))
+                self._sender.put(self._outbox, JournalEntry("measured", entry))
 
     def log_next(self, values: Mapping[str, float]) -> None:
         """Metrics that have no step of their own: each one after its key's last."""
@@ -61,25 +61,25 @@ class TrackedRun:
             self._last_steps.update(steps)
         self._put_metrics(values, steps)
 
-    def _put_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[Row]:
+    def _put_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[MetricRow]:
         now = int(time.time() * 1000)
         rows = [[checked_key(key), float(value), now, steps[key]] for key, value in values.items()]
         for start in range(0, len(rows), LIMITS["metrics"]):
-            self._sender.put(self._outbox, Entry("metrics", rows[start : start + LIMITS["metrics"]]))
+            self._sender.put(self._outbox, JournalEntry("metrics", rows[start : start + LIMITS["metrics"]]))
         return rows
 
     def read(self, datasets: Iterable[Dataset]) -> None:
         """Collections as the run's inputs; one that it has already keeps the context that it had first."""
         if found := list(datasets):
-            self._sender.put(self._outbox, Entry("datasets", datasets_entry(found)))
+            self._sender.put(self._outbox, JournalEntry("datasets", datasets_entry(found)))
 
     def made(self, model: TrackedModel, at: int) -> None:
         """A model as the run's output, at this training step. Nothing is copied."""
-        self._sender.put(self._outbox, Entry("made", {"model": _model(model), "at": at}))
+        self._sender.put(self._outbox, JournalEntry("made", {"model": _model(model), "at": at}))
 
     def used(self, model: TrackedModel) -> None:
         """A model as the run's input."""
-        self._sender.put(self._outbox, Entry("used", _model(model)))
+        self._sender.put(self._outbox, JournalEntry("used", _model(model)))
 
     def describe(self, markdown: str) -> None:
         """The text at the top of the run's page, in place of an earlier one."""
@@ -87,10 +87,10 @@ class TrackedRun:
 
     def log_file(self, path: Path, folder: str | None = None) -> None:
         """Copies a file into the run's artifacts, later: it must stay until then."""
-        self._sender.put(self._outbox, Entry("file", [str(path.absolute()), folder]))
+        self._sender.put(self._outbox, JournalEntry("file", [str(path.absolute()), folder]))
 
     def log_text(self, text: str, name: str) -> None:
-        self._sender.put(self._outbox, Entry("text", [redacted(text), name]))
+        self._sender.put(self._outbox, JournalEntry("text", [redacted(text), name]))
 
     def tag(self, tags: Mapping[str, str]) -> None:
         self.put_texts("tags", tags_as_texts(tags))
@@ -98,14 +98,14 @@ class TrackedRun:
     def put_texts(self, kind: str, texts: dict[str, str]) -> None:
         items = list(texts.items())
         for start in range(0, len(items), LIMITS[kind]):
-            self._sender.put(self._outbox, Entry(kind, dict(items[start : start + LIMITS[kind]])))
+            self._sender.put(self._outbox, JournalEntry(kind, dict(items[start : start + LIMITS[kind]])))
 
     def finish(self, status: str = "finished") -> None:
         """Ends the run; `status` is finished, failed, killed or pruned. A second call changes nothing."""
         if self._outbox.closing:
             return
         self.tag({"midmask.status": status})
-        self._sender.put(self._outbox, Entry("end", [STATUSES[status], int(time.time() * 1000)]))
+        self._sender.put(self._outbox, JournalEntry("end", [STATUSES[status], int(time.time() * 1000)]))
         self._sender.finish(self._outbox)
 
     def __enter__(self) -> "TrackedRun":

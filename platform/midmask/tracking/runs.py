@@ -17,7 +17,7 @@ from mlflow.tracking.context.registry import resolve_tags
 
 from midmask.redaction import redacted
 from midmask.tracking.failures import Patience, patiently
-from midmask.tracking.journal import Entry, Journal, journal_path, left_behind
+from midmask.tracking.journal import Journal, JournalEntry, journal_path, left_behind
 from midmask.tracking.lease import PARENT, Leases, close_dead_runs, is_written, lease_tags
 from midmask.tracking.machine import Machine
 from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, status_after, tags_as_texts
@@ -157,8 +157,8 @@ class Tracker:
         has_ended = any(entry.kind == "end" for entry in journal.entries())
         outbox = self._sender.open(run_id, journal)
         if not has_ended:
-            self._sender.put(outbox, Entry("tags", {"midmask.status": "killed"}))
-            self._sender.put(outbox, Entry("end", [STATUSES["killed"], int(time.time() * 1000)]))
+            self._sender.put(outbox, JournalEntry("tags", {"midmask.status": "killed"}))
+            self._sender.put(outbox, JournalEntry("end", [STATUSES["killed"], int(time.time() * 1000)]))
         self._sender.finish(outbox)
 
     def _ask(self, call: Any) -> Any:

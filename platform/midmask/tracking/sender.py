@@ -21,7 +21,7 @@ from mlflow.entities import Metric, Param, RunTag
 
 from midmask.redaction import redacted
 from midmask.tracking.failures import FAILURES, Patience, is_refusal, reason
-from midmask.tracking.journal import Entry, Journal
+from midmask.tracking.journal import Journal, JournalEntry
 from midmask.tracking.lineage import KINDS as LINEAGE
 from midmask.tracking.lineage import send_lineage
 from midmask.tracking.store import EXPERIMENT
@@ -53,7 +53,7 @@ class Sender:
         self._client = client
         self._shown = redacted(uri)
         self._patience = patience
-        self._queue: deque[tuple[Outbox, Entry]] = deque()
+        self._queue: deque[tuple[Outbox, JournalEntry]] = deque()
         self._open: set[Outbox] = set()
         self._changed = threading.Condition()
         self._hurry = False
@@ -70,7 +70,7 @@ class Sender:
                 self._enqueue(outbox, entry)
         return outbox
 
-    def put(self, outbox: Outbox, entry: Entry) -> None:
+    def put(self, outbox: Outbox, entry: JournalEntry) -> None:
         """Queues an entry that a kill cannot lose any more.
 
         Raises:
@@ -82,7 +82,7 @@ class Sender:
             outbox.journal.append(entry)
             self._enqueue(outbox, entry)
 
-    def _enqueue(self, outbox: Outbox, entry: Entry) -> None:
+    def _enqueue(self, outbox: Outbox, entry: JournalEntry) -> None:
         self._queue.append((outbox, entry))
         outbox.waiting += 1
         self._changed.notify_all()
@@ -144,7 +144,7 @@ class Sender:
         finally:
             self._stop()
 
-    def _take(self) -> Iterator[tuple[Outbox, list[Entry]]]:
+    def _take(self) -> Iterator[tuple[Outbox, list[JournalEntry]]]:
         """What has gathered in the queue, as batches, each run's in their order."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._give_up.is_set())
@@ -155,7 +155,7 @@ class Sender:
             for batch in batches([entry for owner, entry in taken if owner is outbox]):
                 yield outbox, batch
 
-    def _deliver(self, outbox: Outbox, batch: list[Entry]) -> bool:
+    def _deliver(self, outbox: Outbox, batch: list[JournalEntry]) -> bool:
         """Sends one batch, for as long as it takes; False if the tracker was closed first."""
         since, pause, strikes = time.monotonic(), self._patience.retry, 0
         while (error := self._attempt(outbox, batch)) is not None:
@@ -174,7 +174,7 @@ class Sender:
             self._settle(outbox, len(batch))
         return True
 
-    def _attempt(self, outbox: Outbox, batch: list[Entry]) -> Exception | None:
+    def _attempt(self, outbox: Outbox, batch: list[JournalEntry]) -> Exception | None:
         try:
             send(self._client, outbox.run_id, batch)
         except FAILURES as error:
@@ -196,16 +196,16 @@ class Sender:
             self._shown, reason(error), folder,
         )  # fmt: skip
 
-    def _put_aside(self, outbox: Outbox, batch: list[Entry], error: Exception) -> None:
+    def _put_aside(self, outbox: Outbox, batch: list[JournalEntry], error: Exception) -> None:
         kind, run_id = batch[0].kind, outbox.run_id
         path = outbox.journal.refuse(batch)
         log.warning("the tracking store refuses %s of run %s (%s); kept in %s", kind, run_id, reason(error), path)
 
 
-def batches(entries: list[Entry]) -> Iterator[list[Entry]]:
+def batches(entries: list[JournalEntry]) -> Iterator[list[JournalEntry]]:
     """Neighbours of one kind together, as many as MLflow takes at once; an entry by itself never exceeds that."""
     for kind, group in groupby(entries, key=lambda entry: entry.kind):
-        batch: list[Entry] = []
+        batch: list[JournalEntry] = []
         size = 0
         for entry in group:
             if batch and size + len(entry.value) > LIMITS.get(kind, 0):
@@ -216,7 +216,7 @@ def batches(entries: list[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def send(client: MlflowClient, run_id: str, batch: list[Entry]) -> None:
+def send(client: MlflowClient, run_id: str, batch: list[JournalEntry]) -> None:
     """One request for one batch of one kind."""
     kind, values = batch[0].kind, [entry.value for entry in batch]
     if kind == "metrics":

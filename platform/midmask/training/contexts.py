@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from midmask.arrays import Ints32
 from midmask.artifact import Place
-from midmask.training.examples import Passages, Texts, drawn, joined, lengths_of
+from midmask.training.examples import Passages, TextColumns, drawn, joined, lengths_of
 from midmask.training.plan import Rows
-from midmask.training.table import Ints, TokenTable
+from midmask.training.table import TokenTable
 
 WINDOW = 100
 """How far off a random context may be, in spans (CoT-MAE)."""
@@ -22,7 +23,7 @@ RANDOM, NEARBY, OVERLAP, ANY = range(4)
 ANCHOR, CONTEXT, KIND, QUERY = range(4)
 """What a number is drawn for."""
 
-Kind = Literal["any", "random", "nearby", "overlap", "mixed"]
+ContextKind = Literal["any", "random", "nearby", "overlap", "mixed"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SpanExamples:
 
     spans: Place
     fingerprint: str
-    context: Kind = "any"
+    context: ContextKind = "any"
 
     def open(self) -> "SpanSource":
         return SpanSource(self.spans, self.context)
@@ -46,9 +47,9 @@ class SpanSource:
     """Documents by number. Batches are not grouped by length: it is drawn with the span."""
 
     group = 1
-    lengths: Ints | None = None
+    lengths: Ints32 | None = None
 
-    def __init__(self, spans: Place, context: Kind) -> None:
+    def __init__(self, spans: Place, context: ContextKind) -> None:
         with (spans / "starts.npy").reading() as stream:
             self._starts: Rows = np.load(stream, allow_pickle=False)
         self.count = len(self._starts) - 1
@@ -57,7 +58,7 @@ class SpanSource:
         overlaps = context in ("overlap", "mixed")
         self._overlaps = TokenTable(spans / "spans", "overlap_ids", planned=self.count) if overlaps else None
 
-    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         starts, counts = self._starts[rows], np.diff(self._starts)[rows]
         anchors = drawn(seed, epoch, rows, ANCHOR, counts)
         kinds = self._kinds(rows, seed, epoch)
@@ -110,15 +111,15 @@ class PseudoQuerySource:
 
     def __init__(self, examples: PseudoQueryExamples) -> None:
         with (examples.pseudo_queries / "counts.npy").reading() as stream:
-            counts: Ints = np.load(stream, allow_pickle=False)
+            counts: Ints32 = np.load(stream, allow_pickle=False)
         self._kept = np.flatnonzero(counts)
         self._counts = counts[self._kept]
         self.count = len(self._kept)
-        self.lengths: Ints | None = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
+        self.lengths: Ints32 | None = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
         self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
         self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=self.count)
 
-    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         passages = self._kept[rows]
         picks = drawn(seed, epoch, rows, QUERY, self._counts[rows])
         queries = joined(self._queries.read(passages, picks), self._passages.count + passages)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints32
 from midmask.artifact import Place
 from midmask.corpora.ids import mix
 from midmask.training.plan import Rows
-from midmask.training.table import Ints, TokenTable, Values
+from midmask.training.table import ColumnValues, TokenTable
 
 
 class TextRows(NamedTuple):
@@ -24,30 +25,30 @@ class TextRows(NamedTuple):
     of each text, where there is a teacher.
     """
 
-    flat: Ints
-    lengths: Ints
+    flat: Ints32
+    lengths: Ints32
     rows: Rows
     weights: NDArray[np.float32] | None = None
     scores: NDArray[np.float32] | None = None
 
-    def pieces(self) -> Iterator[Ints]:
+    def pieces(self) -> Iterator[Ints32]:
         """The rows one by one."""
         ends = np.cumsum(self.lengths)
         for end, length in zip(ends, self.lengths, strict=True):
             yield self.flat[end - length : end]
 
 
-Texts = dict[str, TextRows]
+TextColumns = dict[str, TextRows]
 
 
-class Source(Protocol):
+class ExampleSource(Protocol):
     """An opened `Examples`. `lengths`, int32 [count], is there if batches are to be grouped by it."""
 
     count: int
     group: int
-    lengths: Ints | None
+    lengths: Ints32 | None
 
-    def read(self, rows: Rows, seed: int, epoch: int) -> Texts: ...
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns: ...
 
     def names(self, rows: Rows) -> list[str]: ...
 
@@ -60,11 +61,11 @@ class Examples(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
-    def open(self) -> Source: ...
+    def open(self) -> ExampleSource: ...
 
 
 @lru_cache(maxsize=2)
-def opened(examples: Examples) -> Source:
+def opened(examples: Examples) -> ExampleSource:
     """The source of a description, opened once a process."""
     return examples.open()
 
@@ -82,10 +83,10 @@ class Passages:
         return joined(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
 
 
-def lengths_of(tokens: Place) -> Ints:
+def lengths_of(tokens: Place) -> Ints32:
     """The tokens of each passage, int32."""
     with (tokens / "lengths.npy").reading() as stream:
-        lengths: Ints = np.load(stream, allow_pickle=False)
+        lengths: Ints32 = np.load(stream, allow_pickle=False)
     return lengths
 
 
@@ -112,18 +113,18 @@ class PassageSource:
     group = 1
 
     def __init__(self, examples: PassageExamples) -> None:
-        self.lengths: Ints | None = lengths_of(examples.tokens) if examples.by_length else None
+        self.lengths: Ints32 | None = lengths_of(examples.tokens) if examples.by_length else None
         self._passages = Passages(examples.tokens, examples.weights)
         self.count = self._passages.count
 
-    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         return {"passage": self._passages.read(rows)}
 
     def names(self, rows: Rows) -> list[str]:
         return self._passages.names(rows)
 
 
-def joined(pieces: list[Ints], rows: Rows, weights: list[Values] | None = None) -> TextRows:
+def joined(pieces: list[Ints32], rows: Rows, weights: list[ColumnValues] | None = None) -> TextRows:
     """Rows end to end; `weights`: of their tokens, row by row."""
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int32)
     flat = np.concatenate(pieces).astype(np.int32, copy=False)

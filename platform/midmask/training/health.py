@@ -60,7 +60,7 @@ def spread(vectors_BD: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 @dataclass
-class Watch:
+class HealthWatch:
     """Warns of each kind of collapse once, with its step. `steps`: of the whole run."""
 
     steps: int

@@ -7,13 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from midmask.arrays import Floats
 from midmask.artifact import Place
 from midmask.training.plan import Rows
 from midmask.training.table import TokenTable
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from midmask.training.examples import Examples, Texts, opened
+from midmask.training.examples import Examples, TextColumns, opened
 from midmask.training.plan import BatchPlan
 
 
@@ -27,7 +27,7 @@ class Order:
     def plan(self) -> BatchPlan:
         return plan_of(self.examples, self.batch_size, self.seed)
 
-    def read(self, step: int) -> Texts:
+    def read(self, step: int) -> TextColumns:
         """This worker's token rows of one step."""
         plan = self.plan()
         rows = plan.share(step, self.rank, self.size)
@@ -40,10 +40,10 @@ def plan_of(examples: Examples, batch_size: int, seed: int) -> BatchPlan:
     return BatchPlan(source.count, batch_size, seed, examples.fingerprint, source.lengths)
 
 
-Reader = Callable[[Order], Iterator[tuple[int, Texts]]]
+OrderReader = Callable[[Order], Iterator[tuple[int, TextColumns]]]
 
 
-def local_reader(order: Order) -> Iterator[tuple[int, Texts]]:
+def local_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
     """The one-process reader."""
     for step in range(order.start, order.stop):
         yield step, order.read(step)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from midmask.arrays import Ints32
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.training.examples import Passages, TextRows, Texts, lengths_of
+from midmask.training.examples import Passages, TextColumns, TextRows, lengths_of
 from midmask.training.plan import Rows
-from midmask.training.table import Ints
 
 GROUP = 1000
 """Passages that are put end to end (`datasets.map`'s batch, which `run_mlm` leaves as it is)."""
@@ -37,7 +37,7 @@ class PackedSource:
     """Packed rows by number. `dropped`: tokens that fill no row."""
 
     group = 1
-    lengths: Ints | None = None
+    lengths: Ints32 | None = None
 
     def __init__(self, examples: PackedExamples) -> None:
         self._length = examples.length
@@ -55,7 +55,7 @@ class PackedSource:
             )
         self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
 
-    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         starts = self._start(rows)
         first = np.searchsorted(self._ends, starts, side="right")
         last = np.searchsorted(self._ends, starts + self._length - 1, side="right")

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midmask.arrays import Floats, Ints32
 from midmask.artifact import Place
 from midmask.corpora.ids import mix
 from midmask.errors import UserError
-from midmask.training.examples import Texts, joined
-from midmask.training.lists import Floats, Lists, scored
+from midmask.training.examples import TextColumns, joined
+from midmask.training.lists import Lists, scored
 from midmask.training.plan import Rows
-from midmask.training.table import Ints, TokenTable, read_table
+from midmask.training.table import TokenTable, read_table
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class PairExamples:
 class PairSource:
     """Queries of a split that have a positive, in the order of `queries.parquet`."""
 
-    lengths: Ints | None = None
+    lengths: Ints32 | None = None
 
     def __init__(self, examples: PairExamples) -> None:
         self._examples = examples
@@ -132,7 +133,7 @@ class PairSource:
                 "missing_positive_score=highest"
             )
 
-    def read(self, rows: Rows, seed: int, epoch: int) -> Texts:
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         queries = self._kept[rows]
         keys = mix(mix(np.uint64(seed), np.uint64(epoch)), queries.astype(np.uint64))
         chosen = [self._choose(query, key) for query, key in zip(queries, keys, strict=True)]
@@ -195,6 +196,6 @@ def _highest_where_missing(positives: Lists, negatives: Lists) -> Lists:
     return replace(positives, scores=np.where(missing, best, positives.known_scores))
 
 
-def cut(ids: Ints, length: int) -> Ints:
+def cut(ids: Ints32, length: int) -> Ints32:
     """At most `length` ids, the last one ([SEP]) kept at the end."""
     return ids if len(ids) <= length else np.concatenate([ids[: length - 1], ids[-1:]])

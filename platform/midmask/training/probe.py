@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from midmask.arrays import Ints32
 from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone, Side
 from midmask.training.plan import Rows
-from midmask.training.table import Ints, TokenTable, read_table
+from midmask.training.table import TokenTable, read_table
 
 QUERIES, PASSAGES = 200, 2000
 """Most queries, and most passages that are added to their relevant ones."""
@@ -30,8 +31,8 @@ CUTOFF = 10
 class Probe:
     """Token ids of queries and passages, and the rows of `passages` that are relevant to each query."""
 
-    queries: list[Ints]
-    passages: list[Ints]
+    queries: list[Ints32]
+    passages: list[Ints32]
     relevant: list[Rows]
 
     @torch.no_grad()
@@ -78,7 +79,7 @@ def _reciprocal(top: Rows, wanted: Rows) -> float:
     return 1 / (1 + int(places[0])) if len(places) else 0.0
 
 
-def _encode(backbone: Backbone, texts: list[Ints], side: Side, pad_id: int, device: torch.device) -> Tensor:
+def _encode(backbone: Backbone, texts: list[Ints32], side: Side, pad_id: int, device: torch.device) -> Tensor:
     """Unit vectors, [N, D]; texts of like length go together."""
     order = np.argsort([len(text) for text in texts], kind="stable")
     vectors = torch.empty(len(texts), backbone.width, device=device)

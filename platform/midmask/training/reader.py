@@ -12,8 +12,8 @@ import torch
 
 from midmask.batch import Batch, TokenRows
 from midmask.masking import row_keys
-from midmask.training.examples import TextRows, Texts, opened
-from midmask.training.order import Order, Reader
+from midmask.training.examples import TextColumns, TextRows, opened
+from midmask.training.order import Order, OrderReader
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Read:
 
 
 def reads(
-    reader: Reader, order: Order, *, steps: int, pad_id: int, micro_batch: int | None, pin: bool
+    reader: OrderReader, order: Order, *, steps: int, pad_id: int, micro_batch: int | None, pin: bool
 ) -> Iterator[Read]:
     """The reader's steps as padded micro-batches, made ready ahead of time, on pinned pages if `pin`.
 
@@ -46,7 +46,7 @@ def reads(
     """
     group = opened(order.examples).group
 
-    def make(step: int, texts: Texts) -> Read:
+    def make(step: int, texts: TextColumns) -> Read:
         epoch = order.plan().epoch_of(step)
         rows = len(order.plan().share(step, order.rank, order.size))
         size = micro_batch or rows
@@ -84,7 +84,7 @@ def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:
     return TextRows(text.flat[tokens], text.lengths[first:last], text.rows[first:last], weights)
 
 
-def _teacher(texts: Texts, start: int, size: int, rows: int, pin: bool) -> torch.Tensor | None:
+def _teacher(texts: TextColumns, start: int, size: int, rows: int, pin: bool) -> torch.Tensor | None:
     """The teacher's scores of examples start … start + size - 1 of `rows`, float32 [Q, group]; none without one."""
     scores = texts["passage"].scores if "passage" in texts else None
     if scores is None:

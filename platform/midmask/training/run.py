@@ -27,10 +27,10 @@ from midmask.objectives import Objective
 from midmask.training import checkpoint
 from midmask.training.examples import opened
 from midmask.training.heads import save_heads, take_heads
-from midmask.training.health import Watch, examine
+from midmask.training.health import HealthWatch, examine
 from midmask.training.loop import distributed, run_steps, to_device
 from midmask.training.optimiser import build_optimiser
-from midmask.training.order import Order, Reader, plan_of
+from midmask.training.order import Order, OrderReader, plan_of
 from midmask.training.order import local_reader as local_reader
 from midmask.training.plan import BatchPlan
 from midmask.training.probe import Probe, open_probe
@@ -41,7 +41,7 @@ from midmask.training.trace import Trace, summary, totals
 logger = logging.getLogger(__name__)
 
 Log = Callable[[int, dict[str, float]], None]
-"""(steps done, values by name): called on rank 0 only."""
+"""(training step, values by name): what a running step reports; of several workers, rank 0 alone."""
 
 
 class NonFiniteLoss(RuntimeError):
@@ -49,7 +49,7 @@ class NonFiniteLoss(RuntimeError):
 
 
 def run_training(
-    setup: TrainingSetup, out: Place, reader: Reader, log: Log, *, device: torch.device | None = None
+    setup: TrainingSetup, out: Place, reader: OrderReader, log: Log, *, device: torch.device | None = None
 ) -> dict[str, Any]:
     """Trains up to `setup.stop` steps and writes the artifact's files.
 
@@ -88,10 +88,10 @@ class _Run:
         self.checkpoints = out / "checkpoints"
         self.good: Place | None = None
         self.window: list[dict[str, Any]] = []
-        self.watch = Watch(config.steps)
+        self.watch = HealthWatch(config.steps)
         self.probe = self._open_probe()
 
-    def go(self, reader: Reader, log: Log) -> dict[str, Any]:
+    def go(self, reader: OrderReader, log: Log) -> dict[str, Any]:
         done = self._go_on()
         self.trace.begin(done)
         order = Order(

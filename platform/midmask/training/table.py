@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from midmask.arrays import Ints32
 from midmask.artifact import Place
 from midmask.training.plan import POOL, Rows
 
-Ints = NDArray[np.int32]
-Values = NDArray[Any]
+ColumnValues = NDArray[Any]
 """A row's values: int32 for token ids, float16 or float32 for term weights."""
 
 
@@ -42,12 +42,12 @@ class TokenTable:
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.count = int(self._starts[-1])
         self._kept = min(self.KEPT, 2 * -(-POOL * len(self._groups) // max(1, planned or self.count)) + 2)
-        self._decoded: OrderedDict[int, tuple[Values, list[Ints]]] = OrderedDict()
+        self._decoded: OrderedDict[int, tuple[ColumnValues, list[Ints32]]] = OrderedDict()
 
-    def read(self, rows: Rows, picks: Rows | None = None) -> list[Values]:
+    def read(self, rows: Rows, picks: Rows | None = None) -> list[ColumnValues]:
         """The values of rows, in the order asked for; of a list of lists, the list `picks` names in each."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
-        pieces: list[Values] = [np.empty(0, np.int32)] * len(rows)
+        pieces: list[ColumnValues] = [np.empty(0, np.int32)] * len(rows)
         for place in np.argsort(groups, kind="stable"):  # group by group: none is decoded twice
             values, offsets = self._group(int(groups[place]))
             row = rows[place] - self._starts[groups[place]]
@@ -56,7 +56,7 @@ class TokenTable:
             pieces[place] = values[offsets[-1][row] : offsets[-1][row + 1]]
         return pieces
 
-    def _group(self, group: int) -> tuple[Values, list[Ints]]:
+    def _group(self, group: int) -> tuple[ColumnValues, list[Ints32]]:
         """All values of a row group end to end, and where the lists begin in what they are of, outermost first."""
         if group not in self._decoded:
             if len(self._decoded) >= self._kept:

@@ -23,7 +23,7 @@ def _script(view, uri, runs, per_query):  # type: ignore[no-untyped-def]  # its 
     from midmask.leaderboard.rows import rows
 
     found = rows(runs)
-    context = importlib.import_module("context").Context(uri, None, runs, found, entries(found), per_query)
+    context = importlib.import_module("context").PageContext(uri, None, runs, found, entries(found), per_query)
     importlib.import_module(f"views.{view}").show(context)
 
 

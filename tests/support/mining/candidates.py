@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from midmask.mining.known import Known
-from midmask.mining.negatives import CANDIDATES, Source
+from midmask.mining.known import KnownRelevant
+from midmask.mining.negatives import CANDIDATES, NegativeList
 
-SOURCES = [Source("a", "fa", "Flat"), Source("b", "fb")]
+SOURCES = [NegativeList("a", "fa", "Flat"), NegativeList("b", "fb")]
 
 Lists = dict[str, dict[str, list[tuple[str, float | None]]]]
 """source -> query -> (passage, score), best first."""
@@ -25,12 +25,12 @@ def candidates(lists: Lists) -> pa.Table:
     )
 
 
-def known(positives: dict[str, set[str]], near: dict[str, set[str]] | None = None) -> Known:
+def known(positives: dict[str, set[str]], near: dict[str, set[str]] | None = None) -> KnownRelevant:
     """near: positive -> the passages like it; every positive is a group of its own."""
     pairs = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
     relevant = sorted({doc for _, doc in pairs})
     like = [(doc, group) for group, name in enumerate(relevant) for doc in sorted((near or {}).get(name, set()))]
-    return Known(
+    return KnownRelevant(
         pa.table(
             {
                 "query_id": pa.array([q for q, _ in pairs], pa.string()),

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-Values = NDArray[np.float64]
+from midmask.arrays import Doubles
 
 LEVEL = 0.05
 """Of tests and intervals: intervals cover 95%."""
@@ -35,7 +34,7 @@ class Variance:
     freedom: float
 
     @classmethod
-    def of_mean(cls, values: Values | Sequence[float]) -> Self:
+    def of_mean(cls, values: Doubles | Sequence[float]) -> Self:
         """Of the mean of independent values; infinite for a single value, which shows no spread."""
         if len(values) < 2:
             return cls(math.inf, 1)
@@ -82,7 +81,7 @@ def standard_error(variances: Sequence[Variance]) -> StandardError:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalEstimate:
     """A value as measured.
 
     low, high: the confidence interval. detectable: the smallest true value that such an interval excludes 0 for, with a
@@ -99,11 +98,11 @@ class Estimate:
     floor: bool = True
 
 
-def interval(value: float, variances: Sequence[Variance], level: float = LEVEL) -> Estimate:
+def interval(value: float, variances: Sequence[Variance], level: float = LEVEL) -> IntervalEstimate:
     """The interval of an estimate whose variance is the sum of these."""
     error = standard_error(variances)
     margin = error.margin(level)
-    return Estimate(value, value - margin, value + margin, error.detectable(level))
+    return IntervalEstimate(value, value - margin, value + margin, error.detectable(level))
 
 
 @dataclass(frozen=True)

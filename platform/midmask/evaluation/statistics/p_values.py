@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from midmask.arrays import Doubles
 from midmask.errors import unknown
-from midmask.evaluation.statistics.intervals import Values
 
 Test = Literal["t", "wilcoxon", "permutation"]
 Correction = Literal["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh"]
@@ -20,17 +20,17 @@ RESAMPLES = 9_999
 """Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
 
 
-def _t(difference: Values, seed: int) -> float:
+def _t(difference: Doubles, seed: int) -> float:
     if difference.std() == 0:
         return 0.0
     return float(stats.ttest_1samp(difference, 0.0).pvalue)
 
 
-def _wilcoxon(difference: Values, seed: int) -> float:
+def _wilcoxon(difference: Doubles, seed: int) -> float:
     return float(stats.wilcoxon(difference).pvalue)
 
 
-def _permutation(difference: Values, seed: int) -> float:
+def _permutation(difference: Doubles, seed: int) -> float:
     # The sign of 0 is nothing to permute: without the zeros, half of them with RR@10, the distribution is the same.
     difference = difference[difference != 0]
     if len(difference) < 2:  # scipy asks for two values; of one, either sign is as far from 0
@@ -47,10 +47,10 @@ def _permutation(difference: Values, seed: int) -> float:
     return float(found.pvalue)
 
 
-TESTS: Mapping[Test, Callable[[Values, int], float]] = {"t": _t, "wilcoxon": _wilcoxon, "permutation": _permutation}
+TESTS: Mapping[Test, Callable[[Doubles, int], float]] = {"t": _t, "wilcoxon": _wilcoxon, "permutation": _permutation}
 
 
-def paired_p(difference: Values, test: Test, *, seed: int = 0) -> float:
+def paired_p(difference: Doubles, test: Test, *, seed: int = 0) -> float:
     """Two-sided p of "the paired differences are centred on 0".
 
     t: paired t-test. wilcoxon: signed-rank test, zeros left out. permutation: sign-flip test of the mean, exact for few
@@ -67,11 +67,11 @@ def paired_p(difference: Values, test: Test, *, seed: int = 0) -> float:
     return TESTS[test](difference, seed)
 
 
-def _bonferroni(p_values: Values) -> Values:
+def _bonferroni(p_values: Doubles) -> Doubles:
     return np.minimum(1.0, len(p_values) * p_values)
 
 
-def _step_down(p_values: Values, adjusted: Callable[[Values, Values], Values]) -> Values:
+def _step_down(p_values: Doubles, adjusted: Callable[[Doubles, Doubles], Doubles]) -> Doubles:
     """Each p adjusted for the tests not yet rejected when its turn comes, smallest first, and never below those
     before."""
     order = np.argsort(p_values, kind="stable")
@@ -81,21 +81,21 @@ def _step_down(p_values: Values, adjusted: Callable[[Values, Values], Values]) -
     return corrected
 
 
-def _holm(p_values: Values) -> Values:
+def _holm(p_values: Doubles) -> Doubles:
     return _step_down(p_values, lambda p, remaining: p * remaining)
 
 
-def _holm_sidak(p_values: Values) -> Values:
+def _holm_sidak(p_values: Doubles) -> Doubles:
     # 1 - (1 - p)^m, without losing a small p to rounding.
     with np.errstate(divide="ignore"):
         return _step_down(p_values, lambda p, remaining: -np.expm1(remaining * np.log1p(-p)))
 
 
-def _benjamini_hochberg(p_values: Values) -> Values:
+def _benjamini_hochberg(p_values: Doubles) -> Doubles:
     return np.asarray(stats.false_discovery_control(p_values, method="bh"), dtype=np.float64)
 
 
-CORRECTIONS: Mapping[Correction, Callable[[Values], Values]] = {
+CORRECTIONS: Mapping[Correction, Callable[[Doubles], Doubles]] = {
     "bonferroni": _bonferroni,
     "holm": _holm,
     "holm-sidak": _holm_sidak,

@@ -1,4 +1,4 @@
-"""Values of a system by seed and query, and what fine-tuning seeds add to the variance of a mean over queries.
+"""Doubles of a system by seed and query, and what fine-tuning seeds add to the variance of a mean over queries.
 
 Two systems differ by chance in two ways: the queries are a sample (paired, so that only differences count), and so are
 the seeds, which shift all queries of a system together and which no test over queries sees. How much seeds shift is
@@ -21,20 +21,21 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from midmask.arrays import Doubles
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.statistics.intervals import LEVEL, Estimate, Values, Variance, interval
+from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate, Variance, interval
 
 
 @dataclass(frozen=True)
-class Sample:
+class SeedSample:
     """A system's values of a measure on one collection. queries: ascending; values_SQ: a row per seed."""
 
     queries: tuple[str, ...]
-    values_SQ: Values
+    values_SQ: Doubles
 
     @cached_property
-    def means_Q(self) -> Values:
+    def means_Q(self) -> Doubles:
         """Mean over seeds of every query, the same to the last bit in any order of the seeds."""
         return np.array([math.fsum(values_S) / len(values_S) for values_S in self.values_SQ.T])
 
@@ -44,7 +45,7 @@ def tables_of(tables: pa.Table | Sequence[pa.Table]) -> Sequence[pa.Table]:
     return [tables] if isinstance(tables, pa.Table) else tables
 
 
-def read_sample(name: str, tables: pa.Table | Sequence[pa.Table], measure: str) -> Sample:
+def read_sample(name: str, tables: pa.Table | Sequence[pa.Table], measure: str) -> SeedSample:
     """The values of a system, from its table (query_id, measure, value) or one table per seed.
 
     Raises:
@@ -56,7 +57,7 @@ def read_sample(name: str, tables: pa.Table | Sequence[pa.Table], measure: str) 
     for number, run in enumerate(runs[1:], start=2):
         check_same_queries(f"{name}, seed {number}", run, f"{name}, seed 1", runs[0])
     queries = tuple(sorted(runs[0]))
-    return Sample(queries, np.array([[run[query] for query in queries] for run in runs]))
+    return SeedSample(queries, np.array([[run[query] for query in queries] for run in runs]))
 
 
 def check_same_queries(name: str, own: Collection[str], other: str, base: Collection[str]) -> None:
@@ -69,7 +70,7 @@ def check_same_queries(name: str, own: Collection[str], other: str, base: Collec
         )
 
 
-def deviation(values: Values | Sequence[float]) -> float:
+def deviation(values: Doubles | Sequence[float]) -> float:
     """Standard deviation of a sample; 0 for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
@@ -109,11 +110,11 @@ class Weighted:
 
     name: str
     weight: float
-    samples: Sequence[Sample]
+    samples: Sequence[SeedSample]
     is_drawn: bool = True
 
 
-def contrast(systems: Sequence[Weighted], level: float = LEVEL) -> Estimate:
+def contrast(systems: Sequence[Weighted], level: float = LEVEL) -> IntervalEstimate:
     """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
     their collections, each weighing the same. Its variance has two parts:
 
@@ -161,7 +162,7 @@ class _Seeds:
     variance: float
 
 
-def _over_seeds(samples: Sequence[Sample]) -> _Seeds:
+def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
     means_S = np.mean([one.values_SQ.mean(1) for one in samples], axis=0)
     if len(means_S) < 2:
         return _Seeds(float(means_S.mean()), 1, 0.0)
@@ -169,7 +170,7 @@ def _over_seeds(samples: Sequence[Sample]) -> _Seeds:
     return _Seeds(float(means_S.mean()), len(means_S), max(0.0, float(means_S.var(ddof=1)) - single))
 
 
-def _residual(values_SQ: Values) -> float:
+def _residual(values_SQ: Doubles) -> float:
     """What seeds do to single queries, as the variance that it gives a seed's mean."""
     seeds, queries = values_SQ.shape
     if queries < 2:

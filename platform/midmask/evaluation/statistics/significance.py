@@ -30,7 +30,7 @@ from midmask.evaluation.statistics.p_values import (
     strictest_level,
 )
 from midmask.evaluation.statistics.seeds import (
-    Sample,
+    SeedSample,
     SeedSpread,
     check_same_queries,
     deviation,
@@ -149,7 +149,7 @@ def _baseline_name(per_query: PerQuery, baseline: str | int | None) -> str | Non
     return baseline
 
 
-def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, Sample]:
+def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, SeedSample]:
     """Each system's values; `first` is who the others are held against where their queries differ."""
     found = {name: read_sample(name, tables, measure) for name, tables in per_query.items()}
     reference = first or next(iter(found), "")
@@ -159,7 +159,7 @@ def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, 
 
 
 def _difference(
-    own: Sample, base: Sample, test: Test, alpha: float, level: float, seeds: SeedSpread | None, seed: int
+    own: SeedSample, base: SeedSample, test: Test, alpha: float, level: float, seeds: SeedSpread | None, seed: int
 ) -> dict[str, Any]:
     """The fields of a comparison that need no names; `level`: what the detectable difference must pass."""
     difference_Q = own.means_Q - base.means_Q

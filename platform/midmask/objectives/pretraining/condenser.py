@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import Decoder
-from midmask.encoders.backbone import Backbone, Shape
+from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.errors import UserError
 from midmask.objectives.objective import Objective, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
@@ -40,7 +40,7 @@ class HeadConfig(MaskedConfig):
     head_weight: float = Field(1.0, ge=0.0, description="factor of the head's loss")
     late_weight: float = Field(1.0, ge=0.0, description="factor of the last layer's loss")
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: BackboneShape) -> None:
         most = shape.layers - 1
         if most < 1:
             raise UserError(f"{self.name}: the backbone has 1 layer, so there is no early layer to read; take another")

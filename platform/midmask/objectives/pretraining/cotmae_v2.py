@@ -28,7 +28,13 @@ from midmask.decoders import CausalDecoder, Decoder, DecoderPositions
 from midmask.encoders.backbone import Backbone
 from midmask.objectives.objective import Objective, Reads, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.sparse_view import Pooling, Projection, pooled_positions, projected, sparse_weights
+from midmask.objectives.pretraining.sparse_view import (
+    Projection,
+    SparsePooling,
+    pooled_positions,
+    projected,
+    sparse_weights,
+)
 from midmask.objectives.pretraining.vector_decoding import decoded_part, end_to_end, masked_context, next_tokens
 from midmask.vocabulary import Vocabulary
 
@@ -60,7 +66,7 @@ class CoTMAEv2(Objective):
         window: int | None = Field(
             None, ge=1, description="tokens that an ar row sees, itself included; none: all before it (unpublished)"
         )
-        pooling: Pooling = Field(
+        pooling: SparsePooling = Field(
             "all", description="positions that s looks at: all but padding, or none of the specials (unpublished)"
         )
         projection: Projection = Field(

@@ -34,7 +34,13 @@ from midmask.encoders.backbone import Backbone, Side
 from midmask.objectives.objective import Objective, Reads, use_of_vector
 from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.sparse_view import Pooling, Projection, pooled_positions, projected, sparse_weights
+from midmask.objectives.pretraining.sparse_view import (
+    Projection,
+    SparsePooling,
+    pooled_positions,
+    projected,
+    sparse_weights,
+)
 from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoded_part, next_tokens
 from midmask.vocabulary import Vocabulary
 
@@ -83,7 +89,9 @@ class CoTMoTE(Objective):
         logits: Literal["head", "embeddings"] = Field(
             "head", description="under s: the MLM head's, or hidden states times embeddings, as equation 4 prints"
         )
-        pooling: Pooling = Field("all", description="positions s looks at: all, or none of the specials (unpublished)")
+        pooling: SparsePooling = Field(
+            "all", description="positions s looks at: all, or none of the specials (unpublished)"
+        )
         projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
         )

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from midmask.batch import Batch, Loss, Part
 from midmask.decoders import DecoderPositions
-from midmask.encoders.backbone import Backbone, Shape
+from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.heads import linear_column_max
 from midmask.objectives.objective import Objective, use_of_vector
 from midmask.objectives.pretraining.bag_of_words import (
@@ -97,7 +97,7 @@ class DupMAE(Objective):
                 )
             return self
 
-        def check(self, shape: Shape) -> None:
+        def check(self, shape: BackboneShape) -> None:
             if self.decode != "ot":
                 super().check(shape)
 

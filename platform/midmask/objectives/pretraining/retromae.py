@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
-from midmask.encoders.backbone import Backbone, Shape
+from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.errors import UserError
 from midmask.masking import Purpose, select_words, visibility
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
@@ -66,7 +66,7 @@ class DecodingConfig(MaskedConfig):
             )
         return self
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: BackboneShape) -> None:
         if self.decoding == "enhanced" and self.query_stream == "embedding" and not shape.embeds_streams:
             lack = "no table of positions" if not shape.has_positions else f"embeddings {shape.embedding_width} wide"
             raise UserError(

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from midmask import distributed as world
 from midmask.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone, Shape
+from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.encoders.pooling import cls_vectors
 from midmask.errors import UserError
 from midmask.objectives.in_batch import in_batch_part, uniformity
@@ -58,7 +58,7 @@ class SimCSE(CoupledObjective):
         def reads(self) -> Reads:
             return Reads(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
 
-        def check(self, shape: Shape) -> None:
+        def check(self, shape: BackboneShape) -> None:
             if shape.dropout == 0.0:
                 raise UserError(
                     f"{self.name}: backbone.dropout = 0, so both passes of a text are equal and there is nothing to "

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import Decoder, DecoderPositions
-from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, Shape, build_backbone, shape_of
+from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, BackboneShape, build_backbone, shape_of
 from midmask.errors import UserError
 from midmask.masking import Purpose, find_words, rekeyed, select_words, uniform
 from midmask.objectives.objective import Objective, flat_targets
@@ -80,7 +80,7 @@ class SimLM(Objective):
         def places(self) -> tuple[str, ...]:
             return () if self.generator in SIZES else (self.generator,)
 
-        def check(self, shape: Shape) -> None:
+        def check(self, shape: BackboneShape) -> None:
             if not shape.has_plain_layers:
                 raise UserError(
                     f"objective.name = simlm: its decoder begins as a copy of the encoder's top layers, and those of "

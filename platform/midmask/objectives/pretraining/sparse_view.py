@@ -15,14 +15,14 @@ from midmask.encoders.pooling import highest_logits
 from midmask.heads import linear_column_max
 from midmask.vocabulary import Vocabulary
 
-Pooling = Literal["all", "text"]
+SparsePooling = Literal["all", "text"]
 """Positions that s looks at: all but padding, or none of the specials."""
 
 Projection = Literal["sum", "mean"]
 """s times the embeddings, or that divided by the sum of s."""
 
 
-def pooled_positions(text: TokenRows, vocabulary: Vocabulary, pooling: Pooling) -> Tensor:
+def pooled_positions(text: TokenRows, vocabulary: Vocabulary, pooling: SparsePooling) -> Tensor:
     """Where s looks, by the true tokens; bool, [B, L]."""
     pooled_BL = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
     return pooled_BL & ~vocabulary.special_V[text.ids_BL] if pooling == "text" else pooled_BL
