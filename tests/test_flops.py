@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from midmask.flops import count_flops
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from tests.speed.steps import objective_named, training_step
+from tests.support.estimate.counted import count_flops
 
 ROWS, LENGTH, V = 3, 16, 300
 LAYERS, D, TOKENS = 2, 128, ROWS * LENGTH  # of the backbone `tiny`

@@ -22,13 +22,6 @@ def flop_counter() -> FlopCounterMode:
     return FlopCounterMode(display=False, custom_mapping=_formulas())
 
 
-def count_flops(work: Callable[[], object]) -> float:
-    """FLOPs of one call of `work`."""
-    with flop_counter() as counter:
-        work()
-    return float(counter.get_total_flops())
-
-
 def _formulas() -> dict[Any, Callable[..., int]]:
     """What the counter of torch lacks or counts otherwise; arguments are shapes."""
 

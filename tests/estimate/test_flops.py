@@ -18,11 +18,10 @@ from midmask.encoders.reading import sized_settings
 from midmask.encoders.representation import Representation
 from midmask.estimate.counting import Counted, Row, count_encoding, count_scoring, count_training
 from midmask.estimate.sizes import encoder_sizes
-from midmask.flops import count_flops
 from midmask.objectives import FINETUNING, PRETRAINING, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.sample import finetuning_batch, full_rows, pretraining_batch, sample_vocabulary
-from tests.support.estimate.counted import learn
+from tests.support.estimate.counted import count_flops, learn
 
 TOLERANCE = 0.01
 V, D, INNER, LAYERS = 1024, 128, 512, 2

@@ -6,7 +6,8 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
-from midmask.evaluation.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, tabulate, unweighted
+from midmask.evaluation.tables import Cell, Protocol, ResultTable, by_measure, tabulate, unweighted
+from tests.support.evaluation.columns import by_corpus
 from tests.support.evaluation.per_query import drawn, table
 
 CELLS = {

@@ -7,7 +7,8 @@ import pytest
 from midmask.errors import UserError
 from midmask.evaluation.groups import FORUMS, folders, group_average
 from midmask.evaluation.statistics.significance import compare
-from midmask.evaluation.tables import Cell, Protocol, ResultTable, by_corpus, by_measure, by_slice, tabulate, unweighted
+from midmask.evaluation.tables import Cell, Protocol, ResultTable, by_measure, tabulate, unweighted
+from tests.support.evaluation.columns import by_corpus, by_slice
 from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}

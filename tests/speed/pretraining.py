@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
-from midmask.flops import count_flops
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.vocabulary import Vocabulary
 from tests.speed.steps import objective_named, training_step
+from tests.support.estimate.counted import count_flops
 
 H200_BF16_TFLOPS = 989.0
 WARM_UP = 3

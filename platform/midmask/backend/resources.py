@@ -19,10 +19,6 @@ class Resources:
     workers: int = 1
 
 
-ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
-"""One training at a time, in one process."""
-
-
 def share(asked: int | None, per_training: int | None) -> Resources:
     """As `resources`, of the cluster that this process is connected to."""
     return resources(ray.cluster_resources(), asked, per_training)

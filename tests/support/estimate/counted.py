@@ -1,4 +1,4 @@
-"""A step of an objective, and what autograd keeps of a forward pass."""
+"""FLOPs of whatever runs, a step of an objective, and what autograd keeps of a forward pass."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from midmask.batch import Batch
+from midmask.flops import flop_counter
+
+
+def count_flops(work: Callable[[], object]) -> float:
+    """FLOPs of one call of `work`."""
+    with flop_counter() as counter:
+        work()
+    return float(counter.get_total_flops())
 
 
 def learn(objective: nn.Module, batch: Batch) -> Callable[[], None]:
