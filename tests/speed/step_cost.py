@@ -17,9 +17,10 @@ import torch
 
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.masking import Purpose, corrupt, select_words
+from midmask.masking import corrupt, select_words
 from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.sample import full_rows, pretraining_batch, sample_vocabulary
+from midmask.randomness.masks import Purpose
 from midmask.training.loop import Divided, accumulate
 from midmask.training.optimiser import TrainConfig
 from midmask.vocabulary import Vocabulary

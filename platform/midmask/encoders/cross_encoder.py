@@ -22,6 +22,7 @@ from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
+from midmask.randomness.torch_seeds import fresh_weights
 from midmask.vocabulary import load_tokenizer, unused_copy
 
 TYPES = "token_type_ids"
@@ -132,8 +133,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
             places for `max_length` tokens.
     """
     tokenizer, name = load_tokenizer(tokenizer_folder), config.name
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
         model = _made(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
     if len(model.get_input_embeddings().weight) < len(tokenizer):

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from midmask.corpora.ids import hash64, mix
 from midmask.errors import UserError
 from midmask.mining.filters import ALLOWED, CODE, VERDICTS, Codes, Facts
 from midmask.mining.known import Floats, Ints, Keys, Known, ScoresByKey, numbers, places
+from midmask.randomness.texts import hash64, mix
 
 CANDIDATES = pa.schema(
     [

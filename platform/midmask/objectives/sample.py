@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from midmask.batch import Batch, TokenRows
-from midmask.masking import row_keys
 from midmask.objectives.objective import ObjectiveConfig
+from midmask.randomness.masks import row_keys
+from midmask.randomness.torch_seeds import torch_stream
 from midmask.vocabulary import Vocabulary
 
 CONTINUATIONS = 0.2
@@ -25,7 +26,7 @@ def sample_vocabulary(size: int = 30522, *, pad_id: int = 0) -> Vocabulary:
 
 def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenRows:
     """Random texts of exactly `length` tokens, [CLS] and [SEP] included, each token with a random weight."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_stream(seed)
     first = int(words.continues_V.long().argmax())
     ids = torch.randint(5, first, (rows, length), generator=generator)
     pieces = torch.randint(first, words.size, (rows, length), generator=generator)
@@ -63,5 +64,5 @@ def finetuning_batch(words: Vocabulary, *, queries: int, group: int, query: int,
         "query": full_rows(queries, query, words, seed=1),
         "passage": full_rows(queries * group, passage, words, seed=2),
     }
-    teacher_QG = torch.rand((queries, group), generator=torch.Generator().manual_seed(3))
+    teacher_QG = torch.rand((queries, group), generator=torch_stream(3))
     return Batch(0, texts, group=group, teacher_QG=teacher_QG)

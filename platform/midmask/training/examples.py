@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.corpora.ids import mix
+from midmask.randomness.texts import mix
 from midmask.training.plan import Rows
 from midmask.training.table import Ints, TokenTable, Values
 

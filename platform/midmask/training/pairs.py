@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.artifact import Place
-from midmask.corpora.ids import mix
 from midmask.errors import UserError
+from midmask.randomness.texts import mix
 from midmask.training.examples import Texts, joined
 from midmask.training.lists import Floats, Lists, scored
 from midmask.training.plan import Rows

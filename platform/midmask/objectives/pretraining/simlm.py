@@ -28,7 +28,7 @@ from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import Decoder, DecoderPositions
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, Shape, build_backbone, shape_of
 from midmask.errors import UserError
-from midmask.masking import Purpose, find_words, rekeyed, select_words, uniform
+from midmask.masking import find_words, select_words
 from midmask.objectives.objective import Objective, flat_targets
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import (
@@ -38,6 +38,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     loss_of_both,
     vector_health,
 )
+from midmask.randomness.masks import Purpose, rekeyed, uniform
 from midmask.vocabulary import Vocabulary
 
 GUESSES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
