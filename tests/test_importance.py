@@ -17,7 +17,8 @@ from torch import Tensor
 
 from midmask import masking
 from midmask.batch import TokenRows
-from midmask.masking import Purpose
+from midmask.randomness import masks
+from midmask.randomness.masks import Purpose
 from tests.support.masking.hashing import position_hash
 from tests.support.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
@@ -67,7 +68,7 @@ def test_each_mask_is_the_top_share_by_score(
     weights: list[list[float]], ratio: float, temperature: float, seed: int, padding: int
 ) -> None:
     """Whatever the batch and the padding; specials weigh most here and are never taken."""
-    keys = masking.row_keys(seed, 0, np.arange(len(weights)))
+    keys = masks.row_keys(seed, 0, np.arange(len(weights)))
     texts = random_texts([len(row) for row in weights], seed=seed % 997)
     text = weighted(texts, weights, length=max(map(len, weights)) + 2 + padding, keys=keys)
     found = positions(select(text, ratio, temperature=temperature))
@@ -106,7 +107,7 @@ def test_specials_are_never_taken_and_unknown_tokens_may_be() -> None:
 def test_without_differences_it_is_a_uniform_subset(weights: list[float] | None) -> None:
     """Chi-square over all 20 subsets of 3 of 6 tokens. False alarm: 1e-6 per case."""
     draws = 12_000
-    keys = masking.row_keys(11, 0, np.arange(draws))
+    keys = masks.row_keys(11, 0, np.arange(draws))
     text = token_rows([[WORD] * 6] * draws, keys=keys)
     if weights is not None:
         text = weighted([[WORD] * 6] * draws, [weights] * draws, keys=keys)
@@ -119,7 +120,7 @@ def test_without_differences_it_is_a_uniform_subset(weights: list[float] | None)
 def test_a_high_temperature_drowns_the_weights() -> None:
     """Chi-square of which of two tokens is taken; a weight of 1 against 1000 shifts the share by 0.001, unseen here."""
     draws = 4000
-    keys = masking.row_keys(12, 0, np.arange(draws))
+    keys = masks.row_keys(12, 0, np.arange(draws))
     text = weighted([[WORD] * 2] * draws, [[0.0, 1.0]] * draws, keys=keys)
     first = int(select(text, 0.5, temperature=1000.0)[:, 1].sum())
     assert stats.binomtest(first, draws, 0.5).pvalue > FALSE_ALARM
@@ -128,7 +129,7 @@ def test_a_high_temperature_drowns_the_weights() -> None:
 def test_temperature_zero_takes_the_heaviest_whatever_the_key_and_the_earlier_of_equals() -> None:
     weights = [0.2, 0.9, 0.5, 0.9, 0.5, 0.5, 0.1, 0.0]
     for epoch in range(5):
-        keys = masking.row_keys(0, epoch, np.arange(3))
+        keys = masks.row_keys(0, epoch, np.arange(3))
         text = weighted([[WORD] * 8] * 3, [weights] * 3, keys=keys)
         assert set(positions(select(text, 0.5, temperature=0.0))) == {frozenset({2, 3, 4, 5})}
 
@@ -149,7 +150,7 @@ def test_a_constant_changes_nothing_a_factor_acts_as_a_temperature() -> None:
 def test_of_two_tokens_the_heavier_wins_as_often_as_the_formula_says(difference: float, temperature: float) -> None:
     """P(T u + d > T v) = 1 - (1 - d / T)^2 / 2 for d <= T. Two-sided binomial test; false alarm 1e-6 per case."""
     draws = 6000
-    keys = masking.row_keys(13, 0, np.arange(draws))
+    keys = masks.row_keys(13, 0, np.arange(draws))
     text = weighted([[WORD] * 2] * draws, [[difference, 0.0]] * draws, keys=keys)
     wins = int(select(text, 0.5, temperature=temperature)[:, 1].sum())
     assert stats.binomtest(wins, draws, 1 - (1 - difference / temperature) ** 2 / 2).pvalue > FALSE_ALARM
@@ -164,7 +165,7 @@ def test_inclusion_probabilities_equal_those_of_the_published_rule() -> None:
     generator = np.random.default_rng(3)
     order = np.argsort(-(generator.random((4 * draws, 10)) + weights.astype(np.float64)), axis=1)[:, :3]
     expected = np.bincount(order.ravel(), minlength=10)
-    keys = masking.row_keys(14, 0, np.arange(draws))
+    keys = masks.row_keys(14, 0, np.arange(draws))
     text = weighted([[WORD] * 10] * draws, [weights.tolist()] * draws, keys=keys)
     found = select(text, 0.3)[:, 1:11].sum(0).numpy()
     for mine, theirs in zip(found.tolist(), expected.tolist(), strict=True):
@@ -178,7 +179,7 @@ def test_inclusion_probabilities_equal_those_of_the_published_rule() -> None:
 def test_pieces_of_one_word_are_drawn_apart() -> None:
     """The rule is by token: a word of two pieces with one weight is often cut. Binomial test; false alarm 1e-6."""
     draws = 3000
-    keys = masking.row_keys(15, 0, np.arange(draws))
+    keys = masks.row_keys(15, 0, np.arange(draws))
     text = weighted([[WORD, PIECE, WORD, PIECE]] * draws, [[0.5] * 4] * draws, keys=keys)
     both = [chosen in ({1, 2}, {3, 4}) for chosen in positions(select(text, 0.5))]
     assert stats.binomtest(sum(both), draws, 1 / 3).pvalue > FALSE_ALARM

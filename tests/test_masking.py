@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from midmask import masking
-from midmask.masking import Purpose
+from midmask.randomness import masks
+from midmask.randomness.masks import Purpose
 from tests.support.masking.hashing import position_hash
 from tests.support.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
@@ -56,14 +57,14 @@ def splitmix(x: int) -> int:
 
 
 def test_row_keys_are_splitmix_of_seed_epoch_and_row() -> None:
-    keys = masking.row_keys(3, 2, np.array([0, 5, 2**40])).tolist()
+    keys = masks.row_keys(3, 2, np.array([0, 5, 2**40])).tolist()
     stream = splitmix((splitmix(3) + 2) % 2**64)
     assert [key % 2**64 for key in keys] == [splitmix((stream + row) % 2**64) for row in (0, 5, 2**40)]
 
 
 def test_hashes_equal_their_definition_in_exact_integers() -> None:
-    keys = masking.row_keys(0, 0, np.arange(3))
-    found = masking.hashes(masking.draw_seeds(keys, Purpose.DECODER, 4)[..., None], torch.arange(6))
+    keys = masks.row_keys(0, 0, np.arange(3))
+    found = masks.hashes(masks.draw_seeds(keys, Purpose.DECODER, 4)[..., None], torch.arange(6))
     for row, key in enumerate(keys.tolist()):
         for draw in range(4):
             expected = [position_hash(key % 2**64, int(Purpose.DECODER), draw, position) for position in range(6)]
@@ -74,15 +75,15 @@ def test_every_purpose_has_a_number_of_its_own() -> None:
     """An alias would draw two decisions from the same random numbers, and the masks of one follow the other's."""
     numbers = {name: purpose.value for name, purpose in Purpose.__members__.items()}
     assert len(set(numbers.values())) == len(numbers) >= 12 and {numbers["SELECT"], numbers["GUESS"]} == {1, 12}
-    keys = masking.row_keys(0, 0, np.arange(50))
-    drawn = {tuple(masking.uniform(keys, purpose, 4).flatten().tolist()) for purpose in Purpose.__members__.values()}
+    keys = masks.row_keys(0, 0, np.arange(50))
+    drawn = {tuple(masks.uniform(keys, purpose, 4).flatten().tolist()) for purpose in Purpose.__members__.values()}
     assert len(drawn) == len(numbers)
 
 
 def test_uniform_numbers_are_uniform_and_uncorrelated_between_rows_positions_and_purposes() -> None:
-    keys = masking.row_keys(1, 0, np.arange(4000))
-    numbers = masking.uniform(keys, Purpose.SELECT, 64).double()
-    other = masking.uniform(keys, Purpose.CORRUPT, 64).double()
+    keys = masks.row_keys(1, 0, np.arange(4000))
+    numbers = masks.uniform(keys, Purpose.SELECT, 64).double()
+    other = masks.uniform(keys, Purpose.CORRUPT, 64).double()
     counts = torch.histc(numbers, bins=256, min=0, max=1)
     assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
     bound = stats.norm.isf(FALSE_ALARM / 6) / math.sqrt(numbers.numel() - 64 * 4)
@@ -93,7 +94,7 @@ def test_uniform_numbers_are_uniform_and_uncorrelated_between_rows_positions_and
 
 @pytest.mark.parametrize("below", [1, 3, 7, 256, 30522])
 def test_integers_stay_below_their_limit_and_are_uniform(below: int) -> None:
-    numbers = masking.integers(masking.row_keys(2, 0, np.arange(2000)), Purpose.PICK, 100, below)
+    numbers = masks.integers(masks.row_keys(2, 0, np.arange(2000)), Purpose.PICK, 100, below)
     assert int(numbers.min()) >= 0 and int(numbers.max()) < below
     bins = min(below, 64)
     counts = torch.bincount((numbers * bins // below).flatten(), minlength=bins).double()
@@ -130,9 +131,9 @@ def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
     law = Counter(greedy_walk(list(order), sum(sizes) + 2, ratio) for order in orders)
     text = token_rows([text_of(sizes)] * 4)
     found_words = masking.find_words(text, small_vocabulary())
-    seeds = masking.draw_seeds(text.keys_B, Purpose.DECODER, draws // 4)
-    masks = masking.whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
-    found = Counter(frozenset(torch.nonzero(row)[:, 0].tolist()) for row in masks)
+    seeds = masks.draw_seeds(text.keys_B, Purpose.DECODER, draws // 4)
+    found_masks = masking.whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
+    found = Counter(frozenset(torch.nonzero(row)[:, 0].tolist()) for row in found_masks)
     assert set(found) <= set(law)
     expected = [law[mask] / len(orders) * draws for mask in law]
     assert len(law) > 1 and stats.chisquare([found[mask] for mask in law], expected).pvalue > FALSE_ALARM
@@ -149,19 +150,19 @@ def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
 def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(
     texts: list[list[int]], ratio: float, seed: int, padding: int, count_specials: bool
 ) -> None:
-    keys = masking.row_keys(seed, 0, np.arange(len(texts)))
+    keys = masks.row_keys(seed, 0, np.arange(len(texts)))
     longest = max(sum(sizes) for sizes in texts) + 2
     text = token_rows([text_of(sizes) for sizes in texts], length=longest + padding, keys=keys)
     words = masking.find_words(text, small_vocabulary())
-    seeds = masking.draw_seeds(keys, Purpose.DECODER, 5)
+    seeds = masks.draw_seeds(keys, Purpose.DECODER, 5)
     counted = text.lengths_B - 2 * (not count_specials)
-    masks = masking.whole_word_masks(words, counted, seeds, ratio=ratio)
+    found_masks = masking.whole_word_masks(words, counted, seeds, ratio=ratio)
     for row, sizes in enumerate(texts):
         length = sum(sizes) + 2 * count_specials
         for draw in range(5):
-            key_of = masking.hashes(seeds[row, draw], torch.arange(longest))
+            key_of = masks.hashes(seeds[row, draw], torch.arange(longest))
             order = sorted(words_of(sizes), key=lambda word: (int(key_of[word[0]]) >> 13, word[0]))
-            found = torch.nonzero(masks[row, draw])[:, 0].tolist()
+            found = torch.nonzero(found_masks[row, draw])[:, 0].tolist()
             assert frozenset(found) == greedy_walk(order, length, ratio)
 
 
@@ -216,7 +217,7 @@ def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
     sources = [(0, 0, Purpose.SELECT), (0, 1, Purpose.SELECT), (1, 0, Purpose.SELECT), (0, 0, Purpose.DECODER)]
     drawn = []
     for seed, epoch, purpose in sources:
-        keyed = replace(text, keys_B=masking.row_keys(seed, epoch, np.arange(50)))
+        keyed = replace(text, keys_B=masks.row_keys(seed, epoch, np.arange(50)))
         drawn.append(masking.select_words(keyed, small_vocabulary(), ratio=0.5, purpose=purpose))
     # Two independent halves of 60 words share 31/60 of what one has; 1500 words, six pairs: false alarm about 1e-5.
     for left, other in ((a, b) for i, a in enumerate(drawn) for b in drawn[:i]):
@@ -226,7 +227,7 @@ def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
 def test_fingerprints_tell_texts_apart() -> None:
     texts = [[WORD, 7, 8], [7, WORD, 8], [WORD, 7], [WORD, 7, 8, 8], [WORD, 7, 8]]
     text = token_rows(texts)
-    hashed = masking.fingerprints(text).tolist()
+    hashed = masks.fingerprints(text).tolist()
     assert hashed[0] == hashed[4] and len(set(hashed)) == 4
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from midmask import masking
 from midmask.batch import TokenRows
-from midmask.masking import Purpose
+from midmask.randomness import masks
+from midmask.randomness.masks import Purpose
 from tests.support.objectives.texts import CLS, FIRST, PAD, random_texts, small_vocabulary, token_rows
 
 WORD = FIRST
@@ -23,7 +24,7 @@ def test_visibility_has_the_published_numbers(length: int, visible: float, drawn
     text = token_rows([[WORD] * (length - 2)] * (40 if length < 100 else 4))
     seen = masking.visibility(text, small_vocabulary(), ratio=0.5, independent=False)
     assert float(seen.sum(-1).double().mean()) == pytest.approx(visible, abs=0.05)
-    picks = masking.integers(text.keys_B, Purpose.PICK, length, text.lengths_B.clamp(max=256)[:, None])
+    picks = masks.integers(text.keys_B, Purpose.PICK, length, text.lengths_B.clamp(max=256)[:, None])
     assert np.mean([len(set(row.tolist())) / length for row in picks]) == pytest.approx(drawn, abs=0.015)
     distinct = [len({tuple(row) for row in example.tolist()}) / length for example in seen]
     assert np.mean(distinct) == pytest.approx(rows, abs=0.015)
@@ -97,7 +98,7 @@ def everything_drawn(text: TokenRows, row: int) -> list[Tensor]:
     pooled = masking.visibility(text, vocabulary, ratio=0.5, independent=False)
     fresh = masking.visibility(text, vocabulary, ratio=0.5, independent=True)
     flat = [drawn[row, :size] for drawn in (selected, single, corrupted)]
-    return [*flat, pooled[row, :size, :size], fresh[row, :size, :size], masking.fingerprints(text)[row]]
+    return [*flat, pooled[row, :size, :size], fresh[row, :size, :size], masks.fingerprints(text)[row]]
 
 
 @settings(deadline=None, max_examples=30)

@@ -20,7 +20,7 @@ from runs import choose_place, named, nothing_evaluated, places_of
 
 VIEWS = ("dense", "lexical")
 BM25 = "bm25"
-Texts = tuple[dict[str, str], dict[str, tuple[str, str]]]
+PointTexts = tuple[dict[str, str], dict[str, tuple[str, str]]]
 """Of queries, and titles and texts of passages, by id."""
 
 LONGEST = 160
@@ -89,7 +89,7 @@ def one(name: str, source: Encodings, view: str, pairs: int, perplexity: float, 
 @st.cache_resource(max_entries=32, show_spinner="Drawing the map: a minute for a thousand pairs")
 def analysed(
     key: str, view: str, pairs: int, perplexity: float, seed: int, _source: Encodings
-) -> tuple[EmbeddingSample, Map, Texts]:
+) -> tuple[EmbeddingSample, Map, PointTexts]:
     """The sample of a run, its map and its texts, worked out once; the queries' encoding, by its fingerprint, is of one
     model and one split.
 

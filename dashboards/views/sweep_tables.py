@@ -18,7 +18,7 @@ SHOWN = 100
 SPLITS = {"dev": "chosen here", "test": "reported once"}
 
 Cells = list[tuple[str, str]]
-LinkOf = Callable[[TrackedRow], str]
+TrialLinkOf = Callable[[TrackedRow], str]
 
 
 def comparison(sweep: SweepFile) -> None:
@@ -56,7 +56,7 @@ def _system(one: Compared) -> Cells:
     return cells
 
 
-def tried(sweep: SweepFile, runs: Sequence[TrackedRow], link_of: LinkOf) -> None:
+def tried(sweep: SweepFile, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:
     """Every trial with its state: complete ones first, the best on top; then those that were pruned, and those of which
     the sweep's file knows nothing, because they failed, were killed, or still run.
     """
@@ -82,7 +82,7 @@ def tried(sweep: SweepFile, runs: Sequence[TrackedRow], link_of: LinkOf) -> None
     st.caption(_counted(states, len(lines)))
 
 
-def trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, link_of: LinkOf) -> None:
+def trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, link_of: TrialLinkOf) -> None:
     """Every trial of a sweep that has no file yet, with its state, the highest measure first."""
     values = {run.run_id: measured(run).get(place, {}).get(measure) for run in runs}
     ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values[run.run_id] or 0.0)))
@@ -100,7 +100,7 @@ def trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, lin
     st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
 
 
-def _point(sweep: SweepFile, point: SweepPoint, run: TrackedRow | None, link_of: LinkOf) -> Cells:
+def _point(sweep: SweepFile, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Cells:
     mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
     kind = "num best" if point.label == sweep.best else "num"
     values = [_number(point.values.get(one.measure)) for one in sweep.objectives]
@@ -117,7 +117,7 @@ def _point(sweep: SweepFile, point: SweepPoint, run: TrackedRow | None, link_of:
     ]
 
 
-def _unknown(sweep: SweepFile, run: TrackedRow, link_of: LinkOf) -> Cells:
+def _unknown(sweep: SweepFile, run: TrackedRow, link_of: TrialLinkOf) -> Cells:
     """A trial without a result."""
     values = [(NONE, "num") for _ in sweep.objectives]
     about = [(NONE, "num"), (NONE, "quiet"), (link(link_of(run), run.run_id[:8]), "")]

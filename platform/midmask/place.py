@@ -217,12 +217,6 @@ class Place:
         """The first 16 digits of `sha256`."""
         return self.sha256()[:16]
 
-    def modified(self) -> int | None:
-        """Nanoseconds since 1970, by the store's clock, when the file was written; None if it does not exist."""
-        filesystem, path = self._filesystem()
-        time: int | None = filesystem.get_file_info(path).mtime_ns
-        return time
-
     def size(self) -> int:
         """Bytes of this file, or of all files below this folder; 0 if there is nothing."""
         filesystem, path = self._filesystem()

@@ -18,10 +18,6 @@ from pydantic import Field, model_validator
 from midmask.errors import unknown
 from midmask.identity import Config
 
-ANALYSES = ("KL", "JS", "stop share", "wins")
-"""What papers print that is no measure of a ranked list: divergences of embeddings, the share of stop-words and
-punctuation among masked tokens, the share of corpora on which one system beats another."""
-
 
 @dataclass(frozen=True)
 class Published:
@@ -29,8 +25,10 @@ class Published:
 
     system: a recipe's name; a variant of one as "recipe[field=value,…]"; empty for systems that midmask lacks, which
     only their label names. collection, representation, setting: as in `results.SystemKey`, empty where unpublished.
-    condition: the paper's own word for the setting. measure: an ir-measures name, or one of `ANALYSES`. value: a
-    fraction. against: where the value is a difference or a share of wins, to what. source: the place in methods.md.
+    condition: the paper's own word for the setting. measure: an ir-measures name; or, of what is no measure of a ranked
+    list, KL or JS (divergences of embeddings), stop share (of stop-words and punctuation among masked tokens), wins (of
+    collections, on which one system beats another). value: a fraction. against: where the value is a difference or a
+    share of wins, to what. source: the place in methods.md.
     note: why the value is doubtful; empty if it is not.
     """
 

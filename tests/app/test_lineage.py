@@ -13,7 +13,7 @@ from mlflow.entities import LoggedModel, Run
 from midmask.app.lineage import all_datasets, behind, collection_name, step_name
 from midmask.app.observe import TrackingObserver, base_tags
 from midmask.artifact import RECORD, Place
-from midmask.backend.resources import ALONE
+from midmask.backend.resources import Resources
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -33,6 +33,8 @@ from midmask.tracking import Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
 from tests.support.tracking.stores import QUICK
+
+ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 
 SPACE = Space(
     name="lr", recipe="mlm", search="grid", parameters={"pretrain.learning_rate": {"values": [1e-4, 2e-4]}}
@@ -177,7 +179,9 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
+    context = TrialContext(
+        recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
+    )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         board = TrialsObserver(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
@@ -214,7 +218,9 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
+    context = TrialContext(
+        recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
+    )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
         board = TrialsObserver(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
-from midmask.benchmark.results import Result, Results, SystemKey, read_results
+from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.errors import UserError
 from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.evaluation.tables import by_measure, tabulate
 from midmask.experiment.costs import Costs
+from tests.support.benchmark.results import read_results
 
 COSTS = Costs(12.5, 0.25, 0.0, 3000, 400, 512.0, None)
 

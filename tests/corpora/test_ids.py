@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.corpora.ids import IdTable, uniform
+from midmask.corpora.ids import IdTable
+from midmask.randomness.texts import uniform
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=30)
 

@@ -16,9 +16,9 @@ from midmask.artifact import Artifact, Place
 from midmask.corpora import writer
 from midmask.derived.given_tokens import ReadTokensConfig, read_tokens, tokens_content
 from midmask.errors import UserError
-from midmask.exchange.token_files import tokenised_passages, write_token_file
 from midmask.vocabulary import Vocabulary
 from tests.support.derived.documents import files
+from tests.support.derived.token_files import tokenised_passages, write_token_file
 
 MAX = 12
 

@@ -11,8 +11,8 @@ from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import Split
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.masking import row_keys
 from midmask.objectives import PRETRAINING, ObjectiveConfig, build_objective
+from midmask.randomness.masks import row_keys
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 

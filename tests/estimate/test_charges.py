@@ -7,7 +7,7 @@ import pytest
 
 from midmask.artifact import RECORD, Place, load
 from midmask.estimate.charges import Charge, Charges
-from midmask.estimate.ranking import pair_work
+from midmask.estimate.counting import count_scoring
 from midmask.estimate.storage import RANKED
 from midmask.experiment.plan import Plan, Step, adopted, plan, rungs
 from midmask.experiment.run import Runner, Silent
@@ -166,7 +166,7 @@ def test_a_training_pays_for_the_steps_that_are_left(recipe: Recipe, storage: Pl
     for step, left in ((first, 10), (whole, 30)):
         charge = of(step, storage)
         assert charge.tokens == pytest.approx(left * 8 * mean) and charge.training is not None
-        assert charge.training.steps == left and charge.flops == pytest.approx(left * 8 * charge.training.row.flops)
+        assert charge.training.steps == left and charge.flops == pytest.approx(left * charge.training.counted.flops(8))
     assert of(plan(longer).pretrained, storage).tokens == pytest.approx(40 * 8 * mean)  # type: ignore[arg-type]
 
 
@@ -175,9 +175,9 @@ def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe: Recipe, sto
     steps = plan(recipe)
     before, after = of(steps.pretrained, storage), of(steps.stages[0], storage)  # type: ignore[arg-type]
     assert before.training is not None and after.training is not None
-    assert before.bytes == 16 * before.training.parameters + 3 * (60 + 4 * 8)
-    assert after.bytes == 4 * after.training.parameters + 2 * (60 + 4 * 4)
-    assert after.peak_bytes > 12 * after.training.parameters
+    assert before.bytes == 16 * before.training.counted.parameters + 3 * (60 + 4 * 8)
+    assert after.bytes == 4 * after.training.counted.parameters + 2 * (60 + 4 * 4)
+    assert after.peak_bytes > 12 * after.training.counted.parameters
 
 
 def test_memory_is_that_of_the_precision_and_of_a_workers_share(recipe: Recipe, storage: Place) -> None:
@@ -208,7 +208,8 @@ def test_scored_pairs_are_the_positive_and_every_listed_candidate(
         charge, pairs = charges.of(step), len(SPLITS["train"]) * (1 + listed)
         pair = charge.tokens / pairs
         assert charge.bytes == 30 * pairs and charge.fp32, "a teacher scores in single precision"
-        assert charge.flops == pytest.approx(pairs * pair_work(charges.sizes(step.inputs["teacher"]), pair).forward)
+        each = count_scoring(*charges.encoder(step.inputs["teacher"]), 14, round(pair) - 14 + 1)
+        assert charge.flops == pytest.approx(pairs * each)
         assert 3 < pair <= tokens["tokens"] / N + 24
         shallow = step.__class__(step.name, step.config.model_copy(update={"depth": 3}), step.inputs)
         kept = sum(source.config.per_query if source.name == "mine" else 3 for source in lists)

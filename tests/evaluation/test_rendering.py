@@ -10,11 +10,11 @@ from midmask.evaluation.tables import (
     ComparisonProtocol,
     ResultTable,
     TableCell,
-    by_corpus,
     by_measure,
     tabulate,
     unweighted,
 )
+from tests.support.evaluation.columns import by_corpus
 from tests.support.evaluation.per_query import drawn, table
 
 CELLS = {

@@ -7,9 +7,9 @@ from midmask.errors import UserError
 from midmask.evaluation import measures
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.identity import as_user_error
+from midmask.randomness.texts import fixed_sample
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
-from midmask.retrieve.selection import fixed_sample
 from tests.support.retrieve.collection import ranking
 
 

@@ -11,12 +11,11 @@ from midmask.evaluation.tables import (
     ComparisonProtocol,
     ResultTable,
     TableCell,
-    by_corpus,
     by_measure,
-    by_slice,
     tabulate,
     unweighted,
 )
+from tests.support.evaluation.columns import by_corpus, by_slice
 from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.exchange.score_files import read_pickled_scores, read_score_lists, write_score_lists
+from midmask.exchange.score_files import read_pickled_scores, read_score_lists
+from tests.support.teacher.score_lists import write_score_lists
 
 numbers = st.floats(-50, 50, width=32)
 tables = st.dictionaries(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.exchange.token_files import read_token_files, write_token_file
+from midmask.exchange.token_files import read_token_files
+from tests.support.derived.token_files import write_token_file
 
 ROWS = [[5, 6, 7], [8], [], [9, 9]]
 

@@ -1,4 +1,4 @@
-"""Targets: files of negatives, scores, spans, queries, term weights, tokens, training rows, embeddings and runs."""
+"""Targets: files of negatives, scores, spans, queries, term weights, tokens, pickles and runs."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.spans import SPANS, SpansConfig
 from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.errors import UserError
-from midmask.exchange import embeddings, term_vectors, training_files
+from midmask.exchange.pickles import read_pickle
 from midmask.exchange.spans_file import read_spans
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
 from midmask.retrieve import ranked
@@ -36,19 +36,7 @@ NEGATIVES = json_lines([{"qid": q, "pos": [DOCS[0]], "neg": {"bm25": DOCS[1:6], 
 SPANS_LINES = json_lines([{"doc_id": d, "spans": ["a first span", "another span", "the last"]} for d in DOCS])
 QUERY_LINES = json_lines([{"doc_id": d, "queries": ["what is it", "why"]} for d in DOCS]) + b"d3\ta query of columns\n"
 WEIGHT_LINES = json_lines([{"id": d, "vector": {"ba": 0.5, "delin": 0.25, "go": 1}} for d in DOCS])
-TEVATRON = [
-    {"query_id": 1, "query": "q", "positive_passages": [{"docid": "d", "text": "x"}], "negative_passages": []},
-    {"query_id": 2, "query_text": "q", "positive_document_ids": ["d"], "negative_document_ids": ["e"]},
-]
-FLAG = {"query": "q", "pos": ["p"], "neg": ["n", "m"], "pos_scores": [1.5], "neg_scores": [0, 1]}
-TRAINING = {
-    "flag_embedding": json_lines([FLAG] * 9),
-    "tevatron": json_lines(TEVATRON * 5),
-    "triples": b"q1\td1\td2\n" * 20,
-}
 RUN = b"".join(b"q%d Q0 d%d %d %.2f tag\n" % (n // 5, n, n % 5 + 1, 9 - n % 5) for n in range(40))
-MSMARCO_RUN = b"".join(b"q%d\td%d\t%d\n" % (n // 5, n, n % 5 + 1) for n in range(40))
-VECTORS = json_lines([{"id": d, "contents": "text", "vector": {"a": 3, "b": 70}} for d in DOCS])
 
 
 def targets(root: Path) -> list[Target]:
@@ -61,8 +49,8 @@ def targets(root: Path) -> list[Target]:
         ("queries of passages", partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES)),
         ("term weights", partial(_given, inputs, WEIGH, WeighConfig, WEIGHT_LINES)),
         ("tokens", partial(_tokens, inputs)),
-        ("training rows", _training_rows),
-        ("embeddings", _embeddings),
+        ("spans file", _spans_file),
+        ("pickles", _pickles),
         ("trec runs", _runs),
     ]
     return [Target(name, case) for name, case in made]
@@ -200,22 +188,8 @@ def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
     return "quarantined" if bad else "succeeded"
 
 
-def _training_rows(rng: random.Random, folder: Path) -> Outcome:
-    name = rng.choice([*TRAINING, "tuples", "vectors", "spans file"])
-    if name == "tuples":
-        good = {field: pa.array(["text"] * 6) for field in ("anchor", "positive", "negative_1", "negative_2")}
-        path = folder / "x.parquet"
-        pq.write_table(_table(rng, good), path)
-        if rng.random() < 0.4:
-            path.write_bytes(mutate_bytes(rng, path.read_bytes()))
-        return _read_all(training_files.read_tuples(Place(str(path))))
-    if name == "vectors":
-        path = _written(rng, folder, "x.jsonl", VECTORS)
-        return _read_all(term_vectors.read_term_vectors(Place(str(path)), term_vectors.PYSERINI))
-    if name == "spans file":
-        return _read_all(read_spans(Place(str(_written(rng, folder, "x.jsonl", SPANS_LINES)))))
-    read = getattr(training_files, f"read_{name}")
-    return _read_all(read(Place(str(_written(rng, folder, "x.jsonl", TRAINING[name])))))
+def _spans_file(rng: random.Random, folder: Path) -> Outcome:
+    return _read_all(read_spans(Place(str(_written(rng, folder, "x.jsonl", SPANS_LINES)))))
 
 
 def _read_all(rows: Any) -> Outcome:
@@ -224,31 +198,18 @@ def _read_all(rows: Any) -> Outcome:
     return "succeeded"
 
 
-def _embeddings(rng: random.Random, folder: Path) -> Outcome:
+def _pickles(rng: random.Random, folder: Path) -> Outcome:
     vectors = np.random.default_rng(rng.randrange(1 << 30)).normal(size=(10, 8)).astype(np.float32)
-    if rng.random() < 0.5:
-        held: Any = rng.choice(
-            [(vectors, DOCS[:10]), (vectors.astype(np.float16), list(range(10))), [vectors, DOCS[:9]]]
-        )
-        data = pickle.dumps(held, rng.randrange(6))
-        path = _written(rng, folder, "x.pkl", mutate_bytes(rng, data) if rng.random() < 0.8 else data, changed=False)
-        embeddings.read_tevatron(Place(str(path)))
-        return "succeeded"
-    place = folder / "in"
-    embeddings.write_embeddings(Place(str(place)), [(DOCS[:6], vectors[:6]), (DOCS[6:10], vectors[6:])])
-    path = rng.choice(sorted(place.iterdir()))
-    path.write_bytes(mutate_file(rng, path.name, path.read_bytes()))
-    found = embeddings.read_embeddings(place)
-    assert sum(len(block) for _, block in found.blocks()) == len(found.ids)
+    held: Any = rng.choice([(vectors, DOCS[:10]), (vectors.astype(np.float16), list(range(10))), [vectors, DOCS[:9]]])
+    data = pickle.dumps(held, rng.randrange(6))
+    path = _written(rng, folder, "x.pkl", mutate_bytes(rng, data) if rng.random() < 0.8 else data, changed=False)
+    read_pickle(Place(str(path)))
     return "succeeded"
 
 
 def _runs(rng: random.Random, folder: Path) -> Outcome:
-    read, data = rng.choice(
-        [(ranked.read_trec, RUN), (ranked.read_msmarco, MSMARCO_RUN), (ranked.read_tevatron, MSMARCO_RUN)]
-    )
-    path = _written(rng, folder, "run", data)
-    table = read(Place(str(path)))
+    path = _written(rng, folder, "run", RUN)
+    table = ranked.read_trec(Place(str(path)))
     assert len(table) == len(_lines_of(path)), f"{len(_lines_of(path))} lines, and {len(table)} rows"
     try:
         ranked.write_trec(Place(str(folder / "again.gz")), table, tag="x")

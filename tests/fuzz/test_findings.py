@@ -21,7 +21,6 @@ from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import read_hard_negatives
 from midmask.exchange.pickles import read_pickle
 from midmask.exchange.score_files import read_pickled_scores, read_score_lists
-from midmask.exchange.training_files import read_tuples
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from tests.fuzz.refusing import refused
@@ -132,8 +131,7 @@ def test_score_files_of_other_types_are_refused(tmp_path: Path, name: str, value
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1"])
 def test_damaged_parquet_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.parquet").write_bytes(data)
-    for read in (read_score_lists, read_tuples):
-        refused(lambda read=read: read(Place(str(tmp_path / "x.parquet"))), "x.parquet", "cannot be read")
+    refused(lambda: read_score_lists(Place(str(tmp_path / "x.parquet"))), "x.parquet", "cannot be read")
 
 
 PICKLES = [{1.5: {"d": 1.0}}, {"q": {(1, 2): 1.0}}, {"q": {None: 1.0}}, {"q": {"d": 10**400}}, {10**5000: {"d": 1.0}},

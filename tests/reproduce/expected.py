@@ -16,8 +16,9 @@ import numpy as np
 from scipy import stats
 
 from midmask.artifact import Place
-from midmask.benchmark.results import Results, SystemKey, read_results
+from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.rendering import markdown
+from tests.support.benchmark.results import read_results
 from tests.support.reproduce.pages import HEADER, Figure
 
 LEVEL = 0.05

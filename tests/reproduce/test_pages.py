@@ -13,10 +13,11 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.benchmark.presets import PRESETS
-from midmask.benchmark.results import Result, Results, SystemKey, read_results
+from midmask.benchmark.results import Result, Results, SystemKey
 from midmask_papers.layouts import slots_of
 from midmask_papers.published import PAPERS, published
 from tests.reproduce.expected import FLOOR, figures
+from tests.support.benchmark.results import read_results
 from tests.support.reproduce.pages import FOLDER, SCALES, Figure, Section, section
 
 ROOT = FOLDER.parents[1]

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import fingerprint
+from midmask.randomness.texts import fixed_sample
 from midmask.retrieve.batches import length_batches
 from midmask.retrieve.blocks import passage_blocks, ranges, token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
 from midmask.retrieve.models import load_base_model, open_encoder
-from midmask.retrieve.selection import fixed_sample, judged_queries
+from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.vocabulary import Vocabulary
 

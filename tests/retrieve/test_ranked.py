@@ -104,31 +104,6 @@ def test_the_rank_column_of_beir_is_not_believed(tmp_path: Path):
     assert listed(ranked.read_trec(Place(str(tmp_path / "run")))) == [("q", "c", 1), ("q", "a", 2), ("q", "b", 3)]
 
 
-def test_a_file_of_ms_marco_ranks_by_its_third_column(tmp_path: Path):
-    (tmp_path / "run").write_text("1\t30\t2\n1\t20\t1\n2\t5\t1\n")
-    found = listed(ranked.read_msmarco(Place(str(tmp_path / "run"))))
-    assert found == [("1", "20", 1), ("1", "30", 2), ("2", "5", 1)]
-
-
-@settings(deadline=None)
-@given(rows=runs, suffix=st.sampled_from(["tsv", "tsv.gz"]))
-def test_ms_marcos_three_columns_come_back_in_the_same_order(tmp_path_factory, rows, suffix):
-    place = Place(str(tmp_path_factory.mktemp("run") / f"run.{suffix}"))
-    found = ranked.order(table(rows))
-    ranked.write_msmarco(place, found)
-    assert listed(ranked.read_msmarco(place)) == listed(found)
-    data = place.read()
-    lines = (gzip.decompress(data) if suffix.endswith("gz") else data).decode().split("\n")[:-1]
-    assert [(query, doc, int(rank)) for query, doc, rank in (line.split("\t") for line in lines)] == listed(found)
-
-
-def test_a_file_of_tevatron_ranks_by_its_score(tmp_path: Path):
-    (tmp_path / "run").write_text("1\t30\t2.5\n1\t20\t7\n2\t5\t-1e-3\n")
-    found = ranked.read_tevatron(Place(str(tmp_path / "run")))
-    assert listed(found) == [("1", "20", 1), ("1", "30", 2), ("2", "5", 1)]
-    assert found["score"].to_pylist() == [7.0, 2.5, float(np.float32(-1e-3))]
-
-
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -147,8 +122,6 @@ def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str)
 def test_an_id_with_a_space_cannot_be_a_run_file(tmp_path: Path):
     with pytest.raises(UserError, match="'a b'"):
         ranked.write_trec(Place(str(tmp_path / "run")), ranked.order(table({("q", "a b"): 1.0})), tag="x")
-    with pytest.raises(UserError, match="'a b'"):
-        ranked.write_msmarco(Place(str(tmp_path / "run")), ranked.order(table({("q", "a b"): 1.0})))
     assert not (tmp_path / "run").exists()
 
 

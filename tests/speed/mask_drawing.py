@@ -23,8 +23,8 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.masking import visibility
 from midmask.objectives import build_objective
 from midmask.objectives.pretraining.retromae import RetroMAE
+from midmask.objectives.sample import full_rows, sample_vocabulary
 from midmask.vocabulary import Vocabulary
-from tests.speed.steps import full_rows, vocabulary
 
 ROWS, LENGTH, RATIO, SAMPLE = 64, 512, 0.5, 4
 
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--step-rows", type=int, default=8)
     options = parser.parse_args()
     torch.set_num_threads(2)
-    words = vocabulary()
+    words = sample_vocabulary()
     text = full_rows(ROWS, LENGTH, words, seed=1)
     strings = token_strings(text, words, SAMPLE)
     passes, update = training_step(words, options.step_rows)

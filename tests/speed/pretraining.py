@@ -8,13 +8,7 @@ one made-up batch of full rows; the time is that of `--rounds` steps after three
 encoder and each decoder; the vocabulary heads run in chunks and stay as they are. Tokens are those of all texts a step
 reads: passages, second spans, and pseudo-queries of 32 tokens.
 
-Model FLOPs are those of the matrix products that a step's mathematics needs, counted operation by operation in one
-eager step, so that each part counts on the rows it is applied to, and nothing by its name in a table:
-    a linear layer, of the encoder, a decoder or a head    6 x weights x rows (2 forward, 4 backward)
-    attention, of a layer                                  12 x length x width x tokens; a fused backward pass
-                                                           computes scores twice, which does not count
-    column maximum                                         2 x vocabulary x width x positions forward; its gradient has
-                                                           one position per row and entry: 4 x vocabulary x width x rows
+Model FLOPs are those of the matrix products of one eager step, counted by `midmask.flops`.
 MFU = model FLOPs / seconds / peak. The peak is that of an H200 for dense bf16 unless `--peak` says otherwise; a CPU has
 none here.
 """
@@ -22,24 +16,22 @@ none here.
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from midmask.batch import TokenRows
 from midmask.objectives import PRETRAINING
+from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.vocabulary import Vocabulary
-from tests.speed.steps import batch_for, objective_named, training_step, vocabulary
+from tests.speed.steps import objective_named, training_step
+from tests.support.estimate.counted import count_flops
 
 H200_BF16_TFLOPS = 989.0
 WARM_UP = 3
 SIZES = {"cuda": (128, 150), "cpu": (8, 64)}
 GOALS = {"retromae": 0.45}
-FUSED_ATTENTION = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
 
 
 @dataclass(frozen=True)
@@ -51,50 +43,9 @@ class Speed:
     tokens: int
 
 
-def count_flops(step: Callable[[], None]) -> float:
-    """Model FLOPs of one eager step, as defined above."""
-    counter = FlopCounterMode(display=False, custom_mapping=formulas())
-    with counter:
-        step()
-    return float(counter.get_total_flops())
-
-
-def formulas() -> dict[Any, Callable[..., int]]:
-    """What the counter of torch lacks or counts otherwise; arguments are shapes."""
-
-    def forward(q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> int:
-        rows, heads, length, width = q
-        return int(4 * rows * heads * length * k[2] * width)
-
-    def backward(grad: Any, q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> int:
-        return 2 * forward(q, k, v)
-
-    def weighted_sums(table: Any, rows: Any, *rest: Any, **named: Any) -> int:
-        return int(2 * torch.Size(rows).numel() * table[1])
-
-    def product_added(total: Any, a: Any, b: Any, *rest: Any, **named: Any) -> int:
-        return int(2 * a[0] * a[1] * b[1])
-
-    aten = torch.ops.aten
-    formulas: dict[Any, Callable[..., int]] = {
-        aten.addmm_: product_added,
-        aten._embedding_bag: weighted_sums,
-        aten._embedding_bag_forward_only: weighted_sums,
-    }
-    for name in FUSED_ATTENTION:
-        formulas[getattr(aten, f"_scaled_dot_product_{name}")] = forward
-        formulas[getattr(aten, f"_scaled_dot_product_{_backward_of(name)}")] = backward
-    return formulas
-
-
-def _backward_of(name: str) -> str:
-    head, separator, tail = name.partition("_for_cpu")
-    return f"{head}{separator}{tail}_backward"
-
-
 def measure(name: str, words: Vocabulary, options: argparse.Namespace) -> Speed:
     objective = objective_named(name, options.backbone, words).to(options.device)
-    batch = batch_for(PRETRAINING[name].Config(), words, rows=options.rows, length=options.length)
+    batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=options.rows, length=options.length)
     batch = replace(batch, texts={key: moved(text, options.device) for key, text in batch.texts.items()})
     step = training_step(objective, batch, bf16=options.device == "cuda")
     flops = count_flops(step)
@@ -165,7 +116,7 @@ def main(arguments: list[str]) -> None:
     )
     print("| method | ms a step | tokens a second | model TFLOP a step | TFLOP/s | MFU | goal |")
     print("| :----- | --------: | --------------: | -----------------: | ------: | --: | ---: |")
-    words = vocabulary(options.vocabulary)
+    words = sample_vocabulary(options.vocabulary)
     for name in options.objective:
         print(line(name, measure(name, words, options), options.peak if on_gpu else None), flush=True)
 

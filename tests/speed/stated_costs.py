@@ -72,7 +72,7 @@ class Stated:
         train = TrainConfig(steps=self.steps, batch_size=self.rows, learning_rate=1e-4)
         encoder = BASE.model_copy(update={"experts": "ffn"}) if self.experts else BASE
         config = PretrainConfig(backbone=encoder, objective=self.objective, train=train)
-        own = training(config, encoder, BERT_VOCABULARY, self.lengths, self.steps)
+        own = training(config, encoder, BERT_VOCABULARY, self.lengths, self.steps, kind="cuda")
         return own.flops(shape_named(self.shape).count)
 
     def verdict(self) -> str:
@@ -160,7 +160,7 @@ def bowdpr() -> str:
     ):
         train = TrainConfig(steps=1, batch_size=64, learning_rate=1e-4)
         config = PretrainConfig(backbone=BASE, objective=objective, train=train)
-        row = training(config, BASE, BERT_VOCABULARY, lengths, 1).row.flops
+        row = training(config, BASE, BERT_VOCABULARY, lengths, 1, kind="cuda").flops(1) / train.batch_size
         shares[name] = samples * row / peak
     mean = len(shares) / sum(1 / share for share in shares.values())
     told = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())

@@ -17,19 +17,14 @@ import torch
 
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.masking import Purpose, corrupt, select_words
+from midmask.masking import corrupt, select_words
 from midmask.objectives import PRETRAINING, Objective
+from midmask.objectives.sample import full_rows, pretraining_batch, sample_vocabulary
+from midmask.randomness.masks import Purpose
 from midmask.training.loop import Divided, accumulate
 from midmask.training.optimiser import TrainConfig
 from midmask.vocabulary import Vocabulary
-from tests.speed.steps import (
-    batch_for,
-    full_rows,
-    interleaved,
-    objective_named,
-    training_step,
-    vocabulary,
-)
+from tests.speed.steps import interleaved, objective_named, training_step
 
 SPANS, LENGTH = 16, 128
 CACHED = "cocondenser-cached"
@@ -57,7 +52,7 @@ def midmask_step(name: str, backbone: str, words: Vocabulary) -> Callable[[], No
     objective = objective_named(name.removesuffix("-cached"), backbone, words)
     config = PRETRAINING[name.removesuffix("-cached")].Config()
     rows = SPANS // 2 if config.reads().rows == "spans" else SPANS
-    batch = batch_for(config, words, rows=rows, length=LENGTH)
+    batch = pretraining_batch(config, words, rows=rows, length=LENGTH)
     return cached_step(objective, batch, rows) if name == CACHED else training_step(objective, batch)
 
 
@@ -86,7 +81,7 @@ def rows_of(text: TokenRows, at: int, count: int) -> TokenRows:
 
 def measure(name: str, backbone: str, rounds: int, clock: Callable[[], float]) -> None:
     """Prints both medians and their ratio."""
-    words = vocabulary()
+    words = sample_vocabulary()
     steps = {YARDSTICK: hugging_face_step(backbone, words), name: midmask_step(name, backbone, words)}
     seconds = interleaved(steps, rounds, clock)
     goal = f"goal {GOALS[name]:.2f}" if name in GOALS else "no goal"

@@ -1,56 +1,18 @@
-"""What the benchmarks of training steps share: made-up texts, a step of any objective, medians of things run in turn.
+"""What the benchmarks of training steps share: a step of any objective, medians of things run in turn.
 
 Needs torch and the objectives only: no Ray, no MLflow, no pyarrow.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from statistics import median
 
-import numpy as np
 import torch
 
-from midmask.batch import Batch, TokenRows
+from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.masking import row_keys
-from midmask.objectives import PRETRAINING, Objective, ObjectiveConfig, build_objective
+from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.vocabulary import Vocabulary
-
-CONTINUATIONS = 0.2
-"""Share of tokens that continue a word, about that of English text under BERT's vocabulary."""
-QUERY_LENGTH = 32
-"""Tokens of a pseudo-query, specials included."""
-
-
-def vocabulary(size: int = 30522) -> Vocabulary:
-    """A vocabulary without strings: the specials first, then whole words, the last fifth continuations."""
-    ids = torch.arange(size)
-    return Vocabulary(size, 0, 2, 3, 4, 1, ids >= size * 4 // 5, (ids < 5) & (ids != 1), (ids > 5) & (ids < 200))
-
-
-def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenRows:
-    """Random texts of exactly `length` tokens, [CLS] and [SEP] included, each token with a random weight."""
-    generator = torch.Generator().manual_seed(seed)
-    first = int(words.continues_V.long().argmax())
-    ids = torch.randint(5, first, (rows, length), generator=generator)
-    pieces = torch.randint(first, words.size, (rows, length), generator=generator)
-    ids = torch.where(torch.rand((rows, length), generator=generator) < CONTINUATIONS, pieces, ids)
-    ids[:, 0], ids[:, -1] = words.cls_id, words.sep_id
-    weights = torch.rand((rows, length), generator=generator)
-    return TokenRows(ids, torch.full((rows,), length), row_keys(seed, 0, np.arange(rows)), weights)
-
-
-def batch_for(config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int) -> Batch:
-    """What the objective reads: passages; or with each a second span as long, or a pseudo-query."""
-    reads = config.reads()
-    texts = {"passage": full_rows(rows, length, words, seed=1)}
-    if reads.rows in ("spans", "pseudo_queries"):
-        shorter = length if reads.rows == "spans" else min(length, QUERY_LENGTH)
-        texts["context"] = full_rows(rows, shorter, words, seed=2)
-    if not reads.term_weights:
-        texts = {name: replace(text, weights_BL=None) for name, text in texts.items()}
-    return Batch(0, texts)
 
 
 def objective_named(name: str, backbone: str, words: Vocabulary) -> Objective:

@@ -21,7 +21,8 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
-from midmask.masking import Purpose, row_keys, select_highest
+from midmask.masking import select_highest
+from midmask.randomness.masks import Purpose, row_keys
 from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary, load_tokenizer, speller
 

@@ -10,7 +10,7 @@ import torch
 from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.artifact import Place
-from midmask.backend.resources import ALONE
+from midmask.backend.resources import Resources
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
@@ -26,6 +26,8 @@ from midmask.sweep.trial import TrialContext, run_trial
 from midmask.sweep.trials import Trials
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
+
+ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 
 
 class Here:
@@ -49,7 +51,9 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     for point in remaining(study, space).points:
         study.enqueue_trial(point)
         trial, told = study.ask(), []
-        context = TrialContext(recipe.model_dump(mode="json"), one.survey, space, storage, heard, ALONE)  # type: ignore[arg-type]
+        context = TrialContext(
+            recipe.model_dump(mode="json"), one.survey, space, storage, heard, Resources(cpus=1, gpus=0, side_by_side=1)
+        )  # type: ignore[arg-type]
         run_trial(context, suggest(space, trial), told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])

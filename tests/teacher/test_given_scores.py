@@ -10,8 +10,8 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.exchange.score_files import write_score_lists
 from midmask.teacher.given_scores import ReadScoresConfig, read_scores, scores_content
+from tests.support.teacher.score_lists import write_score_lists
 
 SCORES = [("q2", "d9", 1.5), ("q1", "d3", -2.25), ("q1", "d1", 4.0), ("elsewhere", "d1", 7.0)]
 

@@ -17,7 +17,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from midmask.batch import Batch, Loss, Part
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, Objective, build_objective
-from midmask.training.loop import accumulate, distributed, dropout_seed, is_cut, run_steps, to_device, values_of
+from midmask.randomness.torch_seeds import dropout_seed
+from midmask.training.loop import accumulate, distributed, is_cut, run_steps, to_device, values_of
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.reader import Read
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows

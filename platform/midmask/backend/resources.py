@@ -19,10 +19,6 @@ class Resources:
     workers: int = 1
 
 
-ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
-"""One training at a time, in one process."""
-
-
 def whole(workers: int | None) -> Resources:
     """The cluster that this process is connected to, for one training at a time.
 

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midmask.corpora.docstrings import plain_words
-from midmask.corpora.ids import hash64
+from midmask.randomness.streams import numpy_stream
+from midmask.randomness.texts import hash64
 
 SHINGLE = 5
 BANDS, ROWS = 32, 3
@@ -29,9 +30,7 @@ def signatures(texts: Sequence[str]) -> Signatures:
         parts.append(_rolled(words, int(lengths[index])))
     shingles = np.concatenate(parts)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    factors = np.random.default_rng(20240607).integers(1, 2**63, BANDS * ROWS, dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
+    factors = numpy_stream(20240607).integers(1, 2**63, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     minima = np.empty((len(texts), len(factors)), np.uint32)
     for column, factor in enumerate(factors):
         mixed = shingles * factor

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import Corpus
-from midmask.corpora.ids import IdTable, hash64
+from midmask.corpora.ids import IdTable
 from midmask.corpora.ledger import Quarantine, reject_rows, sorted_out
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
+from midmask.randomness.texts import hash64
 
 QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw")])
 

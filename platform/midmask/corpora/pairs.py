@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.docstrings import plain_words
 from midmask.corpora.duplicates import clusters, signatures, similar_pairs
-from midmask.corpora.ids import hash64, uniform
 from midmask.corpora.statistics import is_question
 from midmask.corpora.writer import ALIASES, DOCS, QRELS, QUERIES
 from midmask.errors import UserError
+from midmask.randomness.texts import hash64, uniform
 
 GENERIC = 10
 """A summary that fits more passages than this asks for nothing in particular."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from midmask.derived.sentences import sentences
+from midmask.randomness.streams import python_stream
 
 
 class Document(NamedTuple):
@@ -74,7 +75,7 @@ def joined(doc_id: str, parts: list[Document], limit: int) -> Document:
     spans: list[range] = []
     for part in parts:
         before = len(ends)
-        for span in cut_into_spans(part, limit, 0.0, random.Random(0)):
+        for span in cut_into_spans(part, limit, 0.0, python_stream(0)):
             spans.append(range(before + span.start, before + span.stop))
         ends += [len(ids) + end for end in part.ends]
         characters += [len(text) + place for place in part.characters]

@@ -15,11 +15,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask.corpora.ids import hash64
 from midmask.encoders.reading import quiet_transformers
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
-from midmask.masking.draws import Purpose, draw_seeds, hashes
+from midmask.randomness.masks import Purpose, draw_seeds, hashes
+from midmask.randomness.texts import hash64
 
 
 class GenerateConfig(Config):

@@ -28,13 +28,14 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Place
-from midmask.corpora.ids import hash64
 from midmask.derived.cutting import Document, cut_into_spans, joined, overlap, tokenised
 from midmask.derived.given import GivenLine, count_given, given_to, sort_by_shard
 from midmask.derived.sentences import splitter
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
 from midmask.identity import Config
+from midmask.randomness.streams import python_stream
+from midmask.randomness.texts import hash64
 from midmask.sharded import Inputs, Sharded
 from midmask.tokens import ROW_GROUP
 from midmask.vocabulary import Vocabulary, load_tokenizer
@@ -158,7 +159,7 @@ def _tokenised_shard(config: SpansConfig, inputs: Inputs, out: Place) -> Callabl
 
 def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:
     """The sentences of each span, and the draws that come after those of lengths."""
-    random_ = random.Random(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
+    random_ = python_stream(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
     if config.file:
         return list(document.spans), random_
     return cut_into_spans(document, config.span_length - 2, config.short_share, random_), random_

@@ -24,8 +24,6 @@ from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
 from midmask.vocabulary import load_tokenizer, speller
 
-Vector = dict[str, float]
-
 ENDS = re.compile(r"^\W+|\W+$")
 
 

@@ -24,6 +24,7 @@ from midmask.encoders.reading import fresh_model, quiet_transformers, read_model
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config
+from midmask.randomness.torch_seeds import fresh_weights
 from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
 
 PADDED_VOCABULARY = 128
@@ -91,8 +92,7 @@ class Backbone(nn.Module):
 
     def represent_as(self, representation: Representation, *, seed: int) -> None:
         """Sets what is scored. A projection has fresh weights that depend on `seed` alone."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with fresh_weights(seed):
             self.pooling = Pooling(representation, self.width)
 
     @property
@@ -224,8 +224,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         UserError: if the name is neither a size nor a model that can be read, its family is not supported, or its
             vocabulary is not the tokenizer's.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         if config.name in SIZES:
             settings = sized_settings(config.name, config.dropout)
             settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
@@ -261,8 +260,7 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
     Raises:
         UserError: if there is no model of a supported family, or its experts are not the wanted ones.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with fresh_weights(0):
         return _load(str(folder), dropout=dropout, split=_split(folder, wanted))
 
 

@@ -22,6 +22,7 @@ from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
+from midmask.randomness.torch_seeds import fresh_weights
 from midmask.vocabulary import load_tokenizer, unused_copy
 
 TYPES = "token_type_ids"
@@ -132,27 +133,41 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
             places for `max_length` tokens.
     """
     tokenizer, name = load_tokenizer(tokenizer_folder), config.name
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if name in SIZES:
-            settings = sized_settings(name, config.dropout)
-            settings.vocab_size, settings.pad_token_id = len(tokenizer), tokenizer.pad_token_id
-        else:
-            settings = read_settings(name, config.dropout)
-        for field in HEAD_DROPOUTS:
-            if hasattr(settings, field):
-                setattr(settings, field, config.dropout)
-        settings.num_labels = 1
-        settings.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
-        if name in SIZES or config.fresh:
-            model = AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
-        else:
-            model = _read(name, settings)[0]
+    with fresh_weights(seed):
+        settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
+        model = _made(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
     if len(model.get_input_embeddings().weight) < len(tokenizer):
         raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
     if max_length > (longest := shape_from(settings).max_length):
         raise UserError(f"teacher: max_length = {max_length}, but {name} takes at most {longest} tokens; set it lower")
     return CrossEncoder(model, template_of(tokenizer, typed=_types(settings) > 1), max_length)
+
+
+def fresh_classifier(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
+    """A backbone's encoder under a head for one label, with fresh weights.
+
+    Raises:
+        UserError: if there is no such model of a supported family.
+    """
+    return _made(_classifier_settings(config, vocabulary, pad_id))
+
+
+def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
+    if config.name in SIZES:
+        settings = sized_settings(config.name, config.dropout)
+        settings.vocab_size, settings.pad_token_id = vocabulary, pad_id
+    else:
+        settings = read_settings(config.name, config.dropout)
+    for field in HEAD_DROPOUTS:
+        if hasattr(settings, field):
+            setattr(settings, field, config.dropout)
+    settings.num_labels = 1
+    settings.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    return settings
+
+
+def _made(settings: Any) -> Any:
+    return AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
 
 
 def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEncoder:

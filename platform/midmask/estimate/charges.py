@@ -9,13 +9,13 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, read_and_written
+from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.memory import Memory, training_memory
-from midmask.estimate.ranking import pair_tokens, pair_work, text_work
 from midmask.estimate.searches import BM25_BYTES, bm25_seconds, index_bytes
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
-from midmask.estimate.trainings import Lengths, Training, training
-from midmask.estimate.volumes import QUERY_TOKENS, Texts, Volumes
+from midmask.estimate.trainings import Lengths, Training, pair_tokens, training
+from midmask.estimate.volumes import QUERY_TOKENS, TextVolumes, Volumes
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.teacher.teach import TeachConfig
@@ -101,27 +101,23 @@ class Charges:
         config: Any = step.config
         encoder, vocabulary = self.encoder(step)
         done = step.resume.optimiser_steps if step.resume else 0
-        own = training(config, encoder, vocabulary, self._lengths(step), step.optimiser_steps - done)
-        cuda = self._kind == "cuda"
-        precision = config.train.precision
+        lengths, steps = self._lengths(step), step.optimiser_steps - done
+        own = training(config, encoder, vocabulary, lengths, steps, kind=self._kind)
+        if not own.counted.is_whole:
+            name = config.objective.name if isinstance(config, PretrainConfig) else config.loss.name
+            self.notes[f"{name}: its loss needs numbers to be counted, so only its encoder's work is estimated"] = None
+        rows, parameters = config.train.batch_size, own.counted.parameters
         memory = training_memory(
-            own.sizes,
-            own.parameters,
-            own.row,
-            rows=own.at_once(self._workers),
-            kind=self._kind,
-            bf16=precision == "bf16" or (precision == "auto" and cuda),
-            dropout=encoder.dropout > 0,
+            own.counted, own.sizes, rows=own.at_once(self._workers), kind=self._kind, dropout=encoder.dropout > 0
         )
         stays = isinstance(config, PretrainConfig)
-        rows = config.train.batch_size
-        size = training_bytes(own.parameters, steps=step.optimiser_steps, rows=rows, state_stays=stays)
+        size = training_bytes(parameters, steps=step.optimiser_steps, rows=rows, state_stays=stays)
         return Charge(
             step,
             tokens=own.rows * own.tokens,
             flops=own.flops(self._workers),
             bytes=size,
-            peak_bytes=checkpoint_bytes(own.parameters),
+            peak_bytes=checkpoint_bytes(parameters),
             memory=memory,
             training=own,
         )
@@ -147,7 +143,7 @@ class Charges:
     def _initial(self, step: Step) -> Charge:
         return Charge(step, bytes=4 * self.sizes(step).parameters)
 
-    def _encoded(self, step: Step) -> tuple[Texts, int, float, float]:
+    def _encoded(self, step: Step) -> tuple[TextVolumes, int, float, float]:
         """Of a step `encode`: its texts, how many of them, tokens of each, words of each in a lexical view."""
         config: Any = step.config
         texts = self.volumes.texts(step.inputs["tokens"])
@@ -163,12 +159,13 @@ class Charges:
 
     def _encode(self, step: Step) -> Charge:
         _, count, tokens, terms = self._encoded(step)
-        sizes, representation = self.sizes(step.inputs["model"]), self._representation(step.inputs["model"])
-        work = text_work(representation, sizes, tokens)
+        model = step.inputs["model"]
+        sizes, representation = self.sizes(model), self._representation(model)
+        each = count_encoding(representation, *self.encoder(model), Row.of(tokens, 0).passage)
         return Charge(
             step,
             tokens=count * tokens,
-            flops=count * work.forward,
+            flops=count * each,
             fp32=True,
             bytes=count * vector_bytes(representation, sizes, terms),
         )
@@ -218,8 +215,10 @@ class Charges:
         passage = min(texts.tokens, config.passage_length or longest)
         pair = pair_tokens(min(config.query_length, texts.query_tokens), passage, config.max_length or longest)
         pairs = queries * (1 + listed)
-        forward = pair_work(self.sizes(teacher), pair).forward
-        return Charge(step, tokens=pairs * pair, flops=pairs * forward, fp32=True, bytes=PAIR * pairs)
+        query = min(config.query_length, texts.query_tokens)
+        row = Row.of(pair - query + 1, query)
+        each = count_scoring(*self.encoder(teacher), row.context, row.passage)
+        return Charge(step, tokens=pairs * pair, flops=pairs * each, fp32=True, bytes=PAIR * pairs)
 
     def _tokens(self, step: Step) -> Step:
         """The nearest tokens upstream, which tell how long texts are."""

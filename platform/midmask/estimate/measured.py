@@ -46,8 +46,9 @@ def _reckoned(name: str, done: Artifact) -> tuple[str, float, float] | None:
         if seconds < LONG_ENOUGH:
             return None
         encoder = BackboneConfig(name=str((done.place / "model").local()))
-        own = training(config, encoder, 0, recorded_lengths(config, result), int(result["steps"]))
+        kind, steps = str(result["device"]), int(result["steps"])
+        own = training(config, encoder, 0, recorded_lengths(config, result), steps, kind=kind)
     except (KeyError, ValueError, UserError):
         return None
-    cores = int(result["threads"]) if result["device"] == "cpu" else 1
-    return str(result["device"]), own.flops(workers), seconds * workers * cores
+    cores = int(result["threads"]) if kind == "cpu" else 1
+    return kind, own.flops(workers), seconds * workers * cores

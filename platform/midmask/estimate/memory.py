@@ -2,41 +2,36 @@
 
 weights, gradients    4 bytes a parameter each, fp32
 AdamW                 8 bytes a parameter: both moments, fp32
-bf16 copies           2 bytes a matrix entry, while autocast is on
-activations           of a layer, a token and a column: 16 fp32 numbers (queries, keys, values, what was attended, both
-                      norms' inputs and outputs, twice the four times wider inner layer), under autocast 42 bytes;
-                      with dropout 2 bytes of masks more on a GPU, 10 on a CPU, where dropout in the attention also
-                      keeps 12 bytes for each pair of tokens and head; a GPU's fused attention keeps none
-targets               of each its state and gradient; of a text with weights of words: these, and where they are from
-logits                of a fused cross-entropy: the gradient of the output matrix, and logits for a chunk of targets
-                      (`heads.CHUNK_VALUES`)
+activations           what autograd keeps of each row, counted (`estimate.counting`), bf16 under autocast; a GPU's masks
+                      of dropout, which are not counted, take 3 to 5% more
+kept once             what autograd keeps however many rows there are, counted: gradients of output matrices, made
+                      in the forward pass by fused cross-entropies, and under autocast the weights in bf16
+logits                of a fused cross-entropy, for a chunk of targets (`heads.CHUNK_VALUES`): autograd keeps none, so
+                      that this is a formula
 """
 
 from dataclasses import dataclass
 
+from midmask.estimate.counting import Counted
 from midmask.estimate.devices import GIB
 from midmask.estimate.sizes import Sizes
-from midmask.estimate.work import Work
 from midmask.heads import CHUNK_VALUES
 
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8
-PLAIN, AUTOCAST = 65, 42
-MASKS = {"cpu": 10, "cuda": 2}
-PAIR = 12
+GPU_MASKS = 1.05
 CHUNK_COPIES = 3
 """Of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one device. activations and targets grow with the rows, the others do not, but for small batches."""
+    """Bytes on one device. activations grow with the rows, logits do up to a chunk, the others do not."""
 
     weights: float
     gradients: float
     optimiser: float
-    copies: float
     activations: float
-    targets: float
+    kept_once: float
     logits: float
 
     @property
@@ -45,8 +40,7 @@ class Memory:
 
     def __str__(self) -> str:
         parts = {"weights": self.weights, "gradients": self.gradients, "AdamW": self.optimiser}
-        parts |= {"bf16 copies": self.copies, "activations": self.activations}
-        parts |= {"targets": self.targets, "logits and their gradient": self.logits}
+        parts |= {"activations": self.activations, "kept once": self.kept_once, "logits": self.logits}
         return " + ".join(f"{name} {gib(value)}" for name, value in parts.items() if value)
 
 
@@ -55,29 +49,20 @@ def gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
 
 
-def training_memory(
-    sizes: Sizes, parameters: int, work: Work, *, rows: float, kind: str, bf16: bool, dropout: bool
-) -> Memory:
+def training_memory(counted: Counted, sizes: Sizes, *, rows: int, kind: str, dropout: bool) -> Memory:
     """Of one device.
 
     Args:
-        parameters: all that are trained.
-        work: of one row.
+        counted: a step of the training, on a device of this kind and in its precision.
         rows: that go through the model at once.
         kind: cpu or cuda.
     """
-    bytes_each = (AUTOCAST if bf16 else PLAIN) + MASKS[kind] * dropout
-    activations = bytes_each * sizes.width * work.layer_tokens
-    if kind == "cpu" and dropout:
-        activations += PAIR * work.pairs
-    matrix = 4 * sizes.vocabulary * sizes.embedding_width
-    chunk = min(CHUNK_VALUES[kind], rows * work.targets * sizes.vocabulary) if work.heads else 0
+    has_chunks = counted.kept_once >= WEIGHT * sizes.vocabulary * sizes.embedding_width
     return Memory(
-        weights=WEIGHT * parameters,
-        gradients=GRADIENT * parameters,
-        optimiser=MOMENTS * parameters,
-        copies=2 * (sizes.matrices + sizes.vocabulary * sizes.embedding_width) if bf16 else 0,
-        activations=rows * activations,
-        targets=rows * (12 * sizes.width * work.targets + 4 * work.entries),
-        logits=work.heads * matrix + 4 * CHUNK_COPIES * chunk,
+        weights=WEIGHT * counted.parameters,
+        gradients=GRADIENT * counted.parameters,
+        optimiser=MOMENTS * counted.parameters,
+        activations=rows * counted.kept * (GPU_MASKS if dropout and kind == "cuda" else 1.0),
+        kept_once=counted.kept_once,
+        logits=4 * CHUNK_COPIES * min(CHUNK_VALUES[kind], rows * counted.targets * sizes.vocabulary) * has_chunks,
     )

@@ -57,7 +57,7 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
     if memory.total <= room:
         return
     rows = charge.training.at_once(plan.workers)
-    each = (memory.activations + memory.targets) / rows
+    each = memory.activations / rows
     fitting = int((room - (memory.total - rows * each)) / each)
     advice = "not even one row fits; take a smaller backbone or shorter rows"
     if fitting >= 1:

@@ -1,41 +1,36 @@
-"""The sizes of encoders and of what is trained with them, from the classes themselves, without their weights.
+"""Models without their weights, and their sizes.
 
-Everything is made on torch's `meta` device: shapes are there, numbers are not, so that a model of any size is counted
-in a moment and in no memory.
+Everything is made on torch's `meta` device: shapes are there, numbers are not, so that a model of any size is there in
+a moment and in no memory.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from torch import nn
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
+from midmask.encoders.cross_encoder import CrossEncoder, Template, fresh_classifier
 from midmask.encoders.reading import SIZES, read_settings
-from midmask.encoders.representation import Representation
-from midmask.objectives import ObjectiveConfig, build_objective
+from midmask.objectives.sample import sample_vocabulary
 from midmask.vocabulary import Vocabulary
+
+ANY_LENGTH = 1 << 20
+"""Tokens of a pair that an outlined cross-encoder takes: how pairs are cut is its caller's business."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the costs of an encoder follow from.
+    """What the costs of an encoder follow from, where they are not counted.
 
-    matrices: entries of the matrices that every token is multiplied with, over all layers. feed_forward: inner width.
-    parameters: all of them, the MLM head and a query's experts included. is_plain: whether the layers are BERT's, so
-    that a vector of [CLS] alone leaves out most of the last one.
+    parameters: all of them, the MLM head and a query's experts included.
     """
 
     layers: int
     width: int
     embedding_width: int
-    feed_forward: int
-    heads: int
     vocabulary: int
-    matrices: int
     parameters: int
-    is_plain: bool
 
 
 @lru_cache(maxsize=64)
@@ -48,46 +43,42 @@ def encoder_sizes(config: BackboneConfig, vocabulary: int) -> Sizes:
     Raises:
         UserError: if there is no such model, or its family is not supported.
     """
-    backbone = _outlined(config, vocabulary)
-    linear = [module for module in backbone.encoder.modules() if isinstance(module, nn.Linear)]
+    backbone, words = outlined_backbone(config, vocabulary)
     return Sizes(
         layers=backbone.layers,
         width=backbone.width,
         embedding_width=backbone.shape.embedding_width,
-        feed_forward=backbone.feed_forward,
-        heads=backbone.heads,
-        vocabulary=len(backbone.output_weight_VD),
-        matrices=sum(module.weight.numel() for module in linear),
-        parameters=_count(backbone.parameters()),
-        is_plain=backbone.shape.has_plain_layers,
+        vocabulary=words.size,
+        parameters=sum(parameter.numel() for parameter in backbone.parameters()),
     )
 
 
-@lru_cache(maxsize=64)
-def trained_parameters(
-    config: BackboneConfig, vocabulary: int, objective: ObjectiveConfig, representation: Representation
-) -> int:
-    """Parameters of an encoder with an objective's heads, and with the projection of what is scored."""
-    backbone = _outlined(config, vocabulary)
+def outlined_backbone(config: BackboneConfig, vocabulary: int) -> tuple[Backbone, Vocabulary]:
+    """A backbone on the `meta` device, and a vocabulary of which only the size is true.
+
+    Raises:
+        UserError: if there is no such model, or its family is not supported.
+    """
+    words = _words(config, vocabulary)
     with torch.device("meta"):
-        backbone.represent_as(representation, seed=0)
-        return _count(build_objective(objective, backbone, _blank(vocabulary, 0)).parameters())
+        return build_backbone(config.model_copy(update={"fresh": True}), words, seed=0), words
 
 
-def _outlined(config: BackboneConfig, vocabulary: int) -> Backbone:
-    pad_id = 0
-    if config.name not in SIZES:
-        settings = read_settings(config.name, config.dropout)
-        vocabulary, pad_id = int(settings.vocab_size), int(settings.pad_token_id or 0)
+def outlined_cross_encoder(config: BackboneConfig, vocabulary: int) -> tuple[CrossEncoder, Vocabulary]:
+    """The same of a cross-encoder, which joins texts as BERT does.
+
+    Raises:
+        UserError: if there is no such model, or its family is not supported.
+    """
+    words = _words(config, vocabulary)
     with torch.device("meta"):
-        return build_backbone(config.model_copy(update={"fresh": True}), _blank(vocabulary, pad_id), seed=0)
+        model = fresh_classifier(config, words.size, words.pad_id)
+    template = Template((words.cls_id,), (words.sep_id,), (words.sep_id,), None, words.pad_id)
+    return CrossEncoder(model, template, ANY_LENGTH), words
 
 
-def _count(parameters: Iterator[nn.Parameter]) -> int:
-    return sum(parameter.numel() for parameter in parameters)
-
-
-def _blank(size: int, pad_id: int) -> Vocabulary:
-    """A vocabulary of which only the size is known."""
-    nothing_V = torch.zeros(0, dtype=torch.bool)
-    return Vocabulary(size, pad_id, 0, 0, 0, None, nothing_V, nothing_V, nothing_V)
+def _words(config: BackboneConfig, vocabulary: int) -> Vocabulary:
+    if config.name in SIZES:
+        return sample_vocabulary(vocabulary)
+    settings = read_settings(config.name, config.dropout)
+    return sample_vocabulary(int(settings.vocab_size), pad_id=int(settings.pad_token_id or 0))

@@ -5,12 +5,9 @@ from typing import Any
 
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
-from midmask.estimate.methods import Row, row_work
-from midmask.estimate.ranking import finetuning_work, pair_tokens, teaching_work
-from midmask.estimate.sizes import Sizes, encoder_sizes, trained_parameters
-from midmask.estimate.work import Work
+from midmask.estimate.counting import Counted, Row, count_training
+from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
-from midmask.objectives import PRETRAINING, CoupledObjective
 from midmask.teacher.teach import TeachConfig
 from midmask.training.optimiser import TrainConfig
 
@@ -43,14 +40,12 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Training:
-    """A training as it is reckoned. row: what one row of a batch costs. tokens: of one row. parameters: all that are
-    trained."""
+    """A training as it is reckoned. counted: a step of it. tokens: of one row."""
 
     config: TrainingConfig
     sizes: Sizes
-    row: Work
+    counted: Counted
     tokens: float
-    parameters: int
     steps: int
 
     @property
@@ -60,13 +55,6 @@ class Training:
     @property
     def rows(self) -> int:
         return self.steps * self.train.batch_size
-
-    @property
-    def is_coupled(self) -> bool:
-        return isinstance(self.config, FinetuneConfig) or (
-            isinstance(self.config, PretrainConfig)
-            and issubclass(PRETRAINING[self.config.objective.name], CoupledObjective)
-        )
 
     def at_once(self, workers: int) -> int:
         """Rows that go through the model at once on each of `workers` devices."""
@@ -83,12 +71,12 @@ class Training:
     def flops(self, workers: int) -> float:
         """Of the whole training. A batch whose rows meet in the loss is read twice if it is cut: first without a
         gradient, for all vectors (GradCache)."""
-        again = self.is_coupled and self.at_once(workers) * workers < self.train.batch_size
-        return self.rows * (self.row.flops + (self.row.forward if again else 0.0))
+        again = self.at_once(workers) * workers < self.train.batch_size
+        return self.steps * self.counted.flops(self.train.batch_size) + self.rows * self.counted.first_pass * again
 
 
 def training(
-    config: TrainingConfig, encoder: BackboneConfig, vocabulary: int, lengths: Lengths, steps: int
+    config: TrainingConfig, encoder: BackboneConfig, vocabulary: int, lengths: Lengths, steps: int, *, kind: str
 ) -> Training:
     """What a training costs.
 
@@ -96,34 +84,37 @@ def training(
         encoder: what is trained, where the config says only that it comes from another step.
         vocabulary: entries of the tokenizer.
         steps: of the optimiser that are still to be done.
+        kind: of the devices, cpu or cuda.
     """
-    sizes = encoder_sizes(encoder, vocabulary)
+    row, tokens = _row(config, lengths)
+    counted = count_training(
+        config.objective if isinstance(config, PretrainConfig) else config.loss,
+        encoder,
+        vocabulary,
+        config.representation if isinstance(config, FinetuneConfig) else Representation(),
+        row,
+        kind=kind,
+        bf16=config.train.precision == "bf16" or (config.train.precision == "auto" and kind == "cuda"),
+    )
+    return Training(config, encoder_sizes(encoder, vocabulary), counted, tokens, steps)
+
+
+def _row(config: TrainingConfig, lengths: Lengths) -> tuple[Row, float]:
+    """The texts of a row, and its mean tokens."""
     if isinstance(config, PretrainConfig):
-        row, tokens = _pretraining(config, sizes, lengths)
-        parameters = trained_parameters(encoder, sizes.vocabulary, config.objective, Representation())
-        return Training(config, sizes, row, tokens, parameters, steps)
+        reads = config.objective.reads().rows
+        second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(reads, 0.0)
+        return Row.of(lengths.passage, second), lengths.passage + second
     group = 1 + config.per_query
     if isinstance(config, TeachConfig):
         pair = pair_tokens(lengths.query, lengths.passage, config.loss.max_length)
-        row = teaching_work(config.loss, sizes, pair=pair, group=group)
-        # its head is a dense layer and one output, where a masked LM's is a dense layer, a norm and a bias of V
-        return Training(config, sizes, row, group * pair, sizes.parameters, steps)
-    row = finetuning_work(
-        config.representation,
-        sizes,
-        query=lengths.query,
-        passage=lengths.passage,
-        group=group,
-        candidates=group * config.train.batch_size,
-    )
-    parameters = trained_parameters(encoder, sizes.vocabulary, config.loss, config.representation)
-    return Training(config, sizes, row, lengths.query + group * lengths.passage, parameters, steps)
+        return Row.of(pair - lengths.query + 1, lengths.query, group), group * pair
+    return Row.of(lengths.passage, lengths.query, group), lengths.query + group * lengths.passage
 
 
-def _pretraining(config: PretrainConfig, sizes: Sizes, lengths: Lengths) -> tuple[Work, float]:
-    reads = config.objective.reads().rows
-    second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(reads, 0.0)
-    return row_work(config.objective, Row(sizes, lengths.passage, second)), lengths.passage + second
+def pair_tokens(query: float, passage: float, longest: float) -> float:
+    """Tokens of a pair: one [CLS], a [SEP] behind each text; cut at the end of the passage."""
+    return min(query + passage - 1, longest)
 
 
 def recorded_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:

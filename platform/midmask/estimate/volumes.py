@@ -64,7 +64,7 @@ class Volume:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextVolumes:
     """A collection as token rows; tokens: mean of a passage, specials included."""
 
     volume: Volume
@@ -79,7 +79,7 @@ class Volumes:
     def __init__(self, storage: Place) -> None:
         self._storage = storage
         self._corpora: dict[str, Volume] = {}
-        self._texts: dict[str, Texts] = {}
+        self._texts: dict[str, TextVolumes] = {}
 
     def finished(self, step: Step) -> Artifact | None:
         place = step.place(self._storage)
@@ -100,13 +100,13 @@ class Volumes:
         config: CorpusConfig = step.config  # type: ignore[assignment]
         return _looked_at(config)
 
-    def texts(self, step: Step) -> Texts:
+    def texts(self, step: Step) -> TextVolumes:
         """Of a step `tokenise` or `read_tokens`."""
         if step.fingerprint not in self._texts:
             self._texts[step.fingerprint] = self._read(step)
         return self._texts[step.fingerprint]
 
-    def _read(self, step: Step) -> Texts:
+    def _read(self, step: Step) -> TextVolumes:
         done = self.finished(step)
         config: Any = step.config
         query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
@@ -118,14 +118,14 @@ class Volumes:
             else:
                 volume = Volume(result["passages"], 0, {}, (), "of its record")
             vocabulary = result.get("vocabulary") or self._vocabulary(step)
-            return Texts(volume, mean, query_tokens, vocabulary)
+            return TextVolumes(volume, mean, query_tokens, vocabulary)
         if "corpus" not in step.inputs:
             unknown = Volume(LIKELY, 0, {}, (), f"not known: taken for {LIKELY:,} full rows")
-            return Texts(unknown, config.max_length, query_tokens, self._vocabulary(step))
+            return TextVolumes(unknown, config.max_length, query_tokens, self._vocabulary(step))
         volume = self.corpus(step.inputs["corpus"])
         rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
         mean = sum(rows) / len(rows) if rows else config.max_length
-        return Texts(volume, mean, query_tokens, self._vocabulary(step))
+        return TextVolumes(volume, mean, query_tokens, self._vocabulary(step))
 
     def _vocabulary(self, step: Step) -> int:
         if "like" in step.inputs:

@@ -74,16 +74,6 @@ def by_measure(per_query: PerQuery, measures: Sequence[str]) -> list[TableColumn
     return [TableColumn(name, name, per_query) for name in measures]
 
 
-def by_corpus(corpora: Mapping[str, PerQuery], measure: str) -> list[TableColumn]:
-    """One column per corpus (or split), all of one measure."""
-    return [TableColumn(name, measure, per_query) for name, per_query in corpora.items()]
-
-
-def by_slice(per_query: PerQuery, measure: str, slices: Mapping[str, Collection[str]]) -> list[TableColumn]:
-    """One column per slice of the queries, all of one measure."""
-    return [TableColumn(name, measure, per_query, queries) for name, queries in slices.items()]
-
-
 def unweighted(means: Mapping[str, float]) -> float:
     """The mean of the columns' means, however many queries each has."""
     return float(np.mean(list(means.values())))

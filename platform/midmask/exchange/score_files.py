@@ -1,12 +1,10 @@
 """A teacher's scores as others store them.
 
-list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [numbers] (Hugging Face; read and written)
-pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz; read only)
+list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [numbers] (Hugging Face)
+pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz)
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -30,17 +28,6 @@ ROWS = 1_024
 
 Scored = tuple[str, str, float]
 """A query, a passage, a score."""
-
-
-def write_score_lists(place: Place, scores: Iterable[Scored]) -> None:
-    """One row a query; the scores of a query have to follow each other."""
-    rows = [
-        {"query_id": query_id, "corpus_id": [doc for _, doc, _ in own], "score": [score for *_, score in own]}
-        for query_id, group in groupby(scores, itemgetter(0))
-        for own in [list(group)]
-    ]
-    with place.writing() as stream:
-        pq.write_table(pa.Table.from_pylist(rows, schema=LIST), stream, compression="zstd")
 
 
 def read_score_lists(place: Place) -> Iterator[Scored]:

@@ -1,4 +1,4 @@
-"""Passages that were tokenised elsewhere, or go there: files with a list of token ids a row.
+"""Passages that were tokenised elsewhere: files with a list of token ids a row.
 
     *.parquet    columns `input_ids` (or RetroMAE's `token_ids`) and, if there is one, `docid`, `doc_id`, `_id` or `id`
     *.arrow      the same as Arrow IPC, stream or file; Hugging Face's `datasets.save_to_disk` writes streams
@@ -7,8 +7,8 @@ The files of a folder are read in the order of their names, without `cache-*`, w
 that has no id is known by its file and number, `data.parquet:17`, counted from 0.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ TOKENS = ("input_ids", "token_ids")
 IDS = ("docid", "doc_id", "_id", "id")
 
 BLOCK_ROWS = 2_048
-WRITTEN = pa.schema([("docid", pa.string()), ("input_ids", pa.list_(pa.int32()))])
 LAYOUT = f"wanted are .parquet or .arrow files with a column {' or '.join(TOKENS)}, a list of token ids a row"
 
 
@@ -38,34 +37,6 @@ class TokenBlock(NamedTuple):
     doc_ids: pa.Array
     flat: NDArray[np.int64]
     lengths: NDArray[np.int64]
-
-
-def write_token_file(place: Place, tables: Iterable[pa.Table]) -> int:
-    """Writes rows (columns `doc_id`, `ids`) to a file, Arrow's stream format if its name ends in .arrow, else Parquet.
-
-    Returns:
-        The number of rows.
-    """
-    rows = 0
-    with place.writing() as stream, _writer(place, stream) as writer:
-        for table in tables:
-            writer.write_table(pa.table([table["doc_id"], table["ids"]], names=WRITTEN.names).cast(WRITTEN))
-            rows += len(table)
-    return rows
-
-
-def _writer(place: Place, stream: Any) -> Any:
-    if place.uri.endswith(".arrow"):
-        return pa.ipc.new_stream(stream, WRITTEN)
-    return pq.ParquetWriter(stream, WRITTEN, compression="zstd")
-
-
-def tokenised_passages(tokens: Place) -> Iterator[pa.Table]:
-    """The passages of a tokens artifact as `write_token_file` takes them, a row group at a time."""
-    for name in (tokens / "passages").names():
-        with (tokens / "passages" / name).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=BLOCK_ROWS, columns=["doc_id", "ids"]):
-                yield pa.Table.from_batches([batch])
 
 
 def token_files(folder: Place) -> list[str]:

@@ -14,6 +14,7 @@ from midmask.errors import UserError, unknown
 from midmask.evaluation.embeddings import Map, embedding_map
 from midmask.leaderboard.lineage import artifact_of
 from midmask.leaderboard.passages import evaluated
+from midmask.randomness.streams import numpy_stream
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks
 from midmask.retrieve.selection import read_qrels
 from midmask.retrieve.views import read_views
@@ -75,7 +76,7 @@ def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) 
         raise unknown("view", view, source.views)
     queries = blocks_in([source.queries.place / SELECTION])
     known = _rows(queries, "query_id", None)
-    wanted = _drawn(source, set(known), count, np.random.default_rng(seed))
+    wanted = _drawn(source, set(known), count, numpy_stream(seed))
     passages = passage_blocks(source.tokens.place)
     rows = _rows(passages, "doc_id", {doc_id for _, doc_id in wanted})
     pairs = [(query_id, doc_id) for query_id, doc_id in wanted if doc_id in rows]

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
-from midmask.masking.draws import Purpose, uniform
 from midmask.masking.words import find_words
+from midmask.randomness.masks import Purpose, uniform
 from midmask.vocabulary import Vocabulary
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
-from midmask.masking.draws import Purpose, draw_seeds, integers, uniform
 from midmask.masking.words import find_words, whole_word_masks
+from midmask.randomness.masks import Purpose, draw_seeds, integers, uniform
 from midmask.vocabulary import Vocabulary
 
 Unknown = Literal["spent", "skipped", "masked"]

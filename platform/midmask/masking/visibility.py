@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
-from midmask.masking.draws import Purpose, draw_seeds, integers
 from midmask.masking.words import find_words, one_thread, whole_word_masks
+from midmask.randomness.masks import Purpose, draw_seeds, integers
 from midmask.vocabulary import Vocabulary
 
 POOL = 256

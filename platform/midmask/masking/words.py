@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
-from midmask.masking.draws import hashes
+from midmask.randomness.masks import hashes
 from midmask.vocabulary import Vocabulary
 
 QUOTA_LIMIT = 512

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.arrays import Doubles, Ints
-from midmask.corpora.ids import hash64, mix
 from midmask.errors import UserError
 from midmask.mining.filters import ALLOWED, CODE, VERDICTS, CandidateFacts, Codes
 from midmask.mining.known import Keys, KnownRelevant, ScoresByKey, numbers, places
+from midmask.randomness.texts import hash64, mix
 
 CANDIDATES = pa.schema(
     [

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.artifact import Artifact, Place
-from midmask.corpora.ids import hash64
 from midmask.errors import UserError
 from midmask.identity import Config
+from midmask.randomness.texts import hash64
 from midmask.retrieve.selection import judged_queries
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from midmask.encoders.backbone import Backbone
 from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive
@@ -27,6 +25,7 @@ from midmask.objectives.pretraining.rom import ROM
 from midmask.objectives.pretraining.seed import SEED
 from midmask.objectives.pretraining.simcse import SimCSE
 from midmask.objectives.pretraining.simlm import SimLM
+from midmask.randomness.torch_seeds import fresh_weights
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
 
@@ -110,8 +109,7 @@ def build_objective(config: ObjectiveConfig, backbone: Backbone, vocabulary: Voc
         UserError: for an unknown name, or a backbone that the method cannot be carried out on.
     """
     config.check(backbone.shape)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         table = FINETUNING if config.name in FINETUNING else PRETRAINING
         objective: Objective = table[config.name](config, backbone, vocabulary)
     return objective

@@ -154,36 +154,6 @@ def read_trec(place: Place) -> pa.Table:
     return _read_scored(place, columns=6, document=2, score=4, sign=1)
 
 
-def read_msmarco(place: Place) -> pa.Table:
-    """A ranked list from MS MARCO's three columns query, passage, rank; the score is the negative rank.
-
-    Raises:
-        UserError: naming file and line, as `read_trec`.
-    """
-    return _read_scored(place, columns=3, document=1, score=2, sign=-1)
-
-
-def write_msmarco(place: Place, ranked: pa.Table) -> None:
-    """MS MARCO's three columns `query<tab>passage<tab>rank`; gzip'd if the name ends in .gz. Scores are not kept.
-
-    Raises:
-        UserError: as `write_trec`.
-    """
-    columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
-    _check_ids(place, columns, "MS MARCO's columns")
-    with written_lines(place) as out:
-        out.writelines(f"{query}\t{doc}\t{rank}\n".encode() for query, doc, rank in zip(*columns, strict=True))
-
-
-def read_tevatron(place: Place) -> pa.Table:
-    """A ranked list from Tevatron's three columns query, passage, score.
-
-    Raises:
-        UserError: naming file and line, as `read_trec`.
-    """
-    return _read_scored(place, columns=3, document=1, score=2, sign=1)
-
-
 def _read_scored(place: Place, *, columns: int, document: int, score: int, sign: int) -> pa.Table:
     rows: dict[tuple[str, str], float] = {}
     for number, line in text_lines(place):

@@ -1,7 +1,5 @@
 """Which queries are searched: those of a split that can be judged, or a fixed sample of them."""
 
-import hashlib
-from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -11,6 +9,7 @@ import pyarrow.parquet as pq
 from midmask.artifact import Artifact
 from midmask.corpora.writer import ANSWERS
 from midmask.errors import UserError
+from midmask.randomness.texts import fixed_sample
 
 
 def judged_queries(
@@ -34,13 +33,6 @@ def judged_queries(
         splits = ", ".join(sorted({*qrels["split"].unique().to_pylist(), *answers["split"].unique().to_pylist()}))
         raise UserError(f"split {split!r}: {corpus.place} has no judged queries in it. Known: {splits}.")
     return sorted(fixed_sample(names, limit))
-
-
-def fixed_sample(names: Sequence[str], limit: int | None) -> list[str]:
-    """The first `limit` names by SHA-256: the same queries in every run, whatever else the collection holds."""
-    if limit is None or limit >= len(names):
-        return list(names)
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[:limit]
 
 
 def read_qrels(corpus: Artifact) -> pa.Table:

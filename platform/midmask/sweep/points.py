@@ -5,12 +5,12 @@ impossible point cannot be written down; two points that differ in nothing that 
 """
 
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from midmask.errors import UserError
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.schema import Recipe
+from midmask.randomness.streams import python_stream
 from midmask.sweep.space import Distribution, ParameterValue, Space
 
 ParameterPoint = dict[str, ParameterValue]
@@ -99,7 +99,7 @@ def _corners(space: Space) -> Iterator[ParameterPoint]:
     if math.prod(map(len, extremes.values())) <= MOST:
         yield from _product(space, Distribution.extremes)
         return
-    rng = random.Random(0)
+    rng = python_stream(0)
     for _ in range(MOST):
         yield complete(space, lambda path, _: rng.choice(extremes[path]))
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 from mlflow import MlflowClient
-from mlflow.artifacts import download_artifacts
 from mlflow.entities import LoggedModel, LoggedModelStatus
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
@@ -23,11 +22,10 @@ from mlflow.types import ColSpec, Schema, TensorSpec
 
 from midmask.errors import UserError
 from midmask.redaction import redacted
-from midmask.tracking.address import sqlite_file
-from midmask.tracking.failures import FAILURES, Patience, is_refusal, patiently, reason
+from midmask.tracking.failures import FAILURES, Patience, patiently, reason
 from midmask.tracking.lineage import model_name
 from midmask.tracking.names import ARTIFACT, LONGEST_TAG, checked_key, shortened
-from midmask.tracking.store import connect, create_store
+from midmask.tracking.store import create_store
 
 log = logging.getLogger(__name__)
 
@@ -124,36 +122,6 @@ def register_model(
     done = Registered(entry.name, int(version.version), fresh=not known)
     log.info("%s is %s@%s", done.uri, done.name, alias)
     return done
-
-
-def fetch_model(uri: str, name: str, alias: str, folder: Path) -> Path:
-    """Copies a registered model's folder to this machine; returns where it is, below `folder`.
-
-    Raises:
-        UserError: if there is no such model or alias, or the store does not answer.
-    """
-    path = sqlite_file(uri)
-    if path is not None and not path.exists():
-        raise UserError(f"no model {name}@{alias} can be fetched: {path} is not there")
-    try:
-        client = connect(uri)
-        version = client.get_model_version_by_alias(name, alias)
-        place = client.get_model_version_download_uri(name, version.version)
-        return Path(download_artifacts(artifact_uri=place, dst_path=str(folder), tracking_uri=uri))
-    except FAILURES as error:
-        known = "" if not is_refusal(error) else f" {_known(uri)}"
-        raise UserError(
-            f"no model {name}@{alias} can be fetched from {redacted(uri)}: {reason(error).rstrip('.')}.{known}"
-        ) from None
-
-
-def _known(uri: str) -> str:
-    found = sorted(
-        f"{model.name}@{alias}"
-        for model in connect(uri).search_registered_models("name LIKE 'midmask.%'")
-        for alias in model.aliases
-    )
-    return f"Known: {', '.join(found)}." if found else "Nothing is registered there."
 
 
 def _create_name(client: MlflowClient, name: str) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from midmask.arrays import Ints32
 from midmask.artifact import Place
-from midmask.corpora.ids import mix
+from midmask.randomness.texts import mix
 from midmask.training.plan import Rows
 from midmask.training.table import ColumnValues, TokenTable
 

@@ -6,7 +6,6 @@ saved.
 """
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from midmask import distributed as world
 from midmask.batch import Batch, Loss, TokenRows
 from midmask.objectives import CoupledObjective, Objective
+from midmask.randomness.torch_seeds import seed_dropout
 from midmask.training.cache import Cached, cache_gradients
 from midmask.training.optimiser import TrainConfig, autocast_type, learning_rate, update
 from midmask.training.reader import Read
@@ -98,7 +98,7 @@ def run_steps(
     for read in work:
         waited = time.perf_counter() - begun
         batches = [to_device(batch, device) for batch in read.micro]
-        torch.manual_seed(dropout_seed(config.seed, read.step, world.rank()))
+        seed_dropout(config.seed, read.step, world.rank())
         sums, counts = accumulate(model, objective, config, batches, (read.tokens, read.slots, read.digest))
         norms = update(objective, optimiser, config, read.step)
         now = time.perf_counter()
@@ -141,10 +141,6 @@ def is_cut(config: TrainConfig) -> bool:
     how they do so, and their shares may differ by a row."""
     largest = -(-config.batch_size // world.size())
     return config.micro_batch is not None and config.micro_batch < largest
-
-
-def dropout_seed(seed: int, step: int, rank: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"dropout/{seed}/{step}/{rank}".encode()).digest()[:8]) >> 1
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

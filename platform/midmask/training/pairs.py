@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from midmask.arrays import Floats, Ints32
 from midmask.artifact import Place
-from midmask.corpora.ids import mix
 from midmask.errors import UserError
+from midmask.randomness.texts import mix
 from midmask.training.examples import TextColumns, joined
 from midmask.training.lists import Lists, scored
 from midmask.training.plan import Rows

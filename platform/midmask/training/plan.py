@@ -10,7 +10,6 @@ The order is shuffled on two levels, so that rows can be read from Parquet at an
 Rows that do not fill a last batch sit out the epoch; others do so in the next.
 """
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from midmask.errors import UserError
 from midmask.identity import fingerprint
+from midmask.randomness.streams import named_stream
 
 BLOCK = 2048
 """Rows that are read together: a row group of a tokens artifact (`tokens.ROW_GROUP`, whose module imports torch)."""
@@ -113,5 +113,4 @@ class BatchPlan:
         return np.asarray(starts[block] + places - (ends - sizes)[block], dtype=np.int64)
 
     def _random(self, epoch: int, pool: int) -> np.random.Generator:
-        text = f"{self.corpus}/{self.seed}/{epoch}/{pool}"
-        return np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16])))
+        return named_stream(f"{self.corpus}/{self.seed}/{epoch}/{pool}")

@@ -4,7 +4,6 @@ Dev queries against their relevant passages and others drawn at random, by the c
 sample, so values are higher than on the whole corpus: they are for comparing steps of a run, and runs on one corpus.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,8 @@ from torch import Tensor
 from midmask.arrays import Ints32
 from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone, Side
+from midmask.randomness.streams import numpy_stream
+from midmask.randomness.texts import fixed_sample
 from midmask.training.plan import Rows
 from midmask.training.table import TokenTable, read_table
 
@@ -55,23 +56,18 @@ def open_probe(tokens: Place, corpus: Place, split: str = "dev") -> Probe | None
     """A probe on a split of the corpus, always the same one; none if no query of the split has a relevant passage."""
     qrels, queries = read_table(corpus / "qrels.parquet"), read_table(tokens / "queries.parquet")
     judged = qrels.filter(pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1)))
-    chosen = _sample(pc.unique(judged["query_id"]).to_pylist(), QUERIES)
+    chosen = fixed_sample(pc.unique(judged["query_id"]).to_pylist(), QUERIES)
     if not chosen:
         return None
     table = TokenTable(tokens / "passages")
     judged = judged.filter(pc.is_in(judged["query_id"], value_set=pa.array(chosen)))
     rows = table.rows_of(judged["doc_id"])
-    random = np.random.Generator(np.random.PCG64(0))
-    pool = np.unique(np.concatenate([rows[rows >= 0], random.permutation(table.count)[:PASSAGES]]))
+    pool = np.unique(np.concatenate([rows[rows >= 0], numpy_stream(0).permutation(table.count)[:PASSAGES]]))
     owner = np.array(judged["query_id"].to_pylist())
     relevant = [np.searchsorted(pool, rows[(owner == query) & (rows >= 0)]) for query in chosen]
     places = pc.index_in(pa.array(chosen), value_set=queries["query_id"].combine_chunks())
     texts = queries["ids"].take(places).to_pylist()
     return Probe([np.array(text, np.int32) for text in texts], table.read(pool), relevant)
-
-
-def _sample(names: list[str], size: int) -> list[str]:
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[:size]
 
 
 def _reciprocal(top: Rows, wanted: Rows) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from midmask.batch import Batch, TokenRows
-from midmask.masking import row_keys
+from midmask.randomness.masks import row_keys
 from midmask.training.examples import TextColumns, TextRows, opened
 from midmask.training.order import Order, OrderReader
 

@@ -9,8 +9,8 @@ import torch
 from midmask.batch import Batch, TokenRows
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.masking import row_keys
 from midmask.objectives.pretraining.cotmae import CoTMAE
+from midmask.randomness.masks import row_keys
 from tests.support.objectives import two_sided
 from tests.support.objectives.reference import Reference, Vectors
 from tests.support.objectives.texts import CLS, FIRST, MASK, SEP, UNK, random_texts, token_rows

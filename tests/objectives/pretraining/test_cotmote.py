@@ -11,9 +11,9 @@ from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, Side, build_backbone
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.masking import row_keys
 from midmask.objectives import build_objective
 from midmask.objectives.pretraining.cotmote import CoTMoTE
+from midmask.randomness.masks import row_keys
 from tests.support.objectives.checks import assert_equals, places
 from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients
 from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows

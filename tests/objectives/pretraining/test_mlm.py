@@ -12,8 +12,8 @@ from midmask import masking
 from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.identity import override
-from midmask.masking import Purpose
 from midmask.objectives.pretraining.mlm import MLM
+from midmask.randomness.masks import Purpose
 from tests.support.objectives.reference import Reference, assert_same_gradients
 from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
 

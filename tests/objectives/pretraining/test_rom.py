@@ -11,11 +11,11 @@ from torch import Tensor
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.identity import override
-from midmask.masking import row_keys
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
 from midmask.objectives.pretraining.rom import ROM, ROMRows
+from midmask.randomness.masks import row_keys
 from tests.support.objectives.reference import Reference, assert_same_gradients
 from tests.support.objectives.texts import CLS, FIRST, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 

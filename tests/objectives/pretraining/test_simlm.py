@@ -12,8 +12,8 @@ from midmask.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.masking import Purpose, row_keys, uniform
 from midmask.objectives.pretraining.simlm import SimLM, sample
+from midmask.randomness.masks import Purpose, row_keys, uniform
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
 from tests.support.objectives import two_sided

@@ -1,19 +1,17 @@
-"""FLOPs counted operation by operation while the real thing runs, and what autograd keeps for its way back."""
+"""FLOPs of whatever runs, a step of an objective, and what autograd keeps of a forward pass."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from midmask.batch import Batch
-from tests.speed.pretraining import formulas
+from midmask.flops import flop_counter
 
 
 def count_flops(work: Callable[[], object]) -> float:
-    """Of whatever runs in `work`, by torch's own counter; what that lacks is the benchmark's."""
-    counter = FlopCounterMode(display=False, custom_mapping=formulas())
-    with counter:
+    """FLOPs of one call of `work`."""
+    with flop_counter() as counter:
         work()
     return float(counter.get_total_flops())
 

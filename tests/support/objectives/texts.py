@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
-from midmask.masking import row_keys
+from midmask.randomness.masks import row_keys
 from midmask.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)

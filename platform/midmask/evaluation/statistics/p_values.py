@@ -12,6 +12,7 @@ from scipy import stats
 
 from midmask.arrays import Doubles
 from midmask.errors import unknown
+from midmask.randomness.streams import numpy_stream
 
 Test = Literal["t", "wilcoxon", "permutation"]
 Correction = Literal["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh"]
@@ -42,7 +43,7 @@ def _permutation(difference: Doubles, seed: int) -> float:
         vectorized=True,
         n_resamples=RESAMPLES,
         batch=max(1, (1 << 22) // len(difference)),
-        rng=np.random.default_rng(seed),
+        rng=numpy_stream(seed),
     )
     return float(found.pvalue)
 

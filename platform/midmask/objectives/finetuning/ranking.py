@@ -21,9 +21,9 @@ from midmask.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
-from midmask.masking import fingerprints
 from midmask.objectives.finetuning.regularisers import Regularisers, regularising_parts
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
+from midmask.randomness.masks import fingerprints
 from midmask.vocabulary import Vocabulary
 
 PIECE = 1024

@@ -10,9 +10,10 @@ from torch import Tensor
 from midmask.batch import Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.heads import linear_cross_entropy
-from midmask.masking import Purpose, corrupt, select_highest, select_tokens, select_words
+from midmask.masking import corrupt, select_highest, select_tokens, select_words
 from midmask.masking.selection import Unknown
 from midmask.objectives.objective import ObjectiveConfig, Reads, flat_targets
+from midmask.randomness.masks import Purpose
 from midmask.vocabulary import Vocabulary
 
 EncoderMask = Literal["word", "token", "exact", "weighted"]

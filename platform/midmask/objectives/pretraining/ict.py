@@ -27,9 +27,10 @@ from midmask import distributed as world
 from midmask.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.pooling import cls_vectors
-from midmask.masking import Purpose, only, rekeyed, uniform, word_runs
+from midmask.masking import only, word_runs
 from midmask.objectives.in_batch import agreement, in_batch_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
+from midmask.randomness.masks import Purpose, rekeyed, uniform
 from midmask.vocabulary import Vocabulary
 
 

@@ -29,7 +29,7 @@ from midmask.batch import Batch, Loss, Part
 from midmask.decoders import Decoder, DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone
 from midmask.heads import linear_column_max, linear_cross_entropy
-from midmask.masking import Purpose, corrupt, rekeyed, select_tokens
+from midmask.masking import corrupt, select_tokens
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
 from midmask.objectives.pretraining.encoder_mask import (
@@ -39,6 +39,7 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
+from midmask.randomness.masks import Purpose, rekeyed
 from midmask.vocabulary import Vocabulary
 
 SATURATED_FLOOR = 1e-4

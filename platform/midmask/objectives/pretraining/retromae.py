@@ -26,9 +26,10 @@ from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.errors import UserError
-from midmask.masking import Purpose, select_words, visibility
+from midmask.masking import select_words, visibility
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.randomness.masks import Purpose
 from midmask.vocabulary import Vocabulary
 
 

@@ -15,7 +15,7 @@ differs   sums are divided by the global count of targets. Published is a frozen
           and passage are one text of token type 0; published is a pair, "title [SEP] passage", of types 0 and 1
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -28,7 +28,7 @@ from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import Decoder, DecoderPositions
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, BackboneShape, build_backbone, shape_of
 from midmask.errors import UserError
-from midmask.masking import Purpose, find_words, rekeyed, select_words, uniform
+from midmask.masking import find_words, select_words
 from midmask.objectives.objective import Objective, flat_targets
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import (
@@ -38,6 +38,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     loss_of_both,
     vector_health,
 )
+from midmask.randomness.masks import Purpose, rekeyed, uniform
 from midmask.vocabulary import Vocabulary
 
 GUESSES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
@@ -106,11 +107,20 @@ class SimLM(Objective):
         self.positions = DecoderPositions(backbone)
         with said_of_generator():
             seed = int(torch.randint(2**31, (), device="cpu"))
-            made = build_backbone(BackboneConfig(name=config.generator, dropout=0.0), vocabulary, seed=seed)
+            fresh = backbone.no_bias_V.is_meta  # an outline, whose cost is counted, reads no weights
+            named = BackboneConfig(name=config.generator, dropout=0.0, fresh=fresh)
+            made = build_backbone(named, vocabulary, seed=seed)
         self.generator = made if config.generator in SIZES else None
         self._guesser = (made,)  # in a tuple: what is frozen is no part of the state
         if self.generator is None:
             made.requires_grad_(False).eval()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """A frozen generator goes to the devices and types that the objective goes to."""
+        if self.generator is None:
+            self._guesser[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> SimLMRows:
@@ -135,7 +145,7 @@ class SimLM(Objective):
 
     def _guess(self, text: TokenRows, hidden_BL: Tensor, vocabulary: Vocabulary) -> Tensor:
         """The text with tokens drawn by the generator where it is hidden."""
-        generator = self._guesser[0].to(text.ids_BL.device)
+        (generator,) = self._guesser
         masked_BL = text.ids_BL.masked_fill(hidden_BL, vocabulary.mask_id)
         rows_R, _ = flat_targets(masked_BL, hidden_BL)
         states_RD = generator.hidden(masked_BL, text.lengths_B).flatten(0, 1)[rows_R]

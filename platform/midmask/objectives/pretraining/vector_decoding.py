@@ -16,9 +16,10 @@ from torch import Tensor
 from midmask.batch import Loss, Part, TokenRows
 from midmask.decoders import CausalDecoder, Decoder, DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone
-from midmask.masking import Purpose, corrupt, rekeyed, select_words
+from midmask.masking import corrupt, select_words
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, masked_lm_part
+from midmask.randomness.masks import Purpose, rekeyed
 from midmask.vocabulary import Vocabulary
 
 Decode = Callable[[Tensor, MaskedRows], Part]

@@ -1,12 +1,13 @@
-"""The model FLOPs that the benchmark counts, against formulas worked out by hand."""
+"""FLOPs that are counted while a real step runs, against formulas worked out by hand."""
 
 from typing import Any
 
 import pytest
 
 from midmask.objectives import PRETRAINING
-from tests.speed.pretraining import count_flops
-from tests.speed.steps import batch_for, objective_named, training_step, vocabulary
+from midmask.objectives.sample import pretraining_batch, sample_vocabulary
+from tests.speed.steps import objective_named, training_step
+from tests.support.estimate.counted import count_flops
 
 ROWS, LENGTH, V = 3, 16, 300
 LAYERS, D, TOKENS = 2, 128, ROWS * LENGTH  # of the backbone `tiny`
@@ -33,7 +34,7 @@ def expected(name: str, drawn: Any) -> int:
 
 @pytest.mark.parametrize("name", ["mlm", "retromae", "dupmae"])
 def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
-    words = vocabulary(V)
+    words = sample_vocabulary(V)
     objective = objective_named(name, "tiny", words)
-    batch = batch_for(PRETRAINING[name].Config(), words, rows=ROWS, length=LENGTH)
+    batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=ROWS, length=LENGTH)
     assert count_flops(training_step(objective, batch)) == expected(name, objective.draw(batch))

@@ -1,0 +1,249 @@
+"""What models cost, counted by torch while the real classes run on tensors without numbers.
+
+An objective is built on the `meta` device and its weights become torch's fake tensors: they have a shape, a type and a
+device, and no values. The texts are real, so that masks, targets and lengths are drawn as in training. All that follows
+from a weight is fake, forward and backward, and costs no arithmetic and no memory whatever the model's size. So nothing
+here knows an objective by its name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.representation import Representation
+from midmask.estimate.sizes import outlined_backbone, outlined_cross_encoder
+from midmask.flops import flop_counter
+from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
+from midmask.objectives.sample import finetuning_batch, full_rows, pretraining_batch
+
+TEXTS = 16
+"""Texts of a counted batch, or one row if that holds more: enough that the roundings of masks even out."""
+SHORTEST = 5
+"""Tokens of a counted text at least: two specials and three words, of which a mask can choose."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tokens of the texts of one row, specials included: a passage, and with it a second span or pseudo-query (0: there
+    is none); or, if `group` is not 0, a query (`context`) with `group` passages."""
+
+    passage: int
+    context: int = 0
+    group: int = 0
+
+    @staticmethod
+    def of(passage: float, context: float, group: int = 0) -> "Row":
+        """Of mean lengths."""
+        return Row(max(SHORTEST, round(passage)), max(SHORTEST, round(context)) if context else 0, group)
+
+    @property
+    def texts(self) -> int:
+        return self.group + 1 if self.group else 1 + (self.context > 0)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One step of training.
+
+    row: FLOPs of a row, forward and backward. pair: FLOPs of each row with each, where rows meet in the loss.
+    first_pass: FLOPs of a row's vectors without a gradient, where rows meet. kept: bytes of a row that autograd keeps
+    for the backward pass; kept_once: what it keeps however many rows there are, such as the gradient of an output
+    matrix. targets: of a row, in the part of the loss that has most. parameters: all that are trained.
+    is_whole: false if the loss cannot be computed without numbers, so that the encoder alone was counted.
+    """
+
+    row: float
+    pair: float
+    first_pass: float
+    kept: float
+    kept_once: float
+    targets: float
+    parameters: int
+    is_whole: bool = True
+
+    def flops(self, rows: int) -> float:
+        """Of a step on a batch of so many rows."""
+        return rows * self.row + rows**2 * self.pair
+
+
+@lru_cache(maxsize=256)
+def count_training(
+    config: ObjectiveConfig,
+    encoder: BackboneConfig,
+    vocabulary: int,
+    representation: Representation,
+    row: Row,
+    *,
+    kind: str,
+    bf16: bool,
+) -> Counted:
+    """What a step of an objective costs on some encoder.
+
+    Args:
+        vocabulary: entries of the tokenizer.
+        representation: what is scored, in fine-tuning.
+        kind: of the device, cpu or cuda. Dropout keeps pairs of tokens on a CPU only; on a GPU it is left out.
+        bf16: whether autocast is on.
+
+    Raises:
+        UserError: if there is no such model, or the objective cannot be carried out on it.
+    """
+    objective, words = _outlined(config, encoder, vocabulary, representation)
+    parameters = sum(parameter.numel() for parameter in objective.parameters())
+    rows = max(1, TEXTS // row.texts)
+    if row.group:
+        batch = finetuning_batch(words, queries=rows, group=row.group, query=row.context, passage=row.passage)
+    else:
+        batch = pretraining_batch(config, words, rows=rows, length=row.passage, context=row.context or None)
+    _forget_numbers(objective)
+    objective.train(kind == "cpu")
+    try:
+        return _count(objective, batch, rows, bf16=bf16, parameters=parameters)
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        alone = EncoderAlone(objective.backbone, words).train(kind == "cpu")
+        return replace(_count(alone, batch, rows, bf16=bf16, parameters=parameters), is_whole=False)
+
+
+@lru_cache(maxsize=256)
+def count_encoding(representation: Representation, encoder: BackboneConfig, vocabulary: int, tokens: int) -> float:
+    """FLOPs of the vectors of one text of so many tokens."""
+    backbone, words = outlined_backbone(encoder, vocabulary)
+    with torch.device("meta"):
+        backbone.represent_as(representation, seed=0)
+    text = full_rows(1, tokens, words, seed=1)
+    _forget_numbers(backbone.eval())
+    with torch.no_grad(), flop_counter() as counter:
+        backbone.pooling(backbone, text.ids_BL, text.lengths_B, words.special_V, "passage")
+    return float(counter.get_total_flops())
+
+
+@lru_cache(maxsize=256)
+def count_scoring(encoder: BackboneConfig, vocabulary: int, query: int, passage: int) -> float:
+    """FLOPs of a cross-encoder's score of one query and passage of so many tokens."""
+    model, words = outlined_cross_encoder(encoder, vocabulary)
+    texts = finetuning_batch(words, queries=1, group=1, query=query, passage=passage).texts
+    pairs = model.join(texts["query"], texts["passage"])
+    _forget_numbers(model.eval())
+    with torch.no_grad(), flop_counter() as counter:
+        model(pairs)
+    return float(counter.get_total_flops())
+
+
+class EncoderAlone(Objective):
+    """Stands in for an objective whose loss looks at numbers: all texts of a batch go through the encoder."""
+
+    parts: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def draw(self, batch: Batch) -> Batch:
+        return batch
+
+    def counts(self, drawn: Batch) -> dict[str, Tensor]:
+        return {"encoder": torch.tensor(0)}
+
+    def forward(self, drawn: Batch) -> Loss:
+        hidden = [self.backbone.hidden(text.ids_BL, text.lengths_B).sum() for text in drawn.texts.values()]
+        return Loss({"encoder": Part(torch.stack(hidden).sum(), torch.tensor(1))})
+
+
+def _outlined(
+    config: ObjectiveConfig, encoder: BackboneConfig, vocabulary: int, representation: Representation
+) -> tuple[Objective, Any]:
+    if isinstance(config, ListwiseRanking.Config):
+        model, words = outlined_cross_encoder(encoder, vocabulary)
+        return ListwiseRanking(config, model, words), words
+    backbone, words = outlined_backbone(encoder, vocabulary)
+    with torch.device("meta"):
+        backbone.represent_as(representation, seed=0)
+        return build_objective(config, backbone, words), words
+
+
+def _forget_numbers(model: nn.Module) -> None:
+    """Makes fake tensors on a CPU of what is on the `meta` device, which lacks much that a CPU has (autocast)."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model.to_empty(device="cpu")
+
+
+def _count(objective: Objective, batch: Batch, rows: int, *, bf16: bool, parameters: int) -> Counted:
+    """What `rows` rows cost. The same rows twice, with the same masks, tell what of the memory grows."""
+    one, two = _forward(objective, batch, bf16=bf16), _forward(objective, _repeated(batch), bf16=bf16)
+    first_pass, pair = _meeting(objective, batch, rows) if isinstance(objective, CoupledObjective) else (0.0, 0.0)
+    with flop_counter() as counter:
+        torch.autograd.backward(one.total)
+    return Counted(
+        row=(one.flops + counter.get_total_flops()) / rows - rows * pair,
+        pair=pair,
+        first_pass=first_pass,
+        kept=(two.kept - one.kept) / rows,
+        kept_once=2 * one.kept - two.kept,
+        targets=one.targets / rows,
+        parameters=parameters,
+    )
+
+
+def _meeting(objective: CoupledObjective, batch: Batch, rows: int) -> tuple[float, float]:
+    """FLOPs of a row's vectors, forward, and of each two rows that meet in the loss: what twice the rows cost there
+    beyond twice the FLOPs is 2 x rows^2 times that."""
+    with torch.no_grad(), flop_counter() as counter:
+        made = objective.represent(objective.draw(batch))
+    met = []
+    for times in (1, 2):
+        vectors, facts = ([torch.cat(times * [x.detach()]) for x in side] for side in (made.vectors, made.facts))
+        with flop_counter() as coupled:
+            parts = objective.couple(tuple(vector.requires_grad_() for vector in vectors), tuple(facts))
+            torch.autograd.backward(Loss(parts).total({name: part.count for name, part in parts.items()}))
+        met.append(coupled.get_total_flops())
+    return counter.get_total_flops() / rows, (met[1] - 2 * met[0]) / (2 * rows**2)
+
+
+def _repeated(batch: Batch) -> Batch:
+    def again(x: Tensor) -> Tensor:
+        return torch.cat([x, x])
+
+    def both(text: TokenRows) -> TokenRows:
+        weights_BL = None if text.weights_BL is None else again(text.weights_BL)
+        return TokenRows(again(text.ids_BL), again(text.lengths_B), again(text.keys_B), weights_BL)
+
+    teacher_QG = None if batch.teacher_QG is None else again(batch.teacher_QG)
+    return replace(batch, texts={name: both(text) for name, text in batch.texts.items()}, teacher_QG=teacher_QG)
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """A loss with its graph. flops: of the forward pass; kept: bytes; targets: of the part that has most."""
+
+    total: Tensor
+    flops: float
+    kept: int
+    targets: int
+
+
+def _forward(objective: Objective, batch: Batch, *, bf16: bool) -> _Forward:
+    """Masks and loss. Each tensor's storage is kept once; weights are not counted."""
+    reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
+    weights = {reference(parameter.untyped_storage()) for parameter in objective.parameters()}
+    kept: dict[StorageWeakRef, tuple[int, Tensor]] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if (own := reference(storage)) not in weights:
+            kept[own] = (storage.nbytes(), tensor)
+        return tensor
+
+    with (
+        flop_counter() as counter,
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=bf16),
+    ):
+        drawn = objective.draw(batch)
+        targets = max(int(count) for count in objective.counts(drawn).values())
+        total = objective(drawn).total(objective.counts(drawn))
+    return _Forward(total, float(counter.get_total_flops()), sum(size for size, _ in kept.values()), targets)

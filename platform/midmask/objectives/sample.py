@@ -1,0 +1,68 @@
+"""Made-up texts of given lengths, to run a step of any objective on: for counting and timing, not for training."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from midmask.batch import Batch, TokenRows
+from midmask.objectives.objective import ObjectiveConfig
+from midmask.randomness.masks import row_keys
+from midmask.randomness.torch_seeds import torch_stream
+from midmask.vocabulary import Vocabulary
+
+CONTINUATIONS = 0.2
+"""Share of tokens that continue a word, about that of English text under BERT's vocabulary."""
+QUERY_LENGTH = 32
+"""Tokens of a pseudo-query, specials included."""
+
+
+def sample_vocabulary(size: int = 30522, *, pad_id: int = 0) -> Vocabulary:
+    """A vocabulary without strings: the specials first, then whole words, the last fifth continuations."""
+    ids = torch.arange(size)
+    special_V = ((ids < 5) & (ids != 1)) | (ids == pad_id)
+    return Vocabulary(size, pad_id, 2, 3, 4, 1, ids >= size * 4 // 5, special_V, (ids > 5) & (ids < 200))
+
+
+def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenRows:
+    """Random texts of exactly `length` tokens, [CLS] and [SEP] included, each token with a random weight."""
+    generator = torch_stream(seed)
+    first = int(words.continues_V.long().argmax())
+    ids = torch.randint(5, first, (rows, length), generator=generator)
+    pieces = torch.randint(first, words.size, (rows, length), generator=generator)
+    ids = torch.where(torch.rand((rows, length), generator=generator) < CONTINUATIONS, pieces, ids)
+    ids[:, 0], ids[:, -1] = words.cls_id, words.sep_id
+    weights = torch.rand((rows, length), generator=generator)
+    return TokenRows(ids, torch.full((rows,), length), row_keys(seed, 0, np.arange(rows)), weights)
+
+
+def pretraining_batch(
+    config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int, context: int | None = None
+) -> Batch:
+    """What a middle training reads: passages; or with each a second span, or a pseudo-query.
+
+    Args:
+        context: tokens of the second text; none: as many as the passage's, a pseudo-query at most `QUERY_LENGTH`.
+    """
+    reads = config.reads()
+    texts = {"passage": full_rows(rows, length, words, seed=1)}
+    if reads.rows in ("spans", "pseudo_queries"):
+        usual = length if reads.rows == "spans" else min(length, QUERY_LENGTH)
+        texts["context"] = full_rows(rows, context or usual, words, seed=2)
+    if not reads.term_weights:
+        texts = {name: replace(text, weights_BL=None) for name, text in texts.items()}
+    return Batch(0, texts)
+
+
+def finetuning_batch(words: Vocabulary, *, queries: int, group: int, query: int, passage: int) -> Batch:
+    """What a fine-tuning loss reads: queries, `group` passages for each, and a teacher's score of each pair.
+
+    Args:
+        query, passage: tokens of each.
+    """
+    texts = {
+        "query": full_rows(queries, query, words, seed=1),
+        "passage": full_rows(queries * group, passage, words, seed=2),
+    }
+    teacher_QG = torch.rand((queries, group), generator=torch_stream(3))
+    return Batch(0, texts, group=group, teacher_QG=teacher_QG)
