@@ -29,7 +29,8 @@ def parse_passage(text: str) -> tuple[str, str, str]:
 
 def open_toy(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     file = found(folder, ["passages.txt"], LAYOUT)
-    return CorpusPieces(name, text_pieces("docs", folder, [file], parse_passage, {"max_characters": max_characters}), (), ())
+    docs = text_pieces("docs", folder, [file], parse_passage, {"max_characters": max_characters})
+    return CorpusPieces(name, docs, (), ())
 
 
 READER = FolderReader(LAYOUT, open_toy)

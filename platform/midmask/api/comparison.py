@@ -10,14 +10,14 @@ from midmask.evaluation.statistics.p_values import Correction, Test
 from midmask.evaluation.tables import Protocol, ResultTable, by_measure, tabulate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Systems and their measures. Prints as Markdown, and as HTML in a notebook; `result` holds the numbers."""
 
     result: ResultTable
 
     def markdown(self) -> str:
-        """The table and its caption. Bold: the best; superscripts: the systems that a row is significantly better than."""
+        """The table and its caption, which says what bold and superscripts mean."""
         return as_markdown(self.result)
 
     def latex(self) -> str:
@@ -30,6 +30,9 @@ class Table:
 
     def __str__(self) -> str:
         return self.markdown()
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         return as_html(self.result)

@@ -47,8 +47,8 @@ class Corpus:
             titles: one for each text; none: without titles.
             ids: one for each text of a list.
             queries: a list or id -> text, as `texts`. With `relevant`, a recipe also fine-tunes, and `evaluate` works.
-            relevant: for each query, in order or by id, the id of the text that answers it, several ids, or id -> grade.
-                This is sentence-transformers' `relevant_docs` and BEIR's `qrels`.
+            relevant: for each query, in order or by id: the id of the text that answers it, several ids, or
+                id -> grade. This is sentence-transformers' `relevant_docs` and BEIR's `qrels`.
             splits: split -> ids of its queries, such as {"train": […], "test": […]}; none: train, dev and test are
                 drawn, 60/20/20, by a hash of the id.
             name: what tables and metrics call it.

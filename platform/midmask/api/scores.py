@@ -10,18 +10,16 @@ import pyarrow as pa
 from midmask.api.corpus import Corpus
 from midmask.api.run import Run
 from midmask.api.storage import computed, open_store, runner_in
-from midmask.artifact import Artifact
+from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.rendering import html_table
-from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.needed_splits import usual_split
 from midmask.experiment.plan import adopted, plan
 from midmask.experiment.reading_notes import notes
 from midmask.experiment.report import evaluations_table, per_query
-from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import override
 from midmask.recipes import RECIPES
@@ -30,7 +28,7 @@ BM25 = "bm25"
 """The name by which BM25 is evaluated."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """The measures of one system on one split of a corpus. Prints as a table.
 
@@ -80,6 +78,9 @@ class Scores:
     def __str__(self) -> str:
         return evaluations_table(f"{self.corpus} {self.split}", {self.system: self.artifact})
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         headers = [f"{self.corpus} {self.split}", "queries", *self.measures]
         values = [f"{value:.4f}" for value in self.measures.values()]
@@ -90,7 +91,7 @@ class Scores:
 
 def evaluate(
     model: Run | str | Path,
-    corpus: Corpus | None = None,
+    corpus: Corpus | Run | None = None,
     *,
     split: str | None = None,
     measures: Sequence[str] = (),
@@ -103,35 +104,42 @@ def evaluate(
 
     Args:
         model: a run, a model folder (transformers or sentence-transformers), or "bm25".
-        corpus: with queries and judgements; none: the run's own.
+        corpus: with queries and judgements; none: the run's own. Give a run to measure another system, such as "bm25",
+            on the very queries of that run: train, dev and test may have been drawn for its training. Any other corpus
+            keeps the splits of its files.
         split: whose queries; none: dev, else test, else the first that there is. Choose settings on dev; report test.
-            Only a corpus that the run was trained on is divided as for training; another keeps the splits of its files.
         measures: ir-measures names, such as "nDCG@10" or "R(rel=2)@100"; none: nDCG@10, RR@10 and R@100.
         depth: documents ranked for each query.
         max_queries: of a larger split, so many queries, always the same; none: all.
-        storage: as for `train`; a run uses its own.
+        storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
     Raises:
         UserError: for a corpus without judgements, an unknown split or measure, or a folder that holds no model.
     """
-    if isinstance(model, Run):
-        if storage is not None:
-            raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
-        runner, recipe = model.runner, model.recipe
-    else:
-        runner, recipe = runner_in(open_store(storage), ray=False, progress=progress), RECIPES["none"]()
-    if corpus is None and not isinstance(model, Run):
-        raise UserError(f"evaluate({str(model)!r}): name the corpus too: evaluate(model, corpus)")
-    where = recipe.corpus if corpus is None else corpus.in_store(runner.storage)
-    if not isinstance(model, Run) or where.name != recipe.corpus.name:
-        where = where.model_copy(update={"splits": "official"})
-    else:
-        where = recipe.corpus
+    home = next((one for one in (model, corpus) if isinstance(one, Run)), None)
+    if home is not None and storage is not None:
+        raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
+    runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
+    where = _collection(model, corpus, runner.storage)
     asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": _split(where, split)}
-    config = override(recipe.evaluation, asked)
-    system, step = _evaluation(model, recipe, where, config)
+    system, step = _evaluation(model, corpus, where, asked)
     return Scores(system, computed(runner, step))
+
+
+def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
+    """The collection that is searched; a run's own is divided as it was for the training, others as their files are."""
+    if isinstance(corpus, Run):
+        return corpus.recipe.corpus
+    own = model.recipe.corpus if isinstance(model, Run) else None
+    if corpus is None:
+        if own is None:
+            raise UserError(f"evaluate({str(model)!r}): name the corpus too: evaluate(model, corpus)")
+        return own
+    found = corpus.in_store(storage)
+    if own is not None and found.name == own.name:
+        return own
+    return found.model_copy(update={"splits": "official"})
 
 
 def _split(corpus: CorpusConfig, asked: str | None) -> str:
@@ -151,14 +159,17 @@ def _split(corpus: CorpusConfig, asked: str | None) -> str:
 
 
 def _evaluation(
-    model: Run | str | Path, recipe: Recipe, corpus: CorpusConfig, config: EvaluateConfig
+    model: Run | str | Path, corpus: Corpus | Run | None, where: CorpusConfig, asked: dict[str, object]
 ) -> tuple[str, Step]:
     """The system's name, and the step that evaluates it."""
     if isinstance(model, Run):
-        on = None if corpus == recipe.corpus else model.plan.elsewhere(corpus)
-        return recipe.name, model.plan.evaluation(config, model=model.step, on=on)
-    recipe = override(recipe, {"corpus": corpus.model_dump()})
+        recipe, planned = model.recipe, model.plan
+        on = None if where == recipe.corpus else planned.elsewhere(where)
+        return recipe.name, planned.evaluation(override(recipe.evaluation, asked), model=model.step, on=on)
+    recipe = override(RECIPES["none"](), {"corpus": where.model_dump()})
+    config = override(recipe.evaluation, asked)
     if model == BM25:
-        return BM25, plan(recipe).bm25_evaluation(config)
+        planned = corpus.plan if isinstance(corpus, Run) else plan(recipe)
+        return BM25, planned.bm25_evaluation(config)
     folder = Path(model).expanduser().absolute()
     return folder.name, plan(as_folder_reads(recipe, folder, ())).evaluation(config, model=adopted(str(folder)))

@@ -93,7 +93,7 @@ def _model(recipe: Recipe, planned: Plan, protocol: str | None) -> Step:
     untuned = untuned_retriever(recipe, planned)
     if untuned is None:
         raise UserError(
-            f"recipe {recipe.name!r} has no middle training, and {recipe.corpus.short_name} no queries to fine-tune on; "
-            f"{needs}, or choose a recipe such as 'retromae'"
+            f"recipe {recipe.name!r} has no middle training, and {recipe.corpus.short_name} has no queries to fine-tune"
+            f" on; {needs}, or choose a recipe such as 'retromae'"
         )
     return untuned

@@ -43,7 +43,7 @@ def _rows(place: Place) -> Iterator[dict[str, Any]]:
 
 
 def write_lines(place: Place, rows: Iterable[dict[str, Any]]) -> None:
-    """Writes a gzip file of JSON objects, one a line. Its header has neither name nor time: equal rows give equal bytes."""
+    """Writes JSON objects, one a line, as gzip without name and time in its header: equal rows give equal bytes."""
     with place.writing() as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
         for row in rows:
             packed.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")

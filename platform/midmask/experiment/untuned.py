@@ -37,9 +37,11 @@ def untuned(config: UntunedConfig, inputs: Mapping[str, Artifact], out: Place, *
     backbone = load_backbone((inputs["start"].place / "model").local(), dropout=0.0)
     backbone.represent_as(config.representation, seed=config.seed)
     tokenizer = (inputs["tokens"].place / "tokenizer").local()
-    lengths = {"max_length": config.passage_length, "query_length": config.query_length}
+    longest, query_length = config.passage_length, config.query_length
     with tempfile.TemporaryDirectory() as name:
-        save_bi_encoder(backbone, Path(name), tokenizer, form=config.form, **lengths)
+        save_bi_encoder(
+            backbone, Path(name), tokenizer, max_length=longest, query_length=query_length, form=config.form
+        )
         (out / "model").upload(Path(name))
     return {}
 
