@@ -30,7 +30,6 @@ def test_the_first_block_has_twelve_lines() -> None:
     assert len(first_block(DOCS / "python.md").splitlines()) <= 12
 
 
-@pytest.mark.slow
 def test_the_first_block_trains_searches_and_compares(tmp_path: Path) -> None:
     done = run_in_a_fresh_process(first_block(DOCS / "python.md"), tmp_path)
     assert done.returncode == 0, done.stderr
