@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import AutoModel
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
 
 import midmask
 from midmask import UserError
@@ -47,6 +49,18 @@ def test_the_model_folder_loads_in_transformers(run: midmask.Run, untuned: midma
             AutoModel.from_pretrained(one.model).config.hidden_size
             == one.encoder(device="cpu").get_embedding_dimension()
         )
+
+
+def test_an_encoder_without_fine_tuning_gives_the_vectors_that_were_asked_for(store: Path) -> None:
+    """The mean of all tokens, by the folder's own plain transformer, where the default is [CLS]."""
+    settings = {**toy.SETTINGS, "representation.dense": "mean"}
+    only = midmask.Corpus.from_texts(toy.texts(), name="alone")
+    model = midmask.train("retromae", only, settings=settings, storage=store, progress=False).model
+    tokens = AutoTokenizer.from_pretrained(model)(toy.texts()[3], return_tensors="pt", truncation=True, max_length=24)
+    with torch.inference_mode():
+        hidden = AutoModel.from_pretrained(model).eval()(**tokens).last_hidden_state[0]
+    found = SentenceTransformer(str(model), device="cpu", local_files_only=True).encode(toy.texts()[3])
+    np.testing.assert_allclose(found, hidden.mean(dim=0).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_an_evaluation_equals_ranks_counted_by_hand(run: midmask.Run) -> None:
