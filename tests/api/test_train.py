@@ -134,6 +134,7 @@ def test_another_protocol_and_backbone_are_part_of_the_plan(
         ),
         ({"settings": {"pretrain.steps": -3}}, "pretrain.steps = -3"),
         ({"backbone": "/nowhere"}, "/nowhere"),
+        ({"corpus": ["a text"]}, r"corpus: a list; make a corpus of it, with midmask.Corpus.from_texts\(texts\)"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_computed(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.api.texts import Id, Relevant, TextRows, Texts, text_rows
+from midmask.api.texts import Id, Relevant, TextRows, TextsById, text_rows
 from midmask.app.job import resolve_corpus
 from midmask.artifact import Place, produce
 from midmask.corpora import CorpusConfig
@@ -31,11 +31,11 @@ class Corpus:
     @classmethod
     def from_texts(
         cls,
-        texts: Texts,
+        texts: TextsById,
         *,
         titles: Sequence[str] | None = None,
         ids: Sequence[Id] | None = None,
-        queries: Texts | None = None,
+        queries: TextsById | None = None,
         relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None = None,
         splits: Mapping[str, Collection[Id]] | None = None,
         name: str = "texts",

@@ -13,8 +13,8 @@ from midmask.errors import UserError, quoted
 from midmask.identity import fingerprint
 
 Id = str | int
-Texts = Sequence[str] | Mapping[Id, str]
-"""Texts by id; those of a sequence have their positions as ids: 0, 1, …"""
+TextsById = Sequence[str] | Mapping[Id, str]
+"""TextsById by id; those of a sequence have their positions as ids: 0, 1, …"""
 
 Relevant = Id | Collection[Id] | Mapping[Id, int]
 """The documents that answer a query: one id, several, or id -> grade (0: not relevant)."""
@@ -48,10 +48,10 @@ class TextRows:
 
 
 def text_rows(
-    texts: Texts,
+    texts: TextsById,
     titles: Sequence[str] | None,
     ids: Sequence[Id] | None,
-    queries: Texts | None,
+    queries: TextsById | None,
     relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None,
     splits: Mapping[str, Collection[Id]] | None,
 ) -> TextRows:
@@ -76,7 +76,7 @@ def text_rows(
     return TextRows(documents, tuple(zip(asked, questions, strict=True)), _in_splits(judgements, splits))
 
 
-def _named(kind: str, texts: Texts, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
+def _named(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
     """Ids and texts, checked."""
     if isinstance(texts, str):
         raise UserError(f"{kind}: one string; give a list of strings")

@@ -49,6 +49,11 @@ def train(
         UserError: for an unknown recipe, protocol or setting, with the nearest name; for an impossible value; or if the
             recipe has nothing to train on in this corpus.
     """
+    if not isinstance(corpus, Corpus):
+        raise UserError(
+            f"corpus: a {type(corpus).__name__}; make a corpus of it, with midmask.Corpus.from_texts(texts) or "
+            "midmask.Corpus.from_folder(path)"
+        )
     place = open_store(storage)
     made = _recipe(recipe, corpus.in_store(place), protocol, backbone, seed, settings or {})
     planned = plan(made)
