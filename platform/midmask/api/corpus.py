@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.api.texts import Id, Relevant, TextRows, TextsById, text_rows
+from midmask.api.texts import GivenTexts, Id, Relevant, TextsById, text_rows
 from midmask.app.job import resolve_corpus
 from midmask.artifact import Place, produce
 from midmask.corpora import CorpusConfig
@@ -26,7 +26,7 @@ class Corpus:
     """
 
     name: str
-    source: CorpusConfig | TextRows
+    source: CorpusConfig | GivenTexts
 
     @classmethod
     def from_texts(

@@ -24,7 +24,7 @@ DRAWN = "test"
 
 
 @dataclass(frozen=True)
-class TextRows:
+class GivenTexts:
     """Rows of a collection. documents: (id, title, text); queries: (id, text); judgements: split -> (query id, document
     id, grade).
     """
@@ -54,7 +54,7 @@ def text_rows(
     queries: TextsById | None,
     relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None,
     splits: Mapping[str, Collection[Id]] | None,
-) -> TextRows:
+) -> GivenTexts:
     """The rows of what `Corpus.from_texts` takes.
 
     Raises:
@@ -70,10 +70,10 @@ def text_rows(
     if queries is None or relevant is None:
         if splits is not None:
             raise UserError("splits without queries: they name queries; give queries=[…] and relevant=[…] too")
-        return TextRows(documents, (), {})
+        return GivenTexts(documents, (), {})
     asked, questions = _named("queries", queries, None)
     judgements = _judgements(asked, set(names), relevant)
-    return TextRows(documents, tuple(zip(asked, questions, strict=True)), _in_splits(judgements, splits))
+    return GivenTexts(documents, tuple(zip(asked, questions, strict=True)), _in_splits(judgements, splits))
 
 
 def _named(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
