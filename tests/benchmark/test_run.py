@@ -19,12 +19,12 @@ from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.job import Job, describe
 from midmask.benchmark.layout import lay_out
-from midmask.benchmark.results import read_results
 from midmask.benchmark.run import run_benchmark
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 from midmask_papers.report import report_of
+from tests.support.benchmark.results import read_results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"

@@ -8,7 +8,6 @@ here knows an objective by its name.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
+from midmask.estimate.remembered import remembered
 from midmask.estimate.sizes import outlined_backbone, outlined_cross_encoder
 from midmask.flops import flop_counter
 from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
@@ -75,7 +75,7 @@ class Counted:
         return rows * self.row + rows**2 * self.pair
 
 
-@lru_cache(maxsize=256)
+@remembered(Counted)
 def count_training(
     config: ObjectiveConfig,
     encoder: BackboneConfig,
@@ -113,7 +113,7 @@ def count_training(
         return replace(_count(alone, batch, rows, bf16=bf16, parameters=parameters), is_whole=False)
 
 
-@lru_cache(maxsize=256)
+@remembered(float)
 def count_encoding(representation: Representation, encoder: BackboneConfig, vocabulary: int, tokens: int) -> float:
     """FLOPs of the vectors of one text of so many tokens."""
     backbone, words = outlined_backbone(encoder, vocabulary)
@@ -126,7 +126,7 @@ def count_encoding(representation: Representation, encoder: BackboneConfig, voca
     return float(counter.get_total_flops())
 
 
-@lru_cache(maxsize=256)
+@remembered(float)
 def count_scoring(encoder: BackboneConfig, vocabulary: int, query: int, passage: int) -> float:
     """FLOPs of a cross-encoder's score of one query and passage of so many tokens."""
     model, words = outlined_cross_encoder(encoder, vocabulary)

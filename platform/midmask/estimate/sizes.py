@@ -5,13 +5,13 @@ a moment and in no memory.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, Template, fresh_classifier
 from midmask.encoders.reading import SIZES, read_settings
+from midmask.estimate.remembered import remembered
 from midmask.objectives.sample import sample_vocabulary
 from midmask.vocabulary import Vocabulary
 
@@ -33,7 +33,7 @@ class Sizes:
     parameters: int
 
 
-@lru_cache(maxsize=64)
+@remembered(Sizes)
 def encoder_sizes(config: BackboneConfig, vocabulary: int) -> Sizes:
     """The sizes of a named encoder.
 
