@@ -1,12 +1,72 @@
 """midmask: middle training of encoders for retrieval, every method under one protocol.
 
-Importing this package costs nothing and reaches no network. It only sets the switches that keep the libraries below it
-quiet; a value that the user has set already is left as it is.
+    corpus = midmask.Corpus.from_texts(texts)
+    run = midmask.train("retromae", corpus)
+    run.search("a query")
+
+The names below are imported when they are first used (docs/python.md): importing this package costs nothing and reaches
+no network. It only sets the switches that keep the libraries below it quiet; a value that the user has set already is
+left as it is.
 """
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midmask.api.catalogue import list_protocols, list_recipes, settings
+    from midmask.api.comparison import Table, compare
+    from midmask.api.corpus import Corpus
+    from midmask.api.run import Run
+    from midmask.api.scores import Scores, evaluate
+    from midmask.api.train import train
+    from midmask.errors import UserError
+    from midmask.retrieve.searcher import Hit
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Corpus": "api.corpus",
+    "Hit": "retrieve.searcher",
+    "Run": "api.run",
+    "Scores": "api.scores",
+    "Table": "api.comparison",
+    "UserError": "errors",
+    "compare": "api.comparison",
+    "evaluate": "api.scores",
+    "list_protocols": "api.catalogue",
+    "list_recipes": "api.catalogue",
+    "settings": "api.catalogue",
+    "train": "api.train",
+}
+"""Public name -> the module that it is imported from. No module of this package may bear one of these names."""
+
+__all__ = [
+    "Corpus",
+    "Hit",
+    "Run",
+    "Scores",
+    "Table",
+    "UserError",
+    "compare",
+    "evaluate",
+    "list_protocols",
+    "list_recipes",
+    "settings",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 QUIET = {
     "TOKENIZERS_PARALLELISM": "false",

@@ -73,7 +73,7 @@ class PublishedRow(Config):
         return {"values": data["values"], "of": {name: text for name, text in data.items() if name != "values"}}
 
 
-class Table(Config):
+class PublishedTable(Config):
     """A grid of printed numbers; in a cell, a row's fields outdo its column's, and these the shared ones."""
 
     table: str = Field(description="its number in the paper")
@@ -84,7 +84,7 @@ class Table(Config):
     rows: tuple[PublishedRow, ...] = Field(description="the rows")
 
     @model_validator(mode="after")
-    def _rows_fit_columns(self) -> "Table":
+    def _rows_fit_columns(self) -> "PublishedTable":
         for row in self.rows:
             if len(row.values) != len(self.columns):
                 raise ValueError(f"table {self.table}: {len(row.values)} values for {len(self.columns)} columns: {row}")
@@ -109,7 +109,7 @@ class Paper(Config):
     paper: str = Field(description="short name, that of the preset")
     citation: str = Field(description="authors, year, title, venue")
     conditions: dict[str, str] = Field(description="backbone, collections, titles, steps, seeds, as the paper has them")
-    tables: tuple[Table, ...] = Field(description="its tables")
+    tables: tuple[PublishedTable, ...] = Field(description="its tables")
 
     def numbers(self) -> tuple[Published, ...]:
         """All its numbers, table by table."""

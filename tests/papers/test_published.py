@@ -14,7 +14,7 @@ from midmask.evaluation.groups import BEIR18, GROUPS
 from midmask.evaluation.measures import parse
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask_papers.published import PAPERS, Published, Table, paper, published
+from midmask_papers.published import PAPERS, Published, PublishedTable, paper, published
 
 ANALYSES = ("KL", "JS", "stop share", "wins")
 
@@ -104,7 +104,9 @@ def test_unknown_papers_and_tables_are_told_with_what_is_there():
 
 def test_a_grid_with_a_row_too_short_is_refused():
     with pytest.raises(ValueError, match="table 9: 1 values for 2 columns"):
-        Table.model_validate({"table": "9", "line": "", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]})
+        PublishedTable.model_validate(
+            {"table": "9", "line": "", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]}
+        )
 
 
 def test_sources_that_contradict_each_other_are_noted():

@@ -25,8 +25,10 @@ from midmask.backend.worker_group import train_on_ray
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives.pretraining.retromae import RetroMAE
 from midmask.tokens import TokensConfig, tokenise
+from midmask.training.examples import PassageExamples
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.training.run import local_reader, run_training
+from midmask.training.setup import PretrainSetup
 from tests.speed.own_ray import start_ray
 
 PASSAGES = 20_000
@@ -53,13 +55,12 @@ def silent(done: int, values: dict[str, float]) -> None:
 
 
 def measure(backbone: str, reader: str, steps: int, tokens: Place, out: Path) -> dict[str, Any]:
-    setup = TrainingSetup(
-        kind="pretrain",
+    setup = PretrainSetup(
         objective=RetroMAE.Config(),
         train=TrainConfig(steps=steps, batch_size=32, learning_rate=3e-4, checkpoint_every=steps, threads=1),
         backbone=BackboneConfig(name=backbone),
         tokens=tokens,
-        fingerprint="benchmark",
+        rows=PassageExamples(tokens, "benchmark"),
     )
     if reader == "ray":
         return train_on_ray(setup, Place(str(out)), workers=1, use_gpu=False, log=silent)

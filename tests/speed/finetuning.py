@@ -39,7 +39,9 @@ from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.tokens import TokensConfig, tokenise
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.training.pairs import PairExamples
+from midmask.training.run import local_reader, run_training
+from midmask.training.setup import FinetuneSetup
 from midmask.vocabulary import Vocabulary
 
 SQUAD = Path(__file__).resolve().parents[3] / "shared" / "data" / "squad"
@@ -90,17 +92,17 @@ def midmask_run(kind: str, folder: Path, steps: int, clock: Clock) -> list[float
     """The time at the end of each step."""
     times: list[float] = []
     is_splade = kind == "splade"
-    setup = TrainingSetup(
-        kind="finetune",
+    places = {name: Place(str(folder / name)) for name in ("tokens", "corpus", "start")}
+    length = length_of(folder)
+    setup = FinetuneSetup(
         objective=Contrastive.Config(regularisers=SPARSE) if is_splade else Contrastive.Config(temperature=0.05),
         train=TrainConfig(steps=steps, batch_size=BATCH, learning_rate=5e-5, decay=0.9, log_every=1),
         backbone=BackboneConfig(name="mini"),
-        tokens=Place(str(folder / "tokens")),
-        corpus=Place(str(folder / "corpus")),
-        start=Place(str(folder / "start")),
-        fingerprint="benchmark",
-        query_length=length_of(folder),
-        passage_length=length_of(folder),
+        tokens=places["tokens"],
+        start=places["start"],
+        rows=PairExamples(
+            places["tokens"], places["corpus"], "train", "benchmark", query_length=length, passage_length=length
+        ),
         representation=Representation(dense=None, lexical="splade") if is_splade else Representation(normalise=True),
     )
     with tempfile.TemporaryDirectory() as out:

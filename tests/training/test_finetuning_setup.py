@@ -16,7 +16,9 @@ from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.training.pairs import PairExamples
+from midmask.training.run import local_reader, run_training
+from midmask.training.setup import FinetuneSetup
 from tests.support.objectives.texts import random_texts, token_rows
 
 HYBRID = Representation(width=8, lexical="logits", passage_terms=20, specials=False)
@@ -24,22 +26,18 @@ QUERIES, PASSAGES = token_rows(random_texts([3, 5], 400, seed=1)), token_rows(ra
 LEARNS = 2e-3
 
 
-def setup_of(tokens: Place, corpus: Place) -> TrainingSetup:
-    return TrainingSetup(
-        kind="finetune",
+def setup_of(tokens: Place, corpus: Place) -> FinetuneSetup:
+    return FinetuneSetup(
         objective=Contrastive.Config(regularisers=Regularisers(passage="flops", lambda_passage=0.1, ramp=0.5)),
         train=TrainConfig(steps=4, batch_size=6, learning_rate=LEARNS, threads=1, seed=3),
         backbone=BackboneConfig(name="tiny"),
         tokens=tokens,
-        corpus=corpus,
-        fingerprint="f",
-        query_length=8,
-        passage_length=24,
+        rows=PairExamples(tokens, corpus, "train", "f", query_length=8, passage_length=24),
         representation=HYBRID,
     )
 
 
-def trained(setup: TrainingSetup, out: Path) -> dict[str, object]:
+def trained(setup: FinetuneSetup, out: Path) -> dict[str, object]:
     return run_training(setup, Place(str(out)), local_reader, lambda *_: None, device=torch.device("cpu"))
 
 
@@ -78,6 +76,7 @@ def test_a_projection_of_another_width_is_refused(tokens: Place, corpus: Place, 
 
 
 def test_distillation_without_a_teacher_ends_at_its_first_batch(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    setup = replace(setup_of(tokens, corpus), objective=Distillation.Config(), per_query=2)
+    setup = setup_of(tokens, corpus)
+    setup = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
     with pytest.raises(UserError, match="Give the stage a teacher"):
         trained(setup, tmp_path / "out")

@@ -13,13 +13,13 @@ from midmask.training.contexts import PseudoQueryExamples, SpanExamples
 from midmask.training.examples import PassageExamples
 from midmask.training.optimiser import TrainConfig
 from midmask.training.packing import PackedExamples
-from midmask.training.setup import TrainingSetup
+from midmask.training.setup import PretrainSetup
 
 NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
 PLACES = {name: Place(f"store/{name}") for name in NAMES}
 
 
-def setup_of(objective: str, **settings: object) -> TrainingSetup:
+def setup_of(objective: str, *, without: str = "", **settings: object) -> PretrainSetup:
     """The setup of a pre-training whose inputs are all there, under fingerprints that are their names."""
     config = PretrainConfig(
         backbone=BackboneConfig(),
@@ -27,45 +27,47 @@ def setup_of(objective: str, **settings: object) -> TrainingSetup:
         train=TrainConfig(steps=1, batch_size=1, learning_rate=1.0),
     )
     record = {"config": {"max_length": 48}}
+    there = {name: place for name, place in PLACES.items() if name != without}
     return pretrain_setup(
-        config, {name: Artifact(place, {"fingerprint": name, **record}) for name, place in PLACES.items()}
+        config, {name: Artifact(place, {"fingerprint": name, **record}) for name, place in there.items()}
     )
 
 
 def test_passages_of_the_tokens_unless_more_is_read() -> None:
-    assert setup_of("mlm").examples() == PassageExamples(PLACES["tokens"], "tokens")
+    assert setup_of("mlm").rows == PassageExamples(PLACES["tokens"], "tokens")
 
 
 def test_weights_come_with_a_weighted_mask_alone() -> None:
-    weighted = setup_of("mlm", encoder_mask="weighted").examples()
+    weighted = setup_of("mlm", encoder_mask="weighted").rows
     assert weighted == PassageExamples(PLACES["tokens"], "tokens", PLACES["weights"]), "rows keep the tokens' order"
 
 
 def test_packed_rows_are_as_long_as_the_tokens_rows_may_be() -> None:
-    assert setup_of("mlm", packing=True).examples() == PackedExamples(PLACES["tokens"], "tokens", 48)
+    assert setup_of("mlm", packing=True).rows == PackedExamples(PLACES["tokens"], "tokens", 48)
 
 
 def test_pairs_are_read_from_their_own_artifacts() -> None:
-    assert setup_of("cotmae").examples() == SpanExamples(PLACES["spans"], "spans", "mixed")
-    assert setup_of("cocondenser").examples() == SpanExamples(PLACES["spans"], "spans", "any")
+    assert setup_of("cotmae").rows == SpanExamples(PLACES["spans"], "spans", "mixed")
+    assert setup_of("cocondenser").rows == SpanExamples(PLACES["spans"], "spans", "any")
     queries = PseudoQueryExamples(PLACES["tokens"], PLACES["pseudo_queries"], "pseudo_queries")
-    assert setup_of("cotmae_qc").examples() == queries
+    assert setup_of("cotmae_qc").rows == queries
 
 
 def test_where_rows_meet_batches_are_not_grouped_by_length() -> None:
-    examples = setup_of("simcse").examples()
+    examples = setup_of("simcse").rows
     assert isinstance(examples, PassageExamples) and not examples.by_length
 
 
 def test_a_place_that_is_read_must_be_given() -> None:
     for objective, name in (("cotmae", "spans"), ("cotmae_qc", "pseudo_queries")):
         with pytest.raises(ValueError, match=f"the objective reads {name}"):
-            replace(setup_of(objective), **{name: None}).examples()
+            setup_of(objective, without=name)
 
 
 def test_every_place_is_absolute_for_workers() -> None:
-    setup = absolute(setup_of("mlm"))
-    places = [getattr(setup, field.name) for field in fields(setup)]
-    named = [place.uri for place in places if isinstance(place, Place)]
-    assert len(named) == len(NAMES) and all(uri.startswith("/") for uri in named)
+    setup = absolute(setup_of("cotmae_qc", encoder_mask="weighted"))
+    places = [getattr(holder, field.name) for holder in (setup, setup.rows) for field in fields(holder)]
+    named = {place.uri for place in places if isinstance(place, Place)}
+    read = {"tokens", "corpus", "pseudo_queries", "weights"}
+    assert {uri.rpartition("/")[2] for uri in named} == read and all(uri.startswith("/") for uri in named)
     assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")

@@ -10,7 +10,7 @@ from midmask.artifact import Artifact, Place
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
 from midmask.experiment.model_folder import as_folder_reads
-from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.needed_splits import refuse_missing_splits, usual_split
 from midmask.experiment.plan import Step, adopted
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
@@ -50,8 +50,7 @@ def changed(recipe: Recipe, options: Options) -> Recipe:
     if options.pretrain_on:
         changes["pretrain_on"] = list(options.pretrain_on)
     if options.seed is not None:
-        changes |= {path: options.seed for path in flatten(recipe) if path.endswith(".train.seed")}
-        changes["pretrain.seed"] = options.seed
+        changes |= recipe.all_seeds(options.seed)
     wanted = with_changes(override(recipe, changes), options.changes, options.scale)
     read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
     wanted = override(wanted, {"pretrain_on": read})
@@ -145,7 +144,7 @@ def evaluated_split(recipe: Recipe, asked: str | None, options: Options, *, trai
     if not trains and not {"corpus", "corpus.splits"} & options.changes.keys():
         recipe = override(recipe, {"corpus.splits": "official"})
     there = judged_splits(recipe.corpus)
-    split = asked or next((name for name in ("dev", "test", *there) if name in there), "dev")
+    split = asked or usual_split(there)
     if split not in there:
         known = f"it has {', '.join(there)}" if there else "it has no judged queries"
         drawn = "" if trains or not there else "; --set corpus.splits=complete draws train, dev and test from these"

@@ -20,7 +20,8 @@ from midmask.mining.query_subset import draw_queries
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup
-from midmask.training.run import Log, TrainingSetup
+from midmask.training.run import Log
+from midmask.training.setup import TrainingSetup
 
 
 def makers_of(use: Resources) -> Mapping[str, Maker]:

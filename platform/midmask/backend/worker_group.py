@@ -21,7 +21,8 @@ from midmask.backend.interrupt import run_interruptibly
 from midmask.backend.stream import READ_CPUS, ray_reader
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
-from midmask.training.run import Log, NonFiniteLoss, TrainingSetup, run_training
+from midmask.training.run import Log, NonFiniteLoss, run_training
+from midmask.training.setup import TrainingSetup
 
 logger = logging.getLogger(__name__)
 
@@ -161,9 +162,14 @@ def absolute(setup: TrainingSetup) -> TrainingSetup:
     name = setup.backbone.name
     if name not in SIZES and Path(name).is_dir():
         name = str(Path(name).absolute())
-    places = {field.name: getattr(setup, field.name) for field in fields(setup)}
-    moved: dict[str, Any] = {field: _absolute(place) for field, place in places.items() if isinstance(place, Place)}
-    return replace(setup, backbone=setup.backbone.model_copy(update={"name": name}), **moved)
+    rows = replace(setup.rows, **_places(setup.rows))  # type: ignore[type-var]  # every kind of rows is a dataclass
+    return replace(setup, backbone=setup.backbone.model_copy(update={"name": name}), rows=rows, **_places(setup))
+
+
+def _places(values: Any) -> dict[str, Any]:
+    """The places in a dataclass's fields, absolute."""
+    found = {field.name: getattr(values, field.name) for field in fields(values)}
+    return {name: _absolute(place) for name, place in found.items() if isinstance(place, Place)}
 
 
 def _absolute(place: Place) -> Place:

@@ -1,8 +1,13 @@
 """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside BM25."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
+from midmask.app.flags import add_zero_shot_flag
 from midmask.app.job import Options, resolve_corpus
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_zero_shot_flag(parser)
 
 
 def work(options: Options, flags: Namespace) -> None:

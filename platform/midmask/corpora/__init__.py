@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from midmask.corpora.assemble import prepare
     from midmask.corpora.config import CorpusConfig
-    from midmask.corpora.corpus import Corpus
+    from midmask.corpora.corpus import CorpusPieces
     from midmask.corpora.joining import JoinConfig, join
     from midmask.corpora.reader import corpus_identity, judged_splits, open_corpus
     from midmask.corpora.statistics import statistics_table
 
 _MODULES = {
-    "Corpus": "corpus",
     "CorpusConfig": "config",
+    "CorpusPieces": "corpus",
     "JoinConfig": "joining",
     "corpus_identity": "reader",
     "join": "joining",
@@ -27,8 +27,8 @@ _MODULES = {
 }
 
 __all__ = [
-    "Corpus",
     "CorpusConfig",
+    "CorpusPieces",
     "JoinConfig",
     "corpus_identity",
     "join",

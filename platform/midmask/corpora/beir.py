@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
+from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 
@@ -58,7 +58,7 @@ def _text(row: dict[str, Any], *names: str) -> str:
     raise ValueError(f"no {names[0]}")
 
 
-def open_beir(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_beir(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a BEIR folder.
 
     Raises:
@@ -73,8 +73,8 @@ def open_beir(folder: Place, name: str, max_characters: int) -> Corpus:
     if queries and not files:
         found(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
-        return Corpus(name, docs, (), ())
-    return Corpus(
+        return CorpusPieces(name, docs, (), ())
+    return CorpusPieces(
         name, docs, text_pieces("queries", folder, [queries], parse_query, limits), qrel_pieces(folder, files, limits)
     )
 

@@ -10,7 +10,7 @@ from midmask.errors import UserError
 
 
 @dataclass(frozen=True)
-class Corpus:
+class CorpusPieces:
     """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only.
 
     unions: split -> the slices (`test.head`, …) that have a file each and together are the split, which has none.

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -26,13 +25,15 @@ def export_beir(corpus: Place, folder: Place) -> None:
         for shard in (corpus / "docs").names()
         for row in _rows(corpus / "docs" / shard)
     )
-    _write_lines(folder / "corpus.jsonl.gz", passages)
+    write_lines(folder / "corpus.jsonl.gz", passages)
     queries = ({"_id": row["query_id"], "text": row["text"]} for row in _rows(corpus / "queries.parquet"))
-    _write_lines(folder / "queries.jsonl.gz", queries)
+    write_lines(folder / "queries.jsonl.gz", queries)
     with (corpus / "qrels.parquet").reading() as stream:
         qrels = pq.read_table(stream)
     for split in pc.unique(qrels["split"]).to_pylist():
-        _write_qrels(folder / "qrels" / f"{split}.tsv", qrels.filter(pc.equal(qrels["split"], split)))
+        own = qrels.filter(pc.equal(qrels["split"], split))
+        columns = [own[name].to_pylist() for name in ("query_id", "doc_id", "grade")]
+        write_qrels(folder / "qrels" / f"{split}.tsv", zip(*columns, strict=True))
 
 
 def _rows(place: Place) -> Iterator[dict[str, Any]]:
@@ -41,14 +42,14 @@ def _rows(place: Place) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _write_lines(place: Place, rows: Iterable[dict[str, Any]]) -> None:
-    """Without name and time in the gzip header: equal rows give equal bytes."""
+def write_lines(place: Place, rows: Iterable[dict[str, Any]]) -> None:
+    """Writes JSON objects, one a line, as gzip without name and time in its header: equal rows give equal bytes."""
     with place.writing() as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
         for row in rows:
             packed.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
-def _write_qrels(place: Place, rows: pa.Table) -> None:
-    columns = [rows[name].to_pylist() for name in ("query_id", "doc_id", "grade")]
-    lines = [f"{query}\t{doc}\t{grade}\n" for query, doc, grade in zip(*columns, strict=True)]
+def write_qrels(place: Place, judgements: Iterable[tuple[str, str, int]]) -> None:
+    """Writes (query id, document id, grade) with BEIR's header."""
+    lines = [f"{query}\t{doc}\t{grade}\n" for query, doc, grade in judgements]
     place.write("".join([HEADER, *lines]).encode())

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import Corpus
+from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.ids import IdTable
 from midmask.corpora.ledger import Quarantine, reject_rows, sorted_out
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
@@ -29,7 +29,7 @@ class Collection:
     Passages stream through; their ids (about 25 bytes each), the queries and the judgements are held as Arrow columns.
     """
 
-    corpus: Corpus
+    corpus: CorpusPieces
     config: CorpusConfig
     stream: Stream
     ledger: Quarantine

@@ -24,7 +24,7 @@ from midmask.artifact import Place
 from midmask.corpora.beir import passage_values, query_values
 from midmask.corpora.chunks import NOT_UTF8, Fault, file_size
 from midmask.corpora.columns import WantedColumn, find_columns
-from midmask.corpora.corpus import Corpus, split_names
+from midmask.corpora.corpus import CorpusPieces, split_names
 from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.records import record_blocks
@@ -122,7 +122,7 @@ def _quoted(row: ArrowRow) -> str:
     return json.dumps(_decoded(row, "replace"), ensure_ascii=False)
 
 
-def open_hf(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_hf(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a folder of saved datasets.
 
     Raises:
@@ -132,7 +132,7 @@ def open_hf(folder: Place, name: str, max_characters: int) -> Corpus:
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():
         docs = _pieces("docs", folder, {"": ""}, (replace(ID, optional=True), TITLE, TEXT), text_values, max_characters)
-        return Corpus(name, docs, (), ())
+        return CorpusPieces(name, docs, (), ())
     found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
     missing = [f"{part}/" for part in found if not found[part]]
     if missing not in ([], ["queries/", "qrels/"]):
@@ -144,7 +144,7 @@ def open_hf(folder: Place, name: str, max_characters: int) -> Corpus:
             f"{folder}: qrels/ is a dataset without a split's name; move it to qrels/test/ (or train/, dev/)"
         )
     judged = split_names([f"qrels/{split}" for split in found["qrels"]], prefix="")
-    return Corpus(
+    return CorpusPieces(
         name,
         _pieces("docs", folder, found["corpus"], (ID, TITLE, TEXT), passage_values, max_characters),
         _pieces("queries", folder, found["queries"], (ID, TEXT), query_values, max_characters),

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from midmask.corpora.chunks import PIECE_BYTES, Fault
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import Corpus
+from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.irds_library import MissingLibrary, children, dataset, missing_line, records
 from midmask.corpora.records import record_blocks
 from midmask.errors import UserError
@@ -78,7 +78,7 @@ class IrPiece:
         return ""
 
 
-def open_ir_dataset(dataset_id: str, name: str, max_characters: int) -> Corpus:
+def open_ir_dataset(dataset_id: str, name: str, max_characters: int) -> CorpusPieces:
     """The corpus of an id; without judgements in it or its children, it is text only.
 
     Raises:
@@ -100,10 +100,10 @@ def open_ir_dataset(dataset_id: str, name: str, max_characters: int) -> Corpus:
     lacking = [(piece.dataset_id, piece.rows, what) for piece in (*docs, *queries, *qrels) if (what := piece.missing())]
     if lacking:
         raise UserError(missing_line(dataset_id, lacking))
-    return Corpus(name, docs, queries, qrels)
+    return CorpusPieces(name, docs, queries, qrels)
 
 
-def fingerprints(corpus: Corpus) -> dict[str, str]:
+def fingerprints(corpus: CorpusPieces) -> dict[str, str]:
     """Of the records of each piece."""
     pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
     return {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}
@@ -192,7 +192,7 @@ class IrDatasetsReader:
         "what is not on this machine is named with the command that fetches it"
     )
 
-    def open(self, config: CorpusConfig) -> Corpus:
+    def open(self, config: CorpusConfig) -> CorpusPieces:
         return open_ir_dataset(config.place, config.short_name, config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:

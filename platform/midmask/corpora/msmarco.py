@@ -11,7 +11,7 @@
 
 from midmask.artifact import Place
 from midmask.corpora.chunks import Piece, TextPiece
-from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
+from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.titled import TitledPiece, plain_title
@@ -46,7 +46,7 @@ def parse_query(text: str) -> tuple[str, str]:
     return query_id.strip(), query
 
 
-def open_msmarco(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a folder of official files.
 
     Raises:
@@ -67,7 +67,7 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> Corpus:
         pair = _deep_learning(folder, names, year)
         if pair:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
-    return Corpus(
+    return CorpusPieces(
         name,
         _titled(docs, titles),
         text_pieces("queries", folder, queries, parse_query, limits),

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from midmask.artifact import Place
 from midmask.corpora import dpr_json
 from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, opened
-from midmask.corpora.corpus import Corpus, found, split_names, text_pieces
+from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
 from midmask.corpora.dpr_json import Items
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
@@ -111,7 +111,7 @@ def _cells(text: str) -> list[str]:
         raise ValueError(str(error)) from None
 
 
-def open_nq(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a folder of DPR's files.
 
     Raises:
@@ -134,7 +134,7 @@ def open_nq(folder: Place, name: str, max_characters: int) -> Corpus:
     qrels = qrel_pieces(folder, judged, limits)
     qrels += _pieces("qrels", folder, trained, Items, dpr_json.parse_positive, limits, first=len(qrels))
     header = {**limits, "skip": 1 if _has_header(folder, passages) else 0}
-    return Corpus(name, text_pieces("docs", folder, [passages], parse_passage, header), queries, qrels)
+    return CorpusPieces(name, text_pieces("docs", folder, [passages], parse_passage, header), queries, qrels)
 
 
 def _pieces(

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import Corpus
+from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.docstrings import docstrings, pair
 from midmask.corpora.statistics import is_question
 from midmask.errors import UserError
@@ -157,7 +157,7 @@ def package_versions(packages: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def open_pydocs(packages: tuple[str, ...], max_characters: int) -> Corpus:
+def open_pydocs(packages: tuple[str, ...], max_characters: int) -> CorpusPieces:
     """Pieces of a few MB of source, packages in the order given, modules by path."""
     pieces: list[SourcePiece] = []
     for package in packages:
@@ -165,7 +165,7 @@ def open_pydocs(packages: tuple[str, ...], max_characters: int) -> Corpus:
         release = package_version(package)
         for modules, size in _batches(folder):
             pieces.append(SourcePiece(len(pieces), package, release, modules, size, max_characters))
-    return Corpus("pydocs", tuple(pieces), (), ())
+    return CorpusPieces("pydocs", tuple(pieces), (), ())
 
 
 def _batches(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -190,7 +190,7 @@ class PydocsReader:
 
     layout: str = "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries"
 
-    def open(self, config: CorpusConfig) -> Corpus:
+    def open(self, config: CorpusConfig) -> CorpusPieces:
         return open_pydocs(config.packages, config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from midmask.artifact import Place
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import Corpus
+from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.formats import FORMATS
 
 READER_VERSION = 2
@@ -20,7 +20,7 @@ class Reader(Protocol):
     def layout(self) -> str:
         """What a collection of this format consists of, in one line, for errors and the guide."""
 
-    def open(self, config: CorpusConfig) -> Corpus:
+    def open(self, config: CorpusConfig) -> CorpusPieces:
         """The corpus's parts; only names of files and first lines are read.
 
         Raises:
@@ -43,9 +43,9 @@ class FolderReader:
     """
 
     layout: str
-    open_folder: Callable[[Place, str, int], Corpus]
+    open_folder: Callable[[Place, str, int], CorpusPieces]
 
-    def open(self, config: CorpusConfig) -> Corpus:
+    def open(self, config: CorpusConfig) -> CorpusPieces:
         return self.open_folder(Place.named(config.place), config.short_name, config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class FolderReader:
         return {"files": {file: (folder / file).digest() for file in self.open(config).files()}}
 
 
-def open_corpus(config: CorpusConfig) -> Corpus:
+def open_corpus(config: CorpusConfig) -> CorpusPieces:
     """The corpus's parts; see `Reader.open`."""
     return FORMATS[config.format].reader().open(config)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from midmask.artifact import Place
 from midmask.corpora.beir import json_object, passage_values
-from midmask.corpora.corpus import Corpus, text_pieces
+from midmask.corpora.corpus import CorpusPieces, text_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError
 
@@ -29,7 +29,7 @@ def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
     return passage_values(row)
 
 
-def open_texts(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_texts(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """All files of a folder, in the order of their names; there are neither queries nor judgements.
 
     Raises:
@@ -38,7 +38,9 @@ def open_texts(folder: Place, name: str, max_characters: int) -> Corpus:
     files = sorted(file for file in folder.names() if file.endswith(ENDS))
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {LAYOUT}")
-    return Corpus(name, text_pieces("docs", folder, files, parse_text, {"max_characters": max_characters}), (), ())
+    return CorpusPieces(
+        name, text_pieces("docs", folder, files, parse_text, {"max_characters": max_characters}), (), ()
+    )
 
 
 READER = FolderReader(LAYOUT, open_texts)

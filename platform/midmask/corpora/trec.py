@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
 from midmask.corpora.chunks import Lines, Record, TextPiece, opened
-from midmask.corpora.corpus import Corpus, split_names, text_pieces
+from midmask.corpora.corpus import CorpusPieces, split_names, text_pieces
 from midmask.corpora.markup import elements, plain_text
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
@@ -107,7 +107,7 @@ def _without(inner: str, tags: tuple[str, ...]) -> str:
     return " ".join([*kept, inner[place:]])
 
 
-def open_trec(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_trec(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a TREC folder.
 
     Raises:
@@ -130,7 +130,7 @@ def open_trec(folder: Place, name: str, max_characters: int) -> Corpus:
     docs = mixed_pieces("docs", folder, files, (Docs, parse_passage, beir.parse_passage, msmarco.parse_passage), limits)
     asked = (Topics, parse_query, beir.parse_query, msmarco.parse_query)
     queries = mixed_pieces("queries", folder, topics, asked, limits)
-    return Corpus(name, docs, queries, qrel_pieces(folder, qrels, limits))
+    return CorpusPieces(name, docs, queries, qrel_pieces(folder, qrels, limits))
 
 
 def mixed_pieces(

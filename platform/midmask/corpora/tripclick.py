@@ -14,7 +14,7 @@ import re
 
 from midmask.artifact import Place
 from midmask.corpora import beir, trec
-from midmask.corpora.corpus import Corpus
+from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.msmarco import parse_query
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
@@ -39,7 +39,7 @@ def parse_columns(text: str) -> tuple[str, str, str]:
     return doc_id.strip(), plain_title("".join(title)), passage
 
 
-def open_tripclick(folder: Place, name: str, max_characters: int) -> Corpus:
+def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a TripClick folder.
 
     Raises:
@@ -67,7 +67,7 @@ def open_tripclick(folder: Place, name: str, max_characters: int) -> Corpus:
     readers = (trec.Docs, trec.parse_passage, beir.parse_passage, parse_columns)
     asked = (trec.Topics, trec.parse_query, beir.parse_query, parse_query)
     files = _split_files(folder, root, judgements)
-    return Corpus(
+    return CorpusPieces(
         name,
         trec.mixed_pieces("docs", folder, documents, readers, limits),
         trec.mixed_pieces("queries", folder, topics, asked, limits),

@@ -23,8 +23,8 @@ SCHEMA = pa.schema([("query_id", pa.string()), ("measure", pa.string()), ("value
 
 DEFAULT = ("nDCG@10", "RR@10", "R@100")
 
-Run = dict[str, dict[str, float]]
-"""query -> document -> score, in the order of the list."""
+NegativeRanks = dict[str, dict[str, float]]
+"""query -> document -> its rank, negated, in the order of the list."""
 
 LARGE = 10_000
 """Passages from which on R@1000 says anything."""
@@ -101,7 +101,7 @@ def judgements_of(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
     return judgements
 
 
-def run_of(ranked: pa.Table) -> Run:
+def run_of(ranked: pa.Table) -> NegativeRanks:
     """query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
     if not len(ranked):
         return {}
@@ -116,7 +116,7 @@ def run_of(ranked: pa.Table) -> Run:
         query_id = ranked["query_id"][row].as_py()
         raise ValueError(f"query {query_id!r}: rank {rank[row]} of {doc_ids[row]!r} stands at position {position[row]}")
     negative = (-np.arange(1.0, position.max() + 1)).tolist()
-    run: Run = {}
+    run: NegativeRanks = {}
     for query_id, start, end in zip(blocks.values.to_pylist(), starts.tolist(), ends.tolist(), strict=True):
         documents = dict(zip(doc_ids[start:end], negative, strict=False))
         if len(documents) < end - start or query_id in run:
@@ -125,7 +125,7 @@ def run_of(ranked: pa.Table) -> Run:
     return run
 
 
-def _inputs(wanted: Sequence[Any], run: Run) -> Iterator[tuple[list[Any], Run]]:
+def _inputs(wanted: Sequence[Any], run: NegativeRanks) -> Iterator[tuple[list[Any], NegativeRanks]]:
     """Measures with the run they are computed from: RR@k from the first k rows, as its provider sorts all it gets."""
     depths = {measure: measure["cutoff"] for measure in wanted if measure.NAME == "RR" and "cutoff" in measure.params}
     if whole := [measure for measure in wanted if measure not in depths]:

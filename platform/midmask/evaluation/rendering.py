@@ -1,9 +1,10 @@
-"""Result tables as Markdown, LaTeX (booktabs) and CSV, all from one `ResultTable`."""
+"""Result tables as Markdown, HTML, LaTeX (booktabs) and CSV, all from one `ResultTable`."""
 
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import Literal, get_args
 
 from midmask.errors import UserError, unknown
@@ -100,6 +101,31 @@ def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Bes
         name=markdown_text,
     )
     return f"{markdown(headers, rows)}\n\n{beside.caption(table, style)}"
+
+
+def as_html(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
+    """A `<table>` without scripts or styles of its own, as notebooks show it, with its caption below.
+
+    Raises:
+        UserError: as `as_markdown`.
+    """
+    headers, rows = _grid(
+        table,
+        style,
+        beside,
+        bold=lambda text: f"<b>{text}</b>",
+        raised=lambda text: f"<sup>{text}</sup>",
+        name=escape,
+    )
+    return html_table(headers, rows, beside.caption(table, style))
+
+
+def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str) -> str:
+    """Cells, which are HTML already, as a table; the text below it is escaped, and its lines stay lines."""
+    head = "".join(f"<th>{cell}</th>" for cell in headers)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    text = "<br>".join(escape(line) for line in below.splitlines())
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{text}</p>"
 
 
 def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:

@@ -1,6 +1,6 @@
 """Queries that a plan needs and its collections do not have: refused before anything is computed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
@@ -8,6 +8,11 @@ from midmask.experiment.step import Step
 
 TRAINS = ("finetune", "teach")
 """Steps that read the queries of the split train, which their configs do not name."""
+
+
+def usual_split(there: Sequence[str]) -> str:
+    """The split that is evaluated where none is named: dev, else test, else the first; dev if there is none at all."""
+    return next((name for name in ("dev", "test", *there) if name in there), "dev")
 
 
 def refuse_missing_splits(targets: Iterable[Step]) -> None:

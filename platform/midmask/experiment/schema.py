@@ -128,6 +128,11 @@ class Recipe(Config):
         """The recipe with another fine-tuning seed; middle training and teachers are shared by all seeds."""
         return override(self, {f"stages.{number}.train.seed": seed for number in range(len(self.stages))})
 
+    def all_seeds(self, seed: int) -> dict[str, object]:
+        """Dotted path -> this seed, for every training of the recipe."""
+        trained = [path for path in flatten(self) if path.endswith(".train.seed")]
+        return dict.fromkeys([*trained, "pretrain.seed"], seed)
+
     def check(self) -> None:
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
 

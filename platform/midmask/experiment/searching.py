@@ -29,8 +29,8 @@ def ranking(
     encoded once.
     """
     _check_index(wanted, model)
-    tokens = tokens_as_long_as(wanted, tokens)
-    passages = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
+    passages = encoded_passages(tokens, model, wanted)
+    tokens = passages.inputs["tokens"]
     queries = EncodeConfig(
         side="queries",
         split=wanted.split,
@@ -39,10 +39,9 @@ def ranking(
         length=wanted.query_length,
         threads=wanted.threads,
     )
-    encoder = {"model": model, "tokens": tokens}
     encoded = {
-        "passages": Step("encode", passages, encoder),
-        "queries": Step("encode", queries, {**encoder, "corpus": tokens.inputs["corpus"]}),
+        "passages": passages,
+        "queries": Step("encode", queries, {**passages.inputs, "corpus": tokens.inputs["corpus"]}),
     }
     config = SearchConfig(
         depth=_depth(wanted),
@@ -58,6 +57,14 @@ def ranking(
         counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms")}
         config = config.model_copy(update=counted)
     return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def encoded_passages(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:
+    """The encoding of all passages that every search with these lengths shares. Inputs: model; tokens, as long as is
+    wanted.
+    """
+    config = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
+    return Step("encode", config, {"model": model, "tokens": tokens_as_long_as(wanted, tokens)})
 
 
 def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:

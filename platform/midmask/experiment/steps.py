@@ -1,6 +1,6 @@
 """The steps of an experiment, each `f(config, inputs, out) -> small results`, in one process, without Ray.
 
-They are what a sweep's trial runs, and the oracle that the distributed twins in `cluster/` must equal.
+They are what a sweep's trial runs, and the oracle that the distributed twins in `backend/` must equal.
 """
 
 import tempfile
@@ -38,7 +38,10 @@ from midmask.teacher.given_scores import read_scores
 from midmask.teacher.score import SCORE
 from midmask.teacher.teach import teach
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import Log, TrainingSetup, local_reader, run_training
+from midmask.training.pairs import PairExamples
+from midmask.training.rows import pretraining_rows
+from midmask.training.run import Log, local_reader, run_training
+from midmask.training.setup import FinetuneSetup, PretrainSetup
 from midmask.vocabulary import Vocabulary
 
 
@@ -113,51 +116,52 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
     return {"folder": str(folder)}
 
 
-def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> PretrainSetup:
     """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
-    reads = config.objective.reads()
-    rows = inputs[reads.rows if reads.rows in inputs else "tokens"]
-    packed = {"passage_length": inputs["tokens"].record["config"]["max_length"]} if reads.rows == "packed" else {}
-    return TrainingSetup(
-        kind="pretrain",
+    name = config.objective.reads().rows
+    read = inputs[name if name in inputs else "tokens"]
+    places = {name: artifact.place for name, artifact in inputs.items()}
+    return PretrainSetup(
         objective=config.objective,
         train=config.train,
         backbone=config.backbone,
-        tokens=inputs["tokens"].place,
-        fingerprint=rows.fingerprint,
-        start=_place(inputs, "start"),
-        resume=_place(inputs, "resume"),
+        tokens=places["tokens"],
+        rows=pretraining_rows(config.objective, places, read.fingerprint, _max_length(inputs["tokens"])),
         stop_after=config.stop_after,
-        spans=_place(inputs, "spans"),
-        pseudo_queries=_place(inputs, "pseudo_queries"),
-        weights=_place(inputs, "weights"),
-        corpus=_place(inputs, "corpus"),
-        probed=_place(inputs, "probed"),
-        **packed,
+        **{name: places.get(name) for name in ("start", "resume", "corpus", "probed")},
     )
 
 
-def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> FinetuneSetup:
     """Builds the setup of a fine-tuning worker from config and input artifacts."""
-    return TrainingSetup(
-        kind="finetune",
+    rows = PairExamples(
+        tokens=inputs["tokens"].place,
+        corpus=inputs["corpus"].place,
+        split="train",
+        fingerprint=inputs["tokens"].fingerprint,
+        negatives=_file(inputs, "negatives", "negatives.parquet"),
+        scores=_file(inputs, "scores", "scores.parquet"),
+        missing_positive_score=config.missing_positive_score,
+        queries=_file(inputs, "queries", "queries.parquet"),
+        per_query=config.per_query,
+        query_length=config.query_length,
+        passage_length=config.passage_length,
+    )
+    return FinetuneSetup(
         objective=config.loss,
         representation=config.representation,
         train=config.train,
         backbone=config.backbone,
-        tokens=inputs["tokens"].place,
-        fingerprint=inputs["tokens"].fingerprint,
-        corpus=inputs["corpus"].place,
-        start=_place(inputs, "start"),
-        negatives=_place(inputs, "negatives"),
-        scores=_place(inputs, "scores"),
-        missing_positive_score=config.missing_positive_score,
-        queries=_place(inputs, "queries"),
-        per_query=config.per_query,
-        query_length=config.query_length,
-        passage_length=config.passage_length,
+        tokens=rows.tokens,
+        rows=rows,
+        start=inputs["start"].place if "start" in inputs else None,
         form=_form(inputs["tokens"]),
     )
+
+
+def _max_length(tokens: Artifact) -> int:
+    """Tokens of a passage at most."""
+    return int(tokens.record["config"]["max_length"])
 
 
 def _form(tokens: Artifact) -> TextForm:
@@ -166,8 +170,9 @@ def _form(tokens: Artifact) -> TextForm:
     return TextForm(**{name: config[name] for name in ("titles", "query_prompt", "passage_prompt")})
 
 
-def _place(inputs: Mapping[str, Artifact], name: str) -> Place | None:
-    return inputs[name].place if name in inputs else None
+def _file(inputs: Mapping[str, Artifact], name: str, file: str) -> Place | None:
+    """A file of an input, if there is that input."""
+    return inputs[name].place / file if name in inputs else None
 
 
 def pretrain(config: PretrainConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
@@ -196,7 +201,7 @@ SHARDED: dict[str, Sharded] = {
     "near_duplicates": NEAR_DUPLICATES,
     "score": SCORE,
 }
-"""Steps that work shard by shard: one distributed twin does for all (`cluster.shards`)."""
+"""Steps that work shard by shard: one distributed twin does for all (`backend.shards`)."""
 
 LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": _quiet(corpora.prepare),

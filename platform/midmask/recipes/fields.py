@@ -25,7 +25,12 @@ def refuse_unknown_fields(paths: Iterable[str]) -> None:
     for path in paths:
         known = known or _with_sections(FILE.read_text("utf-8").split())
         if any_stage(path) not in known:
-            raise unknown("field", path, sorted(known), hint="--dry-run shows all fields.")
+            raise unknown(
+                "field",
+                path,
+                sorted(known),
+                hint="--dry-run shows all fields; `make guide` lists one that was just added.",
+            )
 
 
 def any_stage(path: str) -> str:

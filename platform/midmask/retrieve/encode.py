@@ -18,30 +18,25 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import torch
 from pydantic import Field, model_validator
 
 from midmask.arrays import Ints
 from midmask.artifact import Artifact, Place
-from midmask.encoders.model_settings import ModelSettings, read_facts
 from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
-from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.selection import judged_queries
-from midmask.retrieve.vectors import BATCH_TOKENS, Encoding, NotFinite, encode_rows
+from midmask.retrieve.text_encoder import TextEncoder
+from midmask.retrieve.vectors import NotFinite
 from midmask.retrieve.views import are_there
-from midmask.tokens import prompt_tokens
-from midmask.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -116,22 +111,15 @@ class Encode:
         return queries.sort_by("query_id")
 
     @cached_property
-    def facts(self) -> ModelSettings:
-        return read_facts(model_folder(self.inputs["model"]).local())
+    def encoder(self) -> TextEncoder:
+        config, side = self.config, self.text_side
+        return TextEncoder(
+            self.inputs["model"], self.inputs["tokens"], side, config.length, config.terms, config.threads
+        )
 
     @property
     def representation(self) -> Representation:
-        return self.facts.representation
-
-    @property
-    def tokenizer(self) -> Path:
-        return (self.inputs["tokens"].place / "tokenizer").local()
-
-    @property
-    def unpooled(self) -> int:
-        """How many tokens of a prompt begin each row and take no part in the pooling; 0 if the model pools them."""
-        prompt = str(self.inputs["tokens"].record.get("config", {}).get(f"{self.text_side}_prompt", ""))
-        return 0 if self.facts.form.pools_prompt or not prompt else prompt_tokens(self.tokenizer, prompt)
+        return self.encoder.representation
 
     @property
     def text_side(self) -> Side:
@@ -209,28 +197,6 @@ class EncodeWorker:
     def __init__(self, work: Encode) -> None:
         self._work = work
 
-    @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        return Vocabulary.of(self._work.tokenizer)
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        folder = model_folder(self._work.inputs["model"]).local()
-        side, device = self._work.text_side, self._encoding.device
-        return open_encoder(folder, self._vocabulary, side, device, self._work.unpooled)
-
-    @cached_property
-    def _encoding(self) -> Encoding:
-        config, device = self._work.config, "cuda" if torch.cuda.is_available() else "cpu"
-        return Encoding(
-            pad_id=self._vocabulary.pad_id,
-            terms=config.terms or self._work.representation.terms(self._work.text_side),
-            max_length=config.length,
-            batch_tokens=BATCH_TOKENS[device],
-            device=device,
-            threads=config.threads,
-        )
-
     def encode(self, number: int) -> int:
         """Writes the views of a block; returns 1 if they were missing.
 
@@ -243,7 +209,7 @@ class EncodeWorker:
         name = "query_id" if work.config.side == "queries" else "doc_id"
         table = block.read([name, "ids"])
         try:
-            views = encode_rows(self._encoder, token_rows(table["ids"]), self._encoding)
+            views = work.encoder.encode(token_rows(table["ids"]))
         except NotFinite as error:
             raise _naming(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
         views.write(work.out, block.name)
@@ -258,18 +224,6 @@ def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     for block in range(work.begin()):
         worker.encode(block)
     return work.finish()
-
-
-def model_folder(model: Artifact) -> Place:
-    """Where an artifact keeps its encoder: in `model/`, or in itself.
-
-    Raises:
-        UserError: if there is no model in either.
-    """
-    for place in (model.place / "model", model.place):
-        if (place / "config.json").exists():
-            return place
-    raise UserError(f"{model.place} holds no encoder: config.json is missing; name the result of finetune or pretrain")
 
 
 def _naming(names: list[str], kind: str) -> UserError:

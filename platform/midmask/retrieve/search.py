@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
@@ -25,13 +24,10 @@ from midmask.identity import runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
-from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.index import IndexFields, opened, set_search_parameters
-from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.merging import Neighbours, as_table, merge, read_found, read_seconds, write_found
-from midmask.retrieve.sparse import SparseRows
-from midmask.retrieve.views import Views, read_views, stored_size
+from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
+from midmask.retrieve.shards import Shard, open_shard, search_shard
+from midmask.retrieve.views import read_views, stored_size
 
 log = logging.getLogger(__name__)
 
@@ -184,9 +180,6 @@ def _read_to(encoded: Artifact) -> dict[str, Any]:
     return {name: encoded.result[name] for name in ("length", "cut_share", "titles") if name in encoded.result}
 
 
-Shard = DenseShard | LexicalShard | HybridShard
-
-
 class SearchWorker:
     """Searches one shard; holds its index. The same class works in a loop and as a Ray actor."""
 
@@ -196,37 +189,14 @@ class SearchWorker:
 
     @cached_property
     def _index(self) -> Shard:
-        """Dense vectors are mapped, lexical rows are unpacked into memory."""
-        work, passages = self._work, self._work.inputs["passages"]
-        blocks = [work.blocks[index] for index in self._shard]
-        parts = [
-            read_views(passages.place, block.name, work.views).pruned(work.config.passage_terms) for block in blocks
-        ]
-        dense = [part.dense_ND for part in parts if part.dense_ND is not None]
-        lexical = [part.lexical for part in parts if part.lexical is not None]
-        doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
-        where = {"first": blocks[0].start, "threads": work.config.threads}
+        work, config = self._work, self._work.config
         index = None
-        if not work.config.is_exact:
+        if not config.is_exact:
             index = opened(work.inputs["index"].place)
-            set_search_parameters(index, work.config, work.config.depth)
-        if not lexical:
-            return DenseShard(dense, doc_ids, index=index, **where)
-        rows = SparseRows.concat(lexical)
-        if not dense:
-            return LexicalShard(rows, doc_ids, **where)
-        return HybridShard(dense, rows, doc_ids, index=index, **where)
-
-    def _found(self, queries: Views) -> Neighbours:
-        depth = self._work.config.depth
-        match self._index, queries.dense_ND, queries.lexical:
-            case DenseShard() as index, np.ndarray() as dense_QD, None:
-                return index.search(np.asarray(dense_QD), depth)
-            case LexicalShard() as index, None, SparseRows() as lexical:
-                return index.search(lexical, depth)
-            case HybridShard() as index, np.ndarray() as dense_QD, SparseRows() as lexical:
-                return index.search(np.asarray(dense_QD), lexical, depth)
-        raise ValueError(f"the queries' views are not those of the passages: {', '.join(self._work.views)}")
+            set_search_parameters(index, config, config.depth)
+        blocks = [work.blocks[number] for number in self._shard]
+        place = work.inputs["passages"].place
+        return open_shard(place, blocks, work.views, terms=config.passage_terms, index=index, threads=config.threads)
 
     def search(self, number: int) -> int:
         """Writes the shard's ranked list for a query block; returns 1 if it was missing."""
@@ -238,7 +208,7 @@ class SearchWorker:
         queries = read_views(work.inputs["queries"].place, name, work.views)
         _ = self._index  # opened before the clock runs
         started = time.perf_counter()
-        found = self._found(queries.pruned(work.config.query_terms))
+        found = search_shard(self._index, queries.pruned(work.config.query_terms), work.config.depth)
         write_found(target, found, time.perf_counter() - started)
         return 1
 

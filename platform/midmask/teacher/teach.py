@@ -18,7 +18,9 @@ from midmask.teacher.score import ScoreConfig
 from midmask.teacher.scorer import PASSAGE_ROOM
 from midmask.tokens import TokensConfig
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.training.pairs import PairExamples
+from midmask.training.run import local_reader, run_training
+from midmask.training.setup import TeachSetup
 
 
 class TeachConfig(Config):
@@ -122,21 +124,20 @@ class TeacherConfig(Config):
         )
 
 
-def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TrainingSetup:
+def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TeachSetup:
     """The setup of a worker that trains a teacher. Inputs: tokens, corpus; negatives, else they are random passages."""
-    negatives = inputs["negatives"].place if "negatives" in inputs else None
-    return TrainingSetup(
-        kind="teach",
-        objective=config.loss,
-        train=config.train,
-        backbone=config.backbone,
+    rows = PairExamples(
         tokens=inputs["tokens"].place,
-        fingerprint=inputs["tokens"].fingerprint,
         corpus=inputs["corpus"].place,
-        negatives=negatives,
+        split="train",
+        fingerprint=inputs["tokens"].fingerprint,
+        negatives=inputs["negatives"].place / "negatives.parquet" if "negatives" in inputs else None,
         per_query=config.per_query,
         query_length=config.query_length,
         passage_length=config.loss.max_length,
+    )
+    return TeachSetup(
+        objective=config.loss, train=config.train, backbone=config.backbone, tokens=rows.tokens, rows=rows
     )
 
 

@@ -21,7 +21,6 @@ import torch
 
 from midmask import distributed as world
 from midmask.artifact import Place
-from midmask.encoders.folder import save_bi_encoder
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.training import checkpoint
@@ -35,7 +34,7 @@ from midmask.training.order import local_reader as local_reader
 from midmask.training.plan import BatchPlan
 from midmask.training.probe import Probe, open_probe
 from midmask.training.reader import Read, reads
-from midmask.training.setup import TrainingSetup as TrainingSetup
+from midmask.training.setup import PretrainSetup, TrainingSetup
 from midmask.training.trace import Trace, summary, totals
 
 logger = logging.getLogger(__name__)
@@ -78,9 +77,10 @@ class _Run:
         if config.batch_size < world.size():
             raise UserError(f"train.batch_size = {config.batch_size}: {world.size()} workers need at least a row each")
         self.setup, self.out, self.device, self.config = setup, out, device, config
-        self.examples = setup.examples()
+        self.pretraining = setup if isinstance(setup, PretrainSetup) else None
+        self.examples = setup.rows
         self.plan: BatchPlan = plan_of(self.examples, config.batch_size, config.seed)
-        self.backbone, objective, self.vocabulary = setup.build()
+        _, objective, self.vocabulary = setup.build()
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
         self.optimiser = build_optimiser(self.objective, config)
@@ -136,7 +136,7 @@ class _Run:
     def _looks(self, done: int) -> dict[str, float]:
         """What a closer look after this step shows, on rank 0, if one is due: the encoder's health, the probe."""
         found: dict[str, float] = {}
-        if self.setup.kind != "pretrain" or world.rank() != 0:
+        if self.pretraining is None or world.rank() != 0:
             return found
         if _due(done, self.config.health_every):
             values = examine(self.objective, to_device(self.read.micro[0], self.device))
@@ -149,9 +149,10 @@ class _Run:
 
     def _open_probe(self) -> Probe | None:
         """The probe, if one is wanted; without judged dev queries there is none, which is said."""
-        if self.setup.kind != "pretrain" or not self.config.probe_every or world.rank() != 0 or not self.setup.corpus:
+        setup = self.pretraining
+        if setup is None or not self.config.probe_every or world.rank() != 0 or not setup.corpus:
             return None
-        probe = open_probe(self.setup.probed or self.setup.tokens, self.setup.corpus)
+        probe = open_probe(setup.probed or setup.tokens, setup.corpus)
         if probe is None:
             logger.warning(
                 "train.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"
@@ -160,7 +161,7 @@ class _Run:
 
     def _go_on(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
-        final = [place / "checkpoint" for place in (self.out, self.setup.resume) if place is not None]
+        final = [place / "checkpoint" for place in (self.out, self._prefix()) if place is not None]
         ready = [place for place in final if (place / checkpoint.POSITION).exists()]
         self.good = next(iter([*filter(None, [checkpoint.newest(self.checkpoints)]), *ready]), None)
         if self.good is None:
@@ -182,6 +183,10 @@ class _Run:
                 torch.get_num_threads(),
             )
         return int(position["step"])
+
+    def _prefix(self) -> Place | None:
+        """The artifact of a prefix of this run."""
+        return self.pretraining.resume if self.pretraining else None
 
     def _settle(self) -> None:
         """Reads the steps' numbers off the device and stops at one that is not finite."""
@@ -218,15 +223,16 @@ class _Run:
     def _finish(self) -> dict[str, Any]:
         """Writes the artifact's files, each whole, so that it can be done again; deletes what only served the run."""
         self._save_model()
-        if self.setup.kind == "pretrain":
+        if self.pretraining:
             checkpoint.save(self.out / "checkpoint", self.objective, self.optimiser, self._position(self.setup.stop))
-        before = self.setup.resume / "trace.parquet" if self.setup.resume else None
+        prefix = self._prefix()
+        before = prefix / "trace.parquet" if prefix else None
         trace = self.trace.finish(self.out, self.setup.stop, before)
         self.checkpoints.delete()
         (self.out / "trace").delete()
         return {
             **totals(trace),
-            **(self.heads if self.setup.kind == "pretrain" else {}),
+            **(self.heads if self.pretraining else {}),
             "collapses": self.watch.collapses,
             "rows_left_out": self.plan.left_out,
             "workers": world.size(),
@@ -235,20 +241,9 @@ class _Run:
         }
 
     def _save_model(self) -> None:
-        tokenizer = (self.setup.tokens / "tokenizer").local()
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            if self.setup.kind != "finetune":
-                self.backbone.save(folder, tokenizer)
-            else:
-                save_bi_encoder(
-                    self.objective.backbone,
-                    folder,
-                    tokenizer,
-                    max_length=self.setup.passage_length,
-                    query_length=self.setup.query_length,
-                    form=self.setup.form,
-                )
+            self.setup.save(self.objective, folder)
             save_heads(self.objective, self.setup.objective.name, folder)
             (self.out / "model").upload(folder)
 

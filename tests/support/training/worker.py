@@ -16,25 +16,34 @@ from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives import FINETUNING, PRETRAINING
 from midmask.training.optimiser import TrainConfig
-from midmask.training.run import TrainingSetup, local_reader, run_training
+from midmask.training.pairs import PairExamples
+from midmask.training.rows import pretraining_rows
+from midmask.training.run import local_reader, run_training
+from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
 
 PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
 
 
 def setup_of(spec: dict) -> TrainingSetup:
     places = {name: Place(spec[name]) for name in PLACES if spec.get(name)}
-    table = FINETUNING if spec["kind"] == "finetune" else PRETRAINING
-    return TrainingSetup(
-        kind=spec["kind"],
-        objective=table[spec["objective"]["name"]].Config(**spec["objective"]),
-        train=TrainConfig(**spec["train"]),
-        backbone=BackboneConfig(**spec["backbone"]),
-        fingerprint="f",
-        query_length=8,
-        passage_length=48,
-        per_query=spec.get("per_query", 0),
+    tunes = spec["kind"] == "finetune"
+    table = FINETUNING if tunes else PRETRAINING
+    shared = {
+        "objective": table[spec["objective"]["name"]].Config(**spec["objective"]),
+        "train": TrainConfig(**spec["train"]),
+        "backbone": BackboneConfig(**spec["backbone"]),
+        "tokens": places["tokens"],
+        "start": places.get("start"),
+    }
+    if tunes:
+        lengths = {"per_query": spec.get("per_query", 0), "query_length": 8, "passage_length": 48}
+        return FinetuneSetup(**shared, rows=PairExamples(places["tokens"], places["corpus"], "train", "f", **lengths))
+    return PretrainSetup(
+        **shared,
+        rows=pretraining_rows(shared["objective"], places, "f", 48),
         stop_after=spec.get("stop_after"),
-        **places,
+        resume=places.get("resume"),
+        corpus=places.get("corpus"),
     )
 
 

@@ -1,0 +1,88 @@
+"""`midmask.compare`: systems side by side, with what differs significantly."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from midmask.api.scores import Scores
+from midmask.errors import UserError
+from midmask.evaluation.rendering import as_csv, as_html, as_latex, as_markdown
+from midmask.evaluation.statistics.p_values import Correction, Test
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Systems and their measures. Prints as Markdown, and as HTML in a notebook; `result` holds the numbers."""
+
+    result: ResultTable
+
+    def markdown(self) -> str:
+        """The table and its caption, which says what bold and superscripts mean."""
+        return as_markdown(self.result)
+
+    def latex(self) -> str:
+        """A `table` environment for booktabs."""
+        return as_latex(self.result)
+
+    def csv(self) -> str:
+        """One line for each system and measure, with numbers in full."""
+        return as_csv(self.result)
+
+    def __str__(self) -> str:
+        return self.markdown()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.result)
+
+
+def compare(
+    scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]],
+    *,
+    measures: Sequence[str] | None = None,
+    baseline: str | None = None,
+    test: Test = "t",
+    correction: Correction | None = "bonferroni",
+) -> Table:
+    """A row for each system, a column for each measure, all on the same queries, each column tested on its own.
+
+    Args:
+        scores: of several systems; or label -> scores, or label -> scores of one system with several seeds.
+        measures: the columns; none: those that all scores have.
+        baseline: label that the others are tested against; none: all pairs.
+        test: paired over queries: "t", "wilcoxon" or "permutation".
+        correction: for the comparisons of a column: "bonferroni", "holm", "holm-sidak", "fdr_bh" or none.
+
+    Raises:
+        UserError: for no scores, two systems of one label, scores of different corpora or splits, or an unknown
+            measure, baseline, test or correction.
+    """
+    systems = _labelled(scores)
+    every = [one for several in systems.values() for one in several]
+    if not every:
+        raise UserError("compare: no scores; give those of at least one system")
+    places = dict.fromkeys((one.corpus, one.split) for one in every)
+    if len(places) > 1:
+        (corpus, split), (other, other_split), *_ = places
+        raise UserError(f"compare: {corpus} {split} and {other} {other_split}; give scores of one corpus and split")
+    shared = [name for name in every[0].measures if all(name in one.measures for one in every)]
+    wanted = list(shared if measures is None else measures)
+    if not wanted:
+        raise UserError("compare: the scores share no measure; evaluate all systems with the same measures=[…]")
+    per_query = {label: [one.table for one in several] for label, several in systems.items()}
+    how = ComparisonProtocol(baseline=baseline, test=test, correction=correction)
+    return Table(tabulate(by_measure(per_query, wanted), how))
+
+
+def _labelled(scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]]) -> dict[str, list[Scores]]:
+    """Label -> scores, one for each seed."""
+    if isinstance(scores, Mapping):
+        return {label: [one] if isinstance(one, Scores) else list(one) for label, one in scores.items()}
+    labels = [one.system for one in scores]
+    if repeated := sorted({label for label in labels if labels.count(label) > 1}):
+        raise UserError(
+            f"compare: two systems are called {repeated[0]!r}; label them: compare({{'first': …, 'second': …}})"
+        )
+    return {one.system: [one] for one in scores}

@@ -1,0 +1,105 @@
+"""What `midmask.train` gives: the trained model and what can be done with it."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from midmask.api.storage import computed
+from midmask.artifact import Artifact, load
+from midmask.encoders.model_settings import read_facts
+from midmask.errors import UserError
+from midmask.experiment.plan import Plan
+from midmask.experiment.run import Runner
+from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import encoded_passages
+from midmask.experiment.step import Step
+from midmask.identity import flatten
+from midmask.retrieve.searcher import Hit, Searcher
+from midmask.training.table import read_table
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class Run:
+    """A trained recipe. `midmask.train` makes it; the same call gives it again without computing anything.
+
+    plan: its steps. step: the one that made the model. runner: computes what a search or an evaluation needs.
+    """
+
+    def __init__(self, recipe: Recipe, plan: Plan, step: Step, artifact: Artifact, runner: Runner) -> None:
+        self.plan = plan
+        self.step = step
+        self.runner = runner
+        self._recipe = recipe
+        self._artifact = artifact
+
+    @property
+    def recipe(self) -> Recipe:
+        """The whole configuration; `recipe.name` is what tables call the run."""
+        return self._recipe
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration as dotted path -> value."""
+        return flatten(self._recipe)
+
+    @cached_property
+    def model(self) -> Path:
+        """The model's folder, which transformers and sentence-transformers load. Copy it to keep it: the store may be
+        cleaned.
+        """
+        return (self._artifact.place / "model").local()
+
+    def encoder(self, device: str | None = None) -> "SentenceTransformer":
+        """The model in sentence-transformers: a SentenceTransformer, or a SparseEncoder if all its vectors are lexical.
+
+        Args:
+            device: as sentence-transformers takes it; none: its choice.
+
+        Raises:
+            UserError: if sentence-transformers is not installed, or has no class for such vectors.
+        """
+        try:
+            import sentence_transformers
+        except ImportError:
+            raise UserError(
+                "Run.encoder() needs sentence-transformers: pip install 'sentence-transformers>=6,<7'. Run.search() "
+                "and the folder Run.model need no more than midmask."
+            ) from None
+        dense = read_facts(self.model).representation.dense is not None
+        if not (self.model / "modules.json").is_file():
+            raise UserError(f"{self.model}: sentence-transformers has no class for such vectors; use Run.search()")
+        kind = sentence_transformers.SentenceTransformer if dense else sentence_transformers.SparseEncoder
+        return kind(str(self.model), device=device, local_files_only=True)
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The best `k` documents of the run's corpus, the best first: doc_id, score, title, text. The first call
+        encodes the corpus, once for the store; an evaluation uses the same vectors.
+
+        Raises:
+            UserError: if k is below 1.
+        """
+        return self._searcher.search([query], k)[0]
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        wanted = self._recipe.evaluation
+        passages = encoded_passages(self.plan.tokens, self.step, wanted)
+        inputs = {name: computed(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
+        corpus = computed(self.runner, self.plan.corpus)
+        encoded = computed(self.runner, passages)
+        return Searcher(corpus=corpus, passages=encoded, query_length=wanted.query_length, **inputs)
+
+    @property
+    def losses(self) -> dict[str, list[float]]:
+        """The loss after each optimiser step of each training, in order: `pretrain`, then `finetune.0`, …"""
+        trained = {"pretrain": self.plan.pretrained} if self.plan.pretrained is not None else {}
+        if self.step in self.plan.stages:
+            trained |= {f"finetune.{number}": stage for number, stage in enumerate(self.plan.stages)}
+        storage = self.runner.storage
+        folders = {name: load(step.place(storage)).place for name, step in trained.items() if step.is_finished(storage)}
+        return {name: read_table(place / "trace.parquet")["loss"].to_pylist() for name, place in folders.items()}
+
+    def __repr__(self) -> str:
+        return f"Run({self._recipe.name} on {self._recipe.corpus.short_name}: {self.model})"

@@ -1,0 +1,175 @@
+"""`midmask.evaluate`: a retriever's measures on a corpus with judgements."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import pyarrow as pa
+
+from midmask.api.corpus import Corpus
+from midmask.api.run import Run
+from midmask.api.storage import computed, open_store, runner_in
+from midmask.artifact import Artifact, Place
+from midmask.corpora import CorpusConfig, judged_splits
+from midmask.errors import UserError, unknown
+from midmask.evaluation.measures import by_query
+from midmask.evaluation.rendering import html_table
+from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.needed_splits import usual_split
+from midmask.experiment.plan import adopted, plan
+from midmask.experiment.reading_notes import notes
+from midmask.experiment.report import evaluations_table, per_query
+from midmask.experiment.step import Step
+from midmask.identity import override
+from midmask.recipes import RECIPES
+
+BM25 = "bm25"
+"""The name by which BM25 is evaluated."""
+
+
+@dataclass(frozen=True, repr=False)
+class Scores:
+    """The measures of one system on one split of a corpus. Prints as a table.
+
+    system: what tables call it. artifact: the evaluation in the store, with its files.
+    """
+
+    system: str
+    artifact: Artifact
+
+    @property
+    def corpus(self) -> str:
+        return str(self.artifact.result["corpus"])
+
+    @property
+    def split(self) -> str:
+        return str(self.artifact.result["split"])
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """Measure -> its mean over all judged queries of the split."""
+        return dict(self.artifact.result["measures"])
+
+    def __getitem__(self, measure: str) -> float:
+        """The mean of a measure, as scores["nDCG@10"].
+
+        Raises:
+            UserError: for one that was not computed.
+        """
+        if measure not in self.measures:
+            hint = f"midmask.evaluate(…, measures=[{measure!r}]) computes it."
+            raise unknown("measure", measure, self.measures, hint=hint)
+        return self.measures[measure]
+
+    def per_query(self, measure: str) -> Mapping[str, float]:
+        """Query id -> value.
+
+        Raises:
+            UserError: for a measure that was not computed.
+        """
+        return by_query(self.table, measure)
+
+    @property
+    def table(self) -> pa.Table:
+        """All values: query_id, measure, value."""
+        return per_query(self.artifact)
+
+    def __str__(self) -> str:
+        return evaluations_table(f"{self.corpus} {self.split}", {self.system: self.artifact})
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        headers = [f"{self.corpus} {self.split}", "queries", *self.measures]
+        values = [f"{value:.4f}" for value in self.measures.values()]
+        row = [self.system, str(self.artifact.result["queries"]), *values]
+        cells = [[escape(cell) for cell in line] for line in (headers, row)]
+        return html_table(cells[0], cells[1:], notes({self.system: self.artifact}))
+
+
+def evaluate(
+    model: Run | str | Path,
+    corpus: Corpus | Run | None = None,
+    *,
+    split: str | None = None,
+    measures: Sequence[str] = (),
+    depth: int = 100,
+    max_queries: int | None = None,
+    storage: str | Path | None = None,
+    progress: bool = True,
+) -> Scores:
+    """Searches all documents for a split's queries and measures what is found. Ties rank by document id.
+
+    Args:
+        model: a run, a model folder (transformers or sentence-transformers), or "bm25".
+        corpus: with queries and judgements; none: the run's own. Give a run to measure another system, such as "bm25",
+            on the very queries of that run: train, dev and test may have been drawn for its training. Any other corpus
+            keeps the splits of its files.
+        split: whose queries; none: dev, else test, else the first that there is. Choose settings on dev; report test.
+        measures: ir-measures names, such as "nDCG@10" or "R(rel=2)@100"; none: nDCG@10, RR@10 and R@100.
+        depth: documents ranked for each query.
+        max_queries: of a larger split, so many queries, always the same; none: all.
+        storage: as for `train`; where a run is given, its store is used.
+        progress: prints to standard error what is computed.
+
+    Raises:
+        UserError: for a corpus without judgements, an unknown split or measure, or a folder that holds no model.
+    """
+    home = next((one for one in (model, corpus) if isinstance(one, Run)), None)
+    if home is not None and storage is not None:
+        raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
+    runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
+    where = _collection(model, corpus, runner.storage)
+    asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": _split(where, split)}
+    system, step = _evaluation(model, corpus, where, asked)
+    return Scores(system, computed(runner, step))
+
+
+def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
+    """The collection that is searched; a run's own is divided as it was for the training, others as their files are."""
+    if isinstance(corpus, Run):
+        return corpus.recipe.corpus
+    own = model.recipe.corpus if isinstance(model, Run) else None
+    if corpus is None:
+        if own is None:
+            raise UserError(f"evaluate({str(model)!r}): name the corpus too: evaluate(model, corpus)")
+        return own
+    found = corpus.in_store(storage)
+    if own is not None and found.name == own.name:
+        return own
+    return found.model_copy(update={"splits": "official"})
+
+
+def _split(corpus: CorpusConfig, asked: str | None) -> str:
+    """
+    Raises:
+        UserError: if the corpus has no judged queries, or not this split.
+    """
+    there = judged_splits(corpus)
+    if not there:
+        raise UserError(
+            f"{corpus.short_name} has no judged queries; Corpus.from_texts(texts, queries=…, relevant=…) gives it some"
+        )
+    split = asked or usual_split(there)
+    if split not in there:
+        raise unknown(f"split of {corpus.short_name}", split, there)
+    return split
+
+
+def _evaluation(
+    model: Run | str | Path, corpus: Corpus | Run | None, where: CorpusConfig, asked: dict[str, object]
+) -> tuple[str, Step]:
+    """The system's name, and the step that evaluates it."""
+    if isinstance(model, Run):
+        recipe, planned = model.recipe, model.plan
+        on = None if where == recipe.corpus else planned.elsewhere(where)
+        return recipe.name, planned.evaluation(override(recipe.evaluation, asked), model=model.step, on=on)
+    recipe = override(RECIPES["none"](), {"corpus": where.model_dump()})
+    config = override(recipe.evaluation, asked)
+    if model == BM25:
+        planned = corpus.plan if isinstance(corpus, Run) else plan(recipe)
+        return BM25, planned.bm25_evaluation(config)
+    folder = Path(model).expanduser().absolute()
+    return folder.name, plan(as_folder_reads(recipe, folder, ())).evaluation(config, model=adopted(str(folder)))

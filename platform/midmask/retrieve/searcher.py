@@ -1,0 +1,89 @@
+"""Search with texts that are typed: the queries of a person, not those of a collection.
+
+The passages are those of an encode step, so a typed query and an evaluation read the same vectors.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from midmask.artifact import Artifact
+from midmask.errors import UserError
+from midmask.retrieve.blocks import Block, blocks_in, passage_blocks
+from midmask.retrieve.shards import Shard, open_shard, search_shard
+from midmask.retrieve.text_encoder import TextEncoder
+from midmask.tokens import encoder
+
+
+class Hit(NamedTuple):
+    """A passage that a search found. score: of the query with it; larger is better."""
+
+    doc_id: str
+    score: float
+    title: str
+    text: str
+
+
+class Searcher:
+    """Searches all passages of a collection, exactly; vectors and model are opened at the first search and kept.
+
+    Args:
+        model: artifact with the encoder. corpus, tokens: of the collection. passages: its passages, encoded by that
+            model. query_length: tokens a query is cut to; none: as tokenised.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Artifact,
+        corpus: Artifact,
+        tokens: Artifact,
+        passages: Artifact,
+        query_length: int | None = None,
+    ) -> None:
+        self._corpus = corpus
+        self._tokens = tokens
+        self._passages = passages
+        self._queries = TextEncoder(model, tokens, "query", query_length)
+
+    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+        """The best `k` passages of each query, the best first; ties rank by document id. Fewer where the collection is
+        smaller.
+
+        Raises:
+            UserError: if k is below 1.
+        """
+        if k < 1:
+            raise UserError(f"k = {k}: a search gives at least 1 passage")
+        if not queries:
+            return []
+        length = int(self._tokens.record["config"]["query_length"])
+        cut = encoder(self._queries.tokenizer, length)
+        rows = cut([self._queries.prompt + query for query in queries])
+        found = search_shard(self._shard, self._queries.encode([np.array(row) for row in rows]), k)
+        return [
+            [self._hit(int(row), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
+            for lists in zip(*found, strict=True)
+        ]
+
+    @cached_property
+    def _shard(self) -> Shard:
+        views = tuple(self._passages.result["views"])
+        return open_shard(self._passages.place, passage_blocks(self._tokens.place), views)
+
+    @cached_property
+    def _texts(self) -> list[Block]:
+        docs = self._corpus.place / "docs"
+        return blocks_in([docs / name for name in docs.names()])
+
+    def _hit(self, row: int, score: float) -> Hit:
+        """The passage in a row of the collection; only its row group is read."""
+        block = self._texts[bisect_right(self._texts, row, key=lambda one: one.start) - 1]
+        with block.file.reading() as stream:
+            table = pq.ParquetFile(stream).read_row_group(block.group, columns=["doc_id", "title", "text"])
+        own = table.slice(row - block.start, 1).to_pylist()[0]
+        return Hit(own["doc_id"], score, own["title"], own["text"])

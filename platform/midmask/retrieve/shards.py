@@ -1,0 +1,67 @@
+"""A range of encoded passages that is searched in one go, whatever views it has: dense, lexical or both.
+
+Shapes: Q queries, D dense width, K results of a query.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midmask.artifact import Place
+from midmask.retrieve.blocks import Block
+from midmask.retrieve.dense import DenseShard
+from midmask.retrieve.hybrid import HybridShard
+from midmask.retrieve.lexical import LexicalShard
+from midmask.retrieve.merging import Neighbours
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views, read_views
+
+Shard = DenseShard | LexicalShard | HybridShard
+
+
+def open_shard(
+    encoded: Place,
+    blocks: Sequence[Block],
+    views: Sequence[str],
+    *,
+    terms: int | None = None,
+    index: Any = None,
+    threads: int = 1,
+) -> Shard:
+    """The searchable form of some passage blocks. Dense vectors are mapped, lexical rows are unpacked into memory.
+
+    Args:
+        encoded: folder of the encoded passages. blocks: of their tokens artifact, contiguous.
+        views: what is scored: "dense", "lexical" or both.
+        terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
+        index: faiss index of all dense vectors, which finds approximately; none: the search is exact.
+    """
+    parts = [read_views(encoded, block.name, views).pruned(terms) for block in blocks]
+    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
+    lexical = [part.lexical for part in parts if part.lexical is not None]
+    doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
+    first = blocks[0].start
+    if not lexical:
+        return DenseShard(dense, doc_ids, index=index, first=first, threads=threads)
+    rows = SparseRows.concat(lexical)
+    if not dense:
+        return LexicalShard(rows, doc_ids, first=first, threads=threads)
+    return HybridShard(dense, rows, doc_ids, index=index, first=first, threads=threads)
+
+
+def search_shard(shard: Shard, queries: Views, depth: int) -> Neighbours:
+    """Scores and corpus rows [Q, K] of each query's best `depth` passages, the best first.
+
+    Raises:
+        ValueError: if the queries' views are not those of the passages.
+    """
+    match shard, queries.dense_ND, queries.lexical:
+        case DenseShard(), np.ndarray() as dense_QD, None:
+            return shard.search(np.asarray(dense_QD), depth)
+        case LexicalShard(), None, SparseRows() as lexical:
+            return shard.search(lexical, depth)
+        case HybridShard(), np.ndarray() as dense_QD, SparseRows() as lexical:
+            return shard.search(np.asarray(dense_QD), lexical, depth)
+    raise ValueError("the queries' views are not those of the passages")

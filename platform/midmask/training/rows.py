@@ -1,0 +1,42 @@
+"""What a row of a middle training is: what the objective reads, and only that."""
+
+from collections.abc import Mapping
+
+from midmask.artifact import Place
+from midmask.objectives import PRETRAINING, CoupledObjective, ObjectiveConfig
+from midmask.training.contexts import PseudoQueryExamples, SpanExamples
+from midmask.training.examples import Examples, PassageExamples
+from midmask.training.packing import PackedExamples
+
+
+def pretraining_rows(
+    objective: ObjectiveConfig, places: Mapping[str, Place], fingerprint: str, max_length: int
+) -> Examples:
+    """The rows that an objective reads. Where rows meet in the loss, batches are not grouped by length: all negatives
+    of a text would be of its length.
+
+    Args:
+        places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
+        fingerprint: of the artifact whose rows are read, which their order depends on.
+        max_length: tokens of a packed row.
+
+    Raises:
+        ValueError: if a place that is read is not given.
+    """
+    reads = objective.reads()
+    weights = _given(places, "weights") if reads.term_weights else None
+    by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
+    if reads.rows == "packed":
+        return PackedExamples(places["tokens"], fingerprint, max_length, weights)
+    if reads.rows == "spans":
+        return SpanExamples(_given(places, "spans"), fingerprint, reads.context)
+    if reads.rows == "pseudo_queries":
+        queries = _given(places, "pseudo_queries")
+        return PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
+    return PassageExamples(places["tokens"], fingerprint, weights, by_length)
+
+
+def _given(places: Mapping[str, Place], name: str) -> Place:
+    if name not in places:
+        raise ValueError(f"the objective reads {name}, and the setup has no place for them")
+    return places[name]

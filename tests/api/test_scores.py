@@ -1,0 +1,109 @@
+"""Scores and tables: the job's numbers, other systems on the same queries, and what a reader sees of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import midmask
+from midmask import UserError
+from tests.support.api import toy
+from tests.support.jobs.running import run_job
+
+
+@pytest.fixture(scope="module")
+def scores(run: midmask.Run) -> dict[str, midmask.Scores]:
+    return {"run": midmask.evaluate(run, split="test"), "bm25": midmask.evaluate("bm25", run, split="test")}
+
+
+def test_bm25_and_a_folder_meet_the_queries_of_the_run(run: midmask.Run, scores: dict[str, midmask.Scores]) -> None:
+    own = scores["run"].per_query("nDCG@10")
+    assert own.keys() == scores["bm25"].per_query("nDCG@10").keys()
+    folder = midmask.evaluate(run.model, run, split="test")
+    assert folder.system == "model"
+    assert folder.per_query("nDCG@10") == own
+
+
+def test_another_corpus_keeps_the_splits_of_its_files(run: midmask.Run) -> None:
+    other = midmask.Corpus.from_texts(toy.texts()[:9], queries=toy.queries()[:9], relevant=range(9), name="other")
+    found = midmask.evaluate(run, other)
+    assert (found.corpus, found.split, len(found.per_query("RR@10"))) == ("other", "test", 9)
+    with pytest.raises(UserError, match=r"unknown split of other 'dev'.*Known: test"):
+        midmask.evaluate(run, other, split="dev")
+
+
+def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Scores], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown measure 'nDCG@20'.*measures=\['nDCG@20'\]"):
+        scores["run"]["nDCG@20"]
+    with pytest.raises(UserError, match="name the corpus too"):
+        midmask.evaluate("bm25", storage=tmp_path)
+    with pytest.raises(UserError, match="leave storage out"):
+        midmask.evaluate(run, storage=tmp_path)
+    with pytest.raises(UserError, match="unknown measure 'nDGC'; did you mean 'nDCG'"):
+        midmask.evaluate(run, measures=["nDGC@10"])
+
+
+def test_scores_print_as_a_table_and_as_html(scores: dict[str, midmask.Scores]) -> None:
+    value = f"{scores['run']['nDCG@10']:.4f}"
+    assert value in str(scores["run"]).splitlines()[2] and "retromae" in str(scores["run"])
+    html = scores["run"]._repr_html_()
+    assert f"<td>{value}</td>" in html and "<th>nDCG@10</th>" in html
+
+
+def test_a_comparison_tests_the_same_queries_in_pairs(scores: dict[str, midmask.Scores]) -> None:
+    table = midmask.compare([scores["run"], scores["bm25"]], measures=["RR@10"])
+    (row,) = table.result.comparisons["RR@10"]
+    values = [scores[name].per_query("RR@10") for name in ("run", "bm25")]
+    paired = [[one[query] for query in sorted(values[0])] for one in values]
+    assert row.p == pytest.approx(stats.ttest_rel(paired[0], paired[1]).pvalue)
+    assert abs(row.difference) == pytest.approx(abs(np.mean(paired[0]) - np.mean(paired[1])))
+    assert "paired t-test" in str(table) and "**1.0000**" in str(table)
+    assert table._repr_html_().startswith("<table>") and "\\toprule" in table.latex()
+    assert table.csv().splitlines()[0].startswith("system,column,mean")
+
+
+def test_labels_seeds_and_refusals(scores: dict[str, midmask.Scores], run: midmask.Run) -> None:
+    one, bm25 = scores["run"], scores["bm25"]
+    table = midmask.compare({"seeds": [one, one], "bm25": bm25}, baseline="bm25")
+    assert table.result.cells["seeds", "RR@10"].seeds == 2
+    with pytest.raises(UserError, match="two systems are called 'retromae'"):
+        midmask.compare([one, one])
+    with pytest.raises(UserError, match="no scores"):
+        midmask.compare([])
+    with pytest.raises(UserError, match="of one corpus and split"):
+        midmask.compare([one, midmask.evaluate("bm25", run, split="dev")])
+    with pytest.raises(UserError, match="share no measure"):
+        midmask.compare({"a": one, "b": midmask.evaluate(run, split="test", measures=["P@1"])})
+
+
+def test_names_in_html_are_escaped(run: midmask.Run, scores: dict[str, midmask.Scores]) -> None:
+    table = midmask.compare({"<b>a": scores["run"], "b": scores["bm25"]})
+    assert "&lt;b&gt;a" in table._repr_html_() and "<b>a" not in table._repr_html_()
+
+
+@pytest.mark.slow
+def test_the_jobs_give_the_same_numbers(
+    corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
+) -> None:
+    """Trained and evaluated again by the job, on Ray, in a store of its own."""
+    settings = [f"--set={path}={value}" for path, value in toy.SETTINGS.items()]
+    flags = ("--corpus", run.recipe.corpus.name, "--recipe", "retromae", "--seed", "5", *settings)
+    done = run_job("run_recipe", *flags, "--workers", "1", home=tmp_path)
+    assert done.code == 0, done.err
+    for split in ("dev", "test"):
+        own = midmask.evaluate(run, split=split)
+        header, row = done.table()["texts"], done.table()[f"retromae, {split}"]
+        assert dict(zip(header[1:], row[1:], strict=True)) == {name: f"{own[name]:.4f}" for name in header[1:]}
+
+
+@pytest.mark.slow
+def test_the_same_object_moves_to_a_cluster(
+    corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
+) -> None:
+    """The same losses and the same results of a search."""
+    there = midmask.train("retromae", corpus, seed=5, settings=toy.SETTINGS, storage=tmp_path, ray=True)
+    for name, losses in run.losses.items():
+        np.testing.assert_allclose(there.losses[name], losses, rtol=1e-5)
+    found = [[hit.doc_id for hit in one.search("anything")] for one in (run, there)]
+    assert found[0] == found[1]
