@@ -44,11 +44,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("zensical", reason="`make docs` and `make test-all` install it")
     folder = tmp_path_factory.mktemp("project")
     for name in ("docs", "platform"):
-        (folder / name).symlink_to(ROOT / name)
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "zensical.toml", folder)
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
+    assert built.returncode == 0 and "griffe" not in built.stderr, built.stdout + built.stderr
     return folder / "site"
 
 
