@@ -90,6 +90,13 @@ def test_a_module_that_is_not_there_is_noticed() -> None:
     assert not exists("midmask.cluster") and not exists("midmask.cluster.job") and not exists("midmask.errors.NoSuch")
 
 
+def test_links_and_anchors_are_read_as_markdown_has_them() -> None:
+    text = "# A [link](x.md), `code` & more\n[a](b.md#c) `[no](no.md)` ![p](q.svg) [w](https://h/)\n"
+    text += "```\n[no](no.md)\n# no\n```\n"
+    assert relative_links(text) == ["x.md", "b.md#c", "q.svg"]
+    assert anchors(text) == {"a-link-code--more"}
+
+
 def test_the_table_of_methods_has_every_recipe_in_the_table_of_recipes() -> None:
     page = (DOCS / "methods.md").read_text("utf-8")
     assert re.findall(r"^\| `(\w+)` ", page, re.MULTILINE) == list(METHODS)
