@@ -4,6 +4,7 @@ EXTRAS ?= cpu,dev
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
+SITE_TOOLS := .venv/.docs
 # Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start. What tests
 # have in common (tests/conftest.py) is made once, in one of the two processes. The slowest forty tests are printed.
 PARALLEL := -n 2 --dist loadgroup --durations 40 --durations-min 1
@@ -12,7 +13,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations mutants fuzz chaos races guide check lint format types contracts venv ui leaderboard clean
+.PHONY: help demo test test-all mutations mutants fuzz chaos races guide docs check lint format types contracts venv ui leaderboard clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +33,7 @@ demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in c
 test: check ## formatting, lint, types, import contracts, and all tests but the slow ones
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
-test-all: check ## the same with the slow tests
+test-all: check $(SITE_TOOLS) ## the same with the slow tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
 mutations: $(MADE) ## each one-line mutation of the code must make a test fail
@@ -53,6 +54,13 @@ races: $(MADE) ## 50 races of two jobs for each step on one object store
 guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the list of all fields
 	$(BIN)/python -m midmask.corpora.guide docs/*.md
 	$(BIN)/python -m midmask.recipes.fields
+
+docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
+	$(BIN)/zensical build --strict --clean
+
+$(SITE_TOOLS): $(MADE)
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
 
 # The import contracts are held by a test (tests/test_house.py).
 check: $(MADE)

@@ -94,7 +94,9 @@ class Corpus:
         """A corpus of a table's rows, each one document. Works for pandas, polars and whatever else has `columns`.
 
         Args:
-            text, title, id: names of the columns; without `id`, rows have their positions as ids.
+            text: the column of the texts.
+            title: the column of the titles; none: without titles.
+            id: the column of the ids; none: rows have their positions as ids.
 
         Raises:
             UserError: for a column that is not there, and as `from_texts`.
