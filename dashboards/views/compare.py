@@ -13,7 +13,7 @@ from context import PageContext
 from look import NONE, VERDICTS, choice, choices, link, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask.leaderboard.queries import EQUAL, Pairing, Sided, paired, widest
+from midmask.leaderboard.queries import EQUAL, Pairing, Sided, pair_systems, widest
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from runs import choose_place, named, nothing_evaluated, short_name
 from views.queries import show_queries
@@ -45,7 +45,7 @@ def show(context: PageContext) -> None:
     for name in tables.keys() - usable.keys():
         st.warning(f"{markdown_text(name)}: this run keeps no values per query, so it cannot be compared.")
     if base in usable and len(usable) >= FEWEST:
-        pairings = {name: paired(own, usable[base], measure) for name, own in usable.items() if name != base}
+        pairings = {name: pair_systems(own, usable[base], measure) for name, own in usable.items() if name != base}
         standings(pairings, usable, base, measure, {name: context.link(row) for name, row in known.items()})
         details(context, pairings, known, base, measure)
 

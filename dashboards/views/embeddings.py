@@ -13,7 +13,7 @@ from look import NONE, choice, choices, link, table
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
-from midmask.leaderboard.embeddings import PAIRS, EmbeddingSample, Encodings, encodings, mapped, sampled
+from midmask.leaderboard.embeddings import PAIRS, EmbeddingSample, Encodings, draw_sample, encodings, map_embeddings
 from midmask.leaderboard.passages import passage_texts, query_texts
 from midmask.leaderboard.rows import LeaderboardRow
 from runs import choose_place, named, nothing_evaluated, places_of
@@ -96,8 +96,8 @@ def analysed(
     Raises:
         UserError: if something of it is not there.
     """
-    sample = sampled(_source, view, count=pairs, seed=seed)
-    drawn = mapped(sample, perplexity=perplexity, seed=seed)
+    sample = draw_sample(_source, view, count=pairs, seed=seed)
+    drawn = map_embeddings(sample, perplexity=perplexity, seed=seed)
     texts = query_texts(_source.corpus, sample.query_ids), passage_texts(_source.corpus, sample.doc_ids)
     return sample, drawn, texts
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from context import PageContext
 from look import NONE
-from midmask.leaderboard.queries import Query, RetrievedPassage, looked_up
+from midmask.leaderboard.queries import Query, RetrievedPassage, look_up
 from midmask.leaderboard.rows import LeaderboardRow
 from runs import places_of
 
@@ -56,7 +56,7 @@ def _looked_up(
 
 @st.cache_data(max_entries=64, show_spinner="Reading the texts")
 def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, object]]) -> tuple[list[Query], dict[str, str]]:
-    return looked_up(query_ids, dict(places), TOP)
+    return look_up(query_ids, dict(places), TOP)
 
 
 def card(query: Query, values: Mapping[str, float], measure: str) -> str:

@@ -12,7 +12,7 @@ from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
-from midmask.leaderboard.surfaces import STEP, Point, followed, sweep_surface, sweeps
+from midmask.leaderboard.surfaces import STEP, Point, resolve_cached, sweep_surface, sweeps
 from midmask.leaderboard.sweep_file import Parameter, SweepFile, is_numeric, read_sweep
 from midmask.tracking import TrackedRow
 from views import sweep_plots, sweep_tables
@@ -80,7 +80,7 @@ def finished(sweep: SweepFile, parent: TrackedRow, context: PageContext) -> None
 
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
     """The sweep's trials in whatever state; a cached one as the run that it links."""
-    nested = (run for run in followed(context.runs) if run.parent_id == parent.run_id)
+    nested = (run for run in resolve_cached(context.runs) if run.parent_id == parent.run_id)
     return [run for run in nested if run.tags.get(STEP) == "trial"]
 
 

@@ -14,7 +14,7 @@ from midmask.benchmark.layout import BenchmarkCell, Layout
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.evaluation.rendering import MISSING, markdown
-from midmask.leaderboard.embeddings import PAIRS, encodings, mapped, sampled
+from midmask.leaderboard.embeddings import PAIRS, draw_sample, encodings, map_embeddings
 from midmask_papers.figures import BLUE, ORANGE
 from midmask_papers.published import published
 from midmask_papers.statistics import Statistic
@@ -66,8 +66,8 @@ def _mapped(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:
     if not (place / RECORD).exists():
         return
     try:
-        pairs = sampled(encodings(place), "dense", count=PAIRS, seed=0)
-        maps = tuple(mapped(pairs, perplexity=PERPLEXITY, seed=draw) for draw in DRAWS)
+        pairs = draw_sample(encodings(place), "dense", count=PAIRS, seed=0)
+        maps = tuple(map_embeddings(pairs, perplexity=PERPLEXITY, seed=draw) for draw in DRAWS)
     except UserError as error:
         log.warning("no map of %s: %s", cell.name, error)
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from midmask.artifact import Place
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import BM25, NONE, Benchmark
-from midmask.benchmark.layout import Layout, LeftOut, grouped
+from midmask.benchmark.layout import Layout, LeftOut, group_by_reason
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.tables import by_measure, tabulate
@@ -73,7 +73,7 @@ def write_report(
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
     if left_out:
-        parts.append("## Left out\n\n" + "\n".join(grouped(left_out)))
+        parts.append("## Left out\n\n" + "\n".join(group_by_reason(left_out)))
     text = "\n\n".join(parts) + "\n"
     (folder / "report.md").write_text(text, encoding="utf-8")
     return text

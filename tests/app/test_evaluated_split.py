@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from midmask.app.driver import evaluated_split, recipe_for
+from midmask.app.driver import choose_split, recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
 from midmask.artifact import Place
@@ -36,7 +36,7 @@ def asked(collection: Path, *flags: str) -> Options:
 
 def split_of(collection: Path, split: str | None, *flags: str, trains: bool = False) -> tuple[CorpusConfig, str]:
     options = asked(collection, *flags)
-    recipe, found = evaluated_split(recipe_for(options, "none"), split, options, trains=trains)
+    recipe, found = choose_split(recipe_for(options, "none"), split, options, trains=trains)
     return recipe.corpus, found
 
 

@@ -25,7 +25,7 @@ from midmask.leaderboard.rows import rows
 from midmask.progress import SweepProgress
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.sweep.measurement import finals
+from midmask.sweep.measurement import final_evaluations
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.space import Space
 from midmask.sweep.trial import TrialContext
@@ -186,7 +186,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
         board = TrialsObserver(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
-            (dev,) = finals(context.recipe_at(point), SPACE, context.survey)
+            (dev,) = final_evaluations(context.recipe_at(point), SPACE, context.survey)
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             source = fingerprint(point)
             for _ in range(2):  # its process died, and Ray Tune started it again

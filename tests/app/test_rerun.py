@@ -13,7 +13,7 @@ from midmask.experiment.schema import Recipe
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.published import scaled
+from midmask.recipes.published import at_scale
 from tests.support.params import params_of
 
 CHANGED: dict[str, object] = {
@@ -31,7 +31,7 @@ CASES = {
     "changed": override(RECIPES["retromae"](), CHANGED),
     "no objective": RECIPES["none"](),
     "protocol": PROTOCOLS["lexmae"]().on(RECIPES["mlm"](), "demo"),
-    "published sizes": override(scaled(RECIPES["cotmae"](), "cotmae", "published"), AT_HAND),
+    "published sizes": override(at_scale(RECIPES["cotmae"](), "cotmae", "published"), AT_HAND),
     "a word that reads as a value": override(RECIPES["mlm"](), {"backbone.experts": "none", "tokens.tokenizer": None}),
     "collections of its own": override(RECIPES["dupmae"](), {"pretrain_on": ["texts:/a b", "texts:/c"]}),
     "another loss": override(

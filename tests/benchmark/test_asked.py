@@ -9,7 +9,7 @@ import pytest
 from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.job import asked
+from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import lay_out
 from midmask.errors import UserError
 from tests.support.benchmark.tiny import write_collection
@@ -24,7 +24,9 @@ def ask(tmp_path: Path):
 
     def found(preset: str, *more: str, **flags: str) -> Benchmark:
         options = resolve(parse(["--corpus", corpus, "--pretrain-on", other, *more], None), JOB)
-        return asked(replace(options, home=tmp_path), Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags}))
+        return preset_with_flags(
+            replace(options, home=tmp_path), Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags})
+        )
 
     return found
 

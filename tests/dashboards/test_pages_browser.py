@@ -11,10 +11,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from midmask.artifact import Place
-from midmask.leaderboard.embeddings import encodings, mapped, sampled
+from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
 from midmask.leaderboard.lineage import lineage
 from midmask.leaderboard.per_query import PerQueryFiles
-from midmask.leaderboard.queries import paired, widest
+from midmask.leaderboard.queries import pair_systems, widest
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
 from tests.support.dashboards import swept, tracked
@@ -57,7 +57,7 @@ def place(run: TrackedRow) -> Place:
 def test_compare_counts_tests_and_shows_the_queries(browser: Chrome, site: Site, tmp_path: Path) -> None:
     own, base = (PerQueryFiles(site.uri, tmp_path)(site.rows[name]) for name in ("retromae", "bm25"))
     assert own is not None and base is not None
-    pairing = paired(own, base, "nDCG@10")
+    pairing = pair_systems(own, base, "nDCG@10")
     browser.get(f"{site.address}/compare?place=tiny+dev&base={named(site, 'bm25')}&runs={named(site, 'retromae')}")
     (line,) = wait_for_lines(browser, "standings", 1)
     assert [int(count) for count in line[-4:]] == [pairing.wins, pairing.losses, pairing.ties, 12]
@@ -104,9 +104,9 @@ def plot_titles(browser: Chrome) -> list[str]:
 
 def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Site) -> None:
     browser.get(f"{site.address}/embeddings?runs={named(site, 'none')}")
-    sample = sampled(encodings(place(site.runs["none"])), "dense")
+    sample = draw_sample(encodings(place(site.runs["none"])), "dense")
     for perplexity in (30, 5):
-        drawn = mapped(sample, perplexity=perplexity, seed=0)
+        drawn = map_embeddings(sample, perplexity=perplexity, seed=0)
         kl = f"{drawn.divergence.kl:.3g}"
         (line,) = wait_for_table(browser, "divergences", lambda lines, kl=kl: [line[2] for line in lines] == [kl])
         assert line[1] == "12" and line[3] == f"{drawn.divergence.js:.3g}" and line[5] == f"{drawn.cosines.pairs:.3f}"

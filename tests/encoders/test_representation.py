@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from midmask.encoders.representation import Representation, TextVectors, group_scores, pruned, scores
+from midmask.encoders.representation import Representation, TextVectors, group_scores, prune, scores
 from tests.support.objectives.ranked import PASSAGES, QUERIES, REPRESENTATIONS, Side, encoder, score, views
 from tests.support.objectives.reference import Reference, assert_same_gradients
 from tests.support.objectives.texts import small_vocabulary, token_rows
@@ -115,19 +115,19 @@ def test_pruning_keeps_the_heaviest_and_of_equals_the_first(rows: list[list[int]
         expected.append([float(weight) if word in kept else 0.0 for word, weight in enumerate(row)])
         gradients.append([float(word + 1) if word in kept else 0.0 for word in range(6)])
     weights_BV = torch.tensor(rows, dtype=torch.float32, requires_grad=True)
-    found = pruned(weights_BV, terms)
+    found = prune(weights_BV, terms)
     assert found.tolist() == expected
     (found * torch.arange(1.0, 7.0)).sum().backward()
     assert weights_BV.grad.tolist() == gradients
 
 
 def test_what_is_no_number_is_not_pruned_away() -> None:
-    assert pruned(torch.tensor([[1.0, torch.nan, 3.0, 2.0]]), 2)[0].isnan().tolist() == [False, True, False, False]
+    assert prune(torch.tensor([[1.0, torch.nan, 3.0, 2.0]]), 2)[0].isnan().tolist() == [False, True, False, False]
 
 
 def test_no_terms_leave_all_words() -> None:
     weights_BV = torch.randn(2, 5)
-    assert torch.equal(pruned(weights_BV, None), weights_BV)
+    assert torch.equal(prune(weights_BV, None), weights_BV)
     query, passage = Representation(lexical="splade", query_terms=2), Representation(lexical="splade", passage_terms=2)
     assert (query.terms("query"), query.terms("passage")) == (2, None)
     assert (passage.terms("query"), passage.terms("passage")) == (None, 2)

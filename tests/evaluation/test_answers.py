@@ -14,7 +14,7 @@ from midmask.artifact import Artifact, Place
 from midmask.corpora.writer import ANSWERS, DOCS, QRELS
 from midmask.errors import UserError
 from midmask.evaluation import measures
-from midmask.evaluation.answers import answer_qrels, by_answers, joined
+from midmask.evaluation.answers import answer_qrels, by_answers, join_answers
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve import ranked
 
@@ -44,7 +44,7 @@ texts = st.one_of(words.map(" ".join), words.map("".join), st.text(assigned, max
 @settings(max_examples=300, deadline=None)
 @given(texts)
 def test_tokens_are_dprs(text: str) -> None:
-    assert joined(text).strip("\t").split("\t") == (tokens(text) or [""])
+    assert join_answers(text).strip("\t").split("\t") == (tokens(text) or [""])
 
 
 @settings(max_examples=300, deadline=None)
@@ -54,7 +54,9 @@ def test_tokens_are_dprs(text: str) -> None:
 @example([""], "an answer without a token")
 @example(["e\u0301t\u00e9"], "\u00c9te\u0301 is summer")
 def test_an_answer_is_found_where_dpr_finds_it(answers: list[str], text: str) -> None:
-    assert any((needle := joined(answer)) and needle in joined(text) for answer in answers) == has_answer(answers, text)
+    assert any((needle := join_answers(answer)) and needle in join_answers(text) for answer in answers) == has_answer(
+        answers, text
+    )
 
 
 TEXTS = {"a": "The city of New York.", "b": "newyork", "c": "York is old; New is newer", "d": "it was NEW  YORK"}

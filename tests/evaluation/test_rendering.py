@@ -12,9 +12,8 @@ from midmask.evaluation.tables import (
     TableCell,
     by_measure,
     tabulate,
-    unweighted,
 )
-from tests.support.evaluation.columns import by_corpus
+from tests.support.evaluation.columns import average_columns, by_corpus
 from tests.support.evaluation.per_query import drawn, table
 
 CELLS = {
@@ -34,7 +33,8 @@ def shown(**protocol) -> ResultTable:
 def compared() -> ResultTable:
     systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
     return tabulate(
-        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}, "RR@10"), averages={"mean": unweighted}
+        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}, "RR@10"),
+        averages={"mean": average_columns},
     )
 
 

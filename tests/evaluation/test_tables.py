@@ -13,9 +13,8 @@ from midmask.evaluation.tables import (
     TableCell,
     by_measure,
     tabulate,
-    unweighted,
 )
-from tests.support.evaluation.columns import by_corpus, by_slice
+from tests.support.evaluation.columns import average_columns, by_corpus, by_slice
 from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
@@ -85,7 +84,7 @@ def test_slices_are_columns_of_their_queries(systems):
 
 def test_a_system_that_a_corpus_lacks_is_not_averaged(systems):
     corpora = {"one": systems, "two": {name: systems[name] for name in ("dense", "sparse")}}
-    shown = tabulate(by_corpus(corpora, "RR@10"), averages={"average": unweighted})
+    shown = tabulate(by_corpus(corpora, "RR@10"), averages={"average": average_columns})
     assert shown.columns == ("one", "two", "average") and ("bm25", "two") not in shown.cells
     assert ("bm25", "average") not in shown.cells
     assert shown.cells["dense", "average"].mean == pytest.approx(mean(1, 0.4))
@@ -97,14 +96,14 @@ def test_a_system_that_a_corpus_lacks_is_not_averaged(systems):
 
 def test_the_average_weighs_corpora_not_queries():
     corpora = {"small": {"a": table([1.0, 1.0])}, "large": {"a": table([0.0] * 38)}}
-    shown = tabulate(by_corpus(corpora, "RR@10"), averages={"average": unweighted})
+    shown = tabulate(by_corpus(corpora, "RR@10"), averages={"average": average_columns})
     assert shown.cells["a", "average"].mean == 0.5
 
 
 def test_a_group_of_sets_is_averaged_by_its_own_rule():
     """CQADupStack's twelve forums are one set of BEIR's fourteen."""
     corpora = {folder: {"a": table([float(folder in FORUMS)] * 2)} for folder in folders("beir14")}
-    rules = {"BEIR-14": partial(group_average, "beir14"), "plain": unweighted}
+    rules = {"BEIR-14": partial(group_average, "beir14"), "plain": average_columns}
     shown = tabulate(by_corpus(corpora, "RR@10"), averages=rules)
     assert shown.cells["a", "BEIR-14"].mean == pytest.approx(1 / 14)
     assert shown.cells["a", "plain"].mean == pytest.approx(12 / 25)
@@ -130,7 +129,7 @@ def test_columns_need_labels_of_their_own(systems):
     with pytest.raises(UserError, match=r"given twice: RR@10$"):
         tabulate(by_measure(systems, ["RR@10", "R@100", "RR@10"]))
     with pytest.raises(UserError, match=r"given twice: R@100$"):
-        tabulate(by_measure(systems, ["R@100"]), averages={"R@100": unweighted})
+        tabulate(by_measure(systems, ["R@100"]), averages={"R@100": average_columns})
 
 
 def test_a_corpus_without_the_baseline_is_refused(systems):

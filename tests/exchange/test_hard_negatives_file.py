@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of, read_hard_negatives
-from midmask.retrieve.lines import written_lines
+from midmask.retrieve.lines import write_lines
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
 ids = st.text("abcäß017-_:", min_size=1, max_size=6)
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.lists(st.builds(HardNegatives, ids, st.lists(ids), st.dictionaries(texts, st.lists(ids)))), st.booleans())
 def test_hard_negatives_come_back(folder: Path, entries: list[HardNegatives], zipped: bool) -> None:
     place = Place(str(folder / f"hard.jsonl{'.gz' if zipped else ''}"))
-    with written_lines(place) as stream:
+    with write_lines(place) as stream:
         stream.writelines(line_of(entry) for entry in entries)
     assert list(read_hard_negatives(place)) == entries
     if zipped:

@@ -16,9 +16,9 @@ import pytest
 from midmask.artifact import Place, load
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
-from midmask.leaderboard.embeddings import encodings, mapped, sampled
+from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
 from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
-from midmask.leaderboard.queries import looked_up
+from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import measured, rows
 from midmask.leaderboard.training import curves, parts_of, trainings
 from midmask.tracking import TrackedRow, read_runs
@@ -65,7 +65,7 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
 
 def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRow]) -> None:
     own, base = place(runs["retromae"]), place(runs["bm25"])
-    found, missing = looked_up(["q30", "q24"], {"own": own, "bm25": base}, top=5)
+    found, missing = look_up(["q30", "q24"], {"own": own, "bm25": base}, top=5)
     assert not missing and [query.query_id for query in found] == ["q30", "q24"]
     text = [WORDS[(30 * step + at) % 16] for at, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))]
     assert found[0].text == " ".join(text[:3])
@@ -80,7 +80,7 @@ def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRo
 
 def test_a_corpus_that_is_gone_is_told_and_ranks_stay(runs: dict[str, TrackedRow], tmp_path: Path) -> None:
     gone = without(runs["retromae"], "prepare", tmp_path)
-    (query,), missing = looked_up(["q30"], {"own": gone, "untold": None}, top=3)
+    (query,), missing = look_up(["q30"], {"own": gone, "untold": None}, top=3)
     assert query.text is None and len(query.retrieved["own"]) == 3 and query.retrieved["own"][0].text is None
     assert "corpus" in missing["own"] and "does not tell" in missing["untold"]
 
@@ -123,19 +123,19 @@ def test_a_deleted_encoding_is_named_and_what_is_behind_it_is_not(runs: dict[str
 
 def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, TrackedRow]) -> None:
     source = encodings(place(runs["retromae"]))
-    sample = sampled(source, "dense", count=8, seed=3)
+    sample = draw_sample(source, "dense", count=8, seed=3)
     assert sample.query_ids == tuple(sorted(sample.query_ids)) and len(set(sample.query_ids)) == 8
     assert [name.replace("q", "d") for name in sample.query_ids] == list(sample.doc_ids), "a query's own passage"
     order = [line.split()[0] for line in _ids(source.tokens.place)]
     vectors = np.load(f"{source.passages.place.uri}/dense/00000.npy")
     for doc_id, vector in zip(sample.doc_ids, sample.passages_ND, strict=True):
         assert np.array_equal(vectors[order.index(doc_id)], vector)
-    assert sampled(source, "dense", count=8, seed=3).query_ids == sample.query_ids
-    assert sampled(source, "dense", count=8, seed=4).query_ids != sample.query_ids
-    drawn = mapped(sampled(source, "dense"), perplexity=5, seed=0)
+    assert draw_sample(source, "dense", count=8, seed=3).query_ids == sample.query_ids
+    assert draw_sample(source, "dense", count=8, seed=4).query_ids != sample.query_ids
+    drawn = map_embeddings(draw_sample(source, "dense"), perplexity=5, seed=0)
     assert drawn.queries_N2.shape == drawn.passages_N2.shape == (12, 2), "dev has twelve queries"
     with pytest.raises(UserError, match="lexical"):
-        sampled(source, "lexical")
+        draw_sample(source, "lexical")
     with pytest.raises(UserError, match="no encoder"):
         encodings(place(runs["bm25"]))
 

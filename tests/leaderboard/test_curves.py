@@ -6,14 +6,14 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.leaderboard.training import thinned
+from midmask.leaderboard.training import thin
 
 
 @settings(deadline=None)
 @given(rng=st.randoms(use_true_random=False), count=st.integers(0, 300), most=st.integers(4, 60))
 def test_a_thinned_curve_keeps_its_ends_and_its_extremes(rng: Random, count: int, most: int) -> None:
     history = [(10 * step, float(value)) for step, value in enumerate(rng.sample(range(count), count))]
-    found = thinned(history, most)
+    found = thin(history, most)
     assert len(found) <= most and [point for point in history if point in set(found)] == found
     if count <= most:
         assert found == history
@@ -25,6 +25,6 @@ def test_a_thinned_curve_keeps_its_ends_and_its_extremes(rng: Random, count: int
 @settings(deadline=None)
 @given(most=st.integers(8, 40))
 def test_points_are_spread_over_the_whole_curve(most: int) -> None:
-    found = thinned([(step, (step % 7) / 7) for step in range(10_000)], most)
+    found = thin([(step, (step % 7) / 7) for step in range(10_000)], most)
     gaps = [later - earlier for (earlier, _), (later, _) in pairwise(found)]
     assert max(gaps) <= 2 * 10_000 / ((most - 2) // 2)

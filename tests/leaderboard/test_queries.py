@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.leaderboard.queries import paired, widest
+from midmask.leaderboard.queries import pair_systems, widest
 
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7, 1.0])
 RUNS = st.dictionaries(st.sampled_from([f"q{n:02d}" for n in range(15)]), SCORES, min_size=1, max_size=15)
@@ -28,7 +28,7 @@ def table(values: dict[str, float], measure: str = "RR@10") -> pa.Table:
 @settings(deadline=None)
 @given(own=RUNS, base=RUNS)
 def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float], base: dict[str, float]) -> None:
-    found = paired(table(own), table(base), "RR@10")
+    found = pair_systems(table(own), table(base), "RR@10")
     wins = losses = ties = 0
     for query in own:
         if query in base:
@@ -45,7 +45,7 @@ def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float
 def test_no_query_that_is_left_out_differs_more(
     own: dict[str, float], base: dict[str, float], count: int, side
 ) -> None:
-    pairing = paired(table(own), table(base), "RR@10")
+    pairing = pair_systems(table(own), table(base), "RR@10")
     chosen = widest(pairing, count, side)
     sizes = {
         query: {"either": abs, "wins": lambda size: size, "losses": lambda size: -size}[side](own[query] - base[query])
@@ -59,11 +59,11 @@ def test_no_query_that_is_left_out_differs_more(
 
 
 def test_sums_that_differ_in_the_last_bit_are_a_tie() -> None:
-    found = paired(table({"a": 0.1 + 0.2}), table({"a": 0.3}), "RR@10")
+    found = pair_systems(table({"a": 0.1 + 0.2}), table({"a": 0.3}), "RR@10")
     assert (found.wins, found.losses, found.ties) == (0, 0, 1) and widest(found, 5) == []
 
 
 def test_equal_differences_stand_in_the_order_of_their_ids() -> None:
-    found = paired(table({"b": 1.0, "a": 1.0, "c": 0.0}), table({"b": 0.5, "a": 0.5, "c": 0.7}), "RR@10")
+    found = pair_systems(table({"b": 1.0, "a": 1.0, "c": 0.0}), table({"b": 0.5, "a": 0.5, "c": 0.7}), "RR@10")
     assert widest(found, 3) == ["c", "a", "b"] and widest(found, 3, "wins") == ["a", "b"]
     assert found.difference_N.tolist() == pytest.approx([0.5, 0.5, -0.7])

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from midmask.errors import UserError
 from midmask.leaderboard import snapshot_file
-from midmask.leaderboard.snapshot import Snapshot, refreshed
+from midmask.leaderboard.snapshot import Snapshot, refresh
 from midmask.leaderboard.snapshot_file import load, save, snapshot_place
 from midmask.leaderboard.watch import StoreWatch
 from midmask.tracking import StoreReader, TrackedRow, read_runs
@@ -55,11 +55,11 @@ def held(uri: str) -> dict[str, TrackedRow]:
 def test_every_kind_of_change_is_seen_whatever_the_clocks_say(uri: str) -> None:
     client = MlflowClient(uri)
     still, late, bin_, back = (run(client, name, ended=name == "back") for name in ("still", "late", "bin", "back"))
-    known = refreshed(None, StoreReader(uri))
+    known = refresh(None, StoreReader(uri))
     assert known.runs == held(uri) and len(known.runs) == 4
 
     def see(known: Snapshot) -> Snapshot:
-        after = refreshed(known, StoreReader(uri))
+        after = refresh(known, StoreReader(uri))
         assert after.runs == held(uri)
         return after
 
@@ -84,32 +84,32 @@ def test_every_kind_of_change_is_seen_whatever_the_clocks_say(uri: str) -> None:
 def test_what_ended_long_ago_is_not_read_again_until_a_day_has_passed(uri: str) -> None:
     client = MlflowClient(uri)
     old = run(client, "old")
-    known = refreshed(None, StoreReader(uri))
+    known = refresh(None, StoreReader(uri))
     client.set_tag(old, "note", "by hand")
-    after = refreshed(known, StoreReader(uri))
+    after = refresh(known, StoreReader(uri))
     assert "note" not in after.runs[old].tags, "or all runs are read at each look"
     yesterday = Snapshot(after.store, after.looked, after.whole - timedelta(days=2), after.runs, after.deleted)
-    assert refreshed(yesterday, StoreReader(uri)).runs[old].tags["note"] == "by hand"
+    assert refresh(yesterday, StoreReader(uri)).runs[old].tags["note"] == "by hand"
 
 
 def test_a_clock_may_be_a_quarter_of_an_hour_behind(uri: str) -> None:
     """Two runs that began and ended after the last look, by the clocks of machines that are 14 and 16 minutes late."""
     client = MlflowClient(uri)
-    known = refreshed(None, StoreReader(uri))
+    known = refresh(None, StoreReader(uri))
     for minutes in (14, 16):
         at = int((known.looked - timedelta(minutes=minutes)).timestamp() * 1000)
         made = client.create_run(client.get_experiment_by_name("midmask").experiment_id, at, run_name=f"{minutes}")
         client.set_terminated(made.info.run_id, "FINISHED", at)
-    assert [found.name for found in refreshed(known, StoreReader(uri)).runs.values()] == ["14"]
+    assert [found.name for found in refresh(known, StoreReader(uri)).runs.values()] == ["14"]
 
 
 def test_a_store_made_anew_in_the_same_place_is_another_one(uri: str, tmp_path: Path, empty: Path) -> None:
     run(MlflowClient(uri), "before")
-    known = refreshed(None, StoreReader(uri))
+    known = refresh(None, StoreReader(uri))
     other = Snapshot("1 of another time", known.looked, known.whole, known.runs, known.deleted)
     MlflowClient(uri).delete_run(next(iter(known.runs)))
-    assert refreshed(other, StoreReader(uri)).runs == {}
-    assert refreshed(known, StoreReader(f"sqlite:///{tmp_path}/none.db")).runs == {}
+    assert refresh(other, StoreReader(uri)).runs == {}
+    assert refresh(known, StoreReader(f"sqlite:///{tmp_path}/none.db")).runs == {}
 
 
 texts = some.dictionaries(some.text(max_size=5), some.text(max_size=5), max_size=4)

@@ -13,7 +13,7 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.mining import given_negatives
-from midmask.mining.aligned import Cursor, aligned
+from midmask.mining.aligned import Cursor, align
 from midmask.mining.given_negatives import ReadNegativesConfig, negatives_content, read_negatives
 from midmask.mining.query_subset import DrawQueriesConfig, draw_queries, draw_subset
 from midmask.retrieve.selection import judged_queries
@@ -61,7 +61,7 @@ def test_every_system_is_a_source_with_its_ranks(corpus: Artifact, tmp_path: Pat
         for name in (out / "lists").names()
     ]
     assert len(cursors) == 2
-    stretches = [[name for table in tables for name in table["query_id"].to_pylist()] for tables in aligned(cursors)]
+    stretches = [[name for table in tables for name in table["query_id"].to_pylist()] for tables in align(cursors)]
     assert sorted(name for names in stretches for name in names) == sorted(row[0] for row in expected)
     for one, other in pairwise(stretches):
         assert not set(one) & set(other), "a query is torn apart"
@@ -114,7 +114,7 @@ def test_a_table_that_is_not_sorted_is_refused() -> None:
     schema = pa.schema([("query_id", pa.string())])
     for pieces in (["b", "a"],), (["a", "b"], ["a"]):
         with pytest.raises(UserError, match=r"scores\.parquet: the rows are not sorted by query_id"):
-            list(aligned([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", schema)]))
+            list(align([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", schema)]))
 
 
 def test_lists_are_read_a_little_at_a_time() -> None:
@@ -127,7 +127,7 @@ def test_lists_are_read_a_little_at_a_time() -> None:
             yield pa.table({"query_id": [f"q{row:03d}" for row in range(first, first + size)]})
 
     cursors = [Cursor(tables("fine", 3), "fine", schema), Cursor(tables("coarse", 10), "coarse", schema)]
-    for number, (fine, coarse) in enumerate(aligned(cursors), start=1):
+    for number, (fine, coarse) in enumerate(align(cursors), start=1):
         assert fine["query_id"].to_pylist() == coarse["query_id"].to_pylist()
         assert taken_["fine"] <= number + 1 and taken_["coarse"] <= 2 + number * 3 // 10
     assert taken_ == {"fine": 100, "coarse": 30}

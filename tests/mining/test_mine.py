@@ -15,7 +15,7 @@ from midmask.mining.filters import FilterConfig
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
 from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
-from midmask.retrieve.lines import written_lines
+from midmask.retrieve.lines import write_lines
 from tests.support.retrieve.collection import ranking
 
 CONFIG = MineConfig(depth=25, per_query=6)
@@ -141,7 +141,7 @@ def test_several_lists_are_mixed_and_a_files_systems_are_lists_of_their_own(give
     """Five of each list, as in BEIR's training on msmarco-hard-negatives."""
     listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet")
     every = listed["doc_id"].unique().to_pylist()
-    with written_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
+    with write_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
         for query in range(40):
             systems = {"bm25": every[:20], "tas-b": every[10:40]}
             stream.write(line_of(HardNegatives(f"q{query}", [], systems)))
@@ -161,7 +161,7 @@ def test_several_lists_are_mixed_and_a_files_systems_are_lists_of_their_own(give
 
 
 def test_a_margin_on_a_list_without_scores_is_refused(given, inputs, out, tmp_path: Path):
-    with written_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
+    with write_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
         stream.write(line_of(HardNegatives("q1", [], {"bm25": ["d000"]})))
     config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"))
     result = read_negatives(config, inputs, Place(str(tmp_path / "given")))

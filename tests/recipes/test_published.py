@@ -8,7 +8,7 @@ from transformers import AutoConfig
 from midmask.app.driver import recipe_for, scale_notes
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
-from midmask.benchmark.job import asked as benchmark_asked
+from midmask.benchmark.job import preset_with_flags as benchmark_asked
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.sweep.plan import describe, sweep_for

@@ -9,7 +9,14 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.index import IndexConfig, IndexFields, build_index, built, opened, set_search_parameters
+from midmask.retrieve.index import (
+    IndexConfig,
+    IndexFields,
+    build_faiss_index,
+    build_index,
+    open_faiss_index,
+    set_search_parameters,
+)
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.retrieve.collection import encoded, made
 
@@ -70,23 +77,23 @@ def test_bytes_of_the_index_count_for_what_is_searched(vectors, out):
 @pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
 def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
     vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)
-    index = built([vectors_ND], IndexConfig(index=f"IVF{lists},Flat"))
+    index = build_faiss_index([vectors_ND], IndexConfig(index=f"IVF{lists},Flat"))
     set_search_parameters(index, IndexFields(index=f"IVF{lists},Flat", nprobe=wanted), DEPTH)
     assert load_faiss().extract_index_ivf(index).nprobe == nprobe
 
 
 def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
     vectors_ND = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
-    hnsw = built([vectors_ND], IndexConfig(index="HNSW8", ef_construction=77)).hnsw
+    hnsw = build_faiss_index([vectors_ND], IndexConfig(index="HNSW8", ef_construction=77)).hnsw
     assert hnsw.efConstruction == 77
-    index = built([vectors_ND], IndexConfig(index="HNSW8"))
+    index = build_faiss_index([vectors_ND], IndexConfig(index="HNSW8"))
     for fields, depth, wanted in [({}, 10, 64), ({}, 200, 200), ({"ef_search": 9}, 200, 9)]:
         set_search_parameters(index, IndexFields.model_validate({"index": "HNSW8", **fields}), depth)
         assert index.hnsw.efSearch == wanted
 
 
 def test_an_index_survives_its_file(vectors):
-    index = opened(vectors["index"].place)
+    index = open_faiss_index(vectors["index"].place)
     assert (index.ntotal, index.d) == (300, 32)
 
 
@@ -117,4 +124,4 @@ def test_a_wrong_index_is_one_line_before_anything_is_built():
 
 def test_too_few_passages_to_learn_the_lists_of_are_one_line():
     with pytest.raises(UserError, match=r"index = 'IVF16,Flat': 5 passages are too few"):
-        built([np.eye(5, dtype=np.float32)], IndexConfig(index=IVF))
+        build_faiss_index([np.eye(5, dtype=np.float32)], IndexConfig(index=IVF))

@@ -24,7 +24,7 @@ from midmask.leaderboard.entries import entries
 from midmask.leaderboard.html import table
 from midmask.leaderboard.marks import Marks
 from midmask.leaderboard.rows import rows
-from midmask.leaderboard.snapshot import refreshed
+from midmask.leaderboard.snapshot import refresh
 from midmask.leaderboard.snapshot_file import load, save, snapshot_place
 from midmask.tracking import StoreReader
 from tests.support.dashboards import many
@@ -54,10 +54,10 @@ def main() -> None:
 def parts(uri: str) -> None:
     """What a server does behind a page, part by part."""
     place = snapshot_place(uri)
-    whole = timed("everything read from MLflow", lambda: refreshed(None, StoreReader(uri)))
+    whole = timed("everything read from MLflow", lambda: refresh(None, StoreReader(uri)))
     timed("snapshot written", lambda: save(whole, place))
     known = timed("snapshot read", lambda: load(place))
-    timed("a look for changes where there are none", lambda: refreshed(known, StoreReader(uri)))
+    timed("a look for changes where there are none", lambda: refresh(known, StoreReader(uri)))
     found = timed("rows and entries made of it", lambda: entries(rows(whole.newest_first())))
     order = "pydocs dev nDCG@10"
     view = View((("pydocs", "dev"),), ("nDCG@10", "RR@10", "R@100"), {}, order, False, "none", "none", False)

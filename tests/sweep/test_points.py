@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.sweep.points import briefly, budget, check, complete, described, grid, labels, mark_of
+from midmask.sweep.points import briefly, budget, check, complete, describe_point, grid, labels, mark_of
 from midmask.sweep.space import Space
 
 ABSENT = object()
@@ -127,4 +127,4 @@ def test_names_are_as_short_as_they_can_be_told_apart():
     ]
     point = grid(space)[0]
     assert briefly(space, point) == "8/none/0.123"
-    assert described(space, point) == "representation.passage_terms=8 evaluation.passage_terms=none ratio=0.123"
+    assert describe_point(space, point) == "representation.passage_terms=8 evaluation.passage_terms=none ratio=0.123"

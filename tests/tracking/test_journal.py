@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from midmask.tracking.journal import Journal, JournalEntry, journal_path, left_behind
+from midmask.tracking.journal import Journal, JournalEntry, find_left_behind, journal_path
 
 URI = "sqlite:////data/mlflow.db"
 POINTS = JournalEntry("metrics", [["loss", 0.5, 1700000000000, 3], ["näh", float("inf"), 1, 0]])
@@ -183,10 +183,12 @@ def test_journals_of_a_store_are_found_by_run_whatever_its_password(tmp_path: Pa
         claimed = Journal.claim(journal_path(tmp_path, uri, run))
         assert claimed is not None
         claimed.refuse([TAGS])
-    found = left_behind(tmp_path, secret)
+    found = find_left_behind(tmp_path, secret)
     assert [run for run, _ in found] == ["a1", "b2"]
     assert [path for _, path in found] == [journal_path(tmp_path, secret, run) for run in ("a1", "b2")]
-    assert left_behind(tmp_path, "postgresql://me:other@host/db") == found
-    assert [run for run, _ in left_behind(tmp_path, URI)] == ["c3"] and left_behind(tmp_path / "none", URI) == []
+    assert find_left_behind(tmp_path, "postgresql://me:other@host/db") == found
+    assert [run for run, _ in find_left_behind(tmp_path, URI)] == ["c3"] and find_left_behind(
+        tmp_path / "none", URI
+    ) == []
     assert all(path.parent == tmp_path / "mlflow-pending" and len(path.stem) == 8 + 1 + 2 for _, path in found)
     assert not any("secret" in path.name for path in (tmp_path / "mlflow-pending").iterdir())

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
 from midmask.tracking import Dataset, Patience, Tracker
-from midmask.tracking.journal import left_behind
+from midmask.tracking.journal import find_left_behind
 from tests.support.tracking.lineage import MODEL, SQUAD, links, models
 from tests.support.tracking.stores import NEVER, QUICK, TAGS, history
 
@@ -87,7 +87,7 @@ def test_what_is_sent_twice_is_linked_once(uri: str, tmp_path: Path) -> None:
     for work in (train, evaluate):  # a tracker each: to open a run is to send what waits
         with Tracker(uri, tmp_path, NEVER) as tracker:
             ids.append(work(tracker))
-            copies |= {path: path.read_bytes() for _, path in left_behind(tmp_path, uri)}
+            copies |= {path: path.read_bytes() for _, path in find_left_behind(tmp_path, uri)}
     assert len(copies) == 2
     for _ in range(2):
         for path, copy in copies.items():

@@ -14,7 +14,7 @@ from midmask.tracking import (
     Tracker,
     read_runs,
 )
-from midmask.tracking.journal import left_behind
+from midmask.tracking.journal import find_left_behind
 from tests.support.tracking.stores import NEVER, QUICK, TAGS, history
 
 
@@ -151,7 +151,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL
     run_id = killed.stdout.strip()
     assert history(uri, run_id, "loss") == [], "nothing may have been sent, or this test shows nothing"
-    (torn,) = (path for _, path in left_behind(tmp_path, uri))
+    (torn,) = (path for _, path in find_left_behind(tmp_path, uri))
     torn.write_bytes(torn.read_bytes() + b'["metrics", [["loss", 0.')
     with (
         Tracker(uri, tmp_path, QUICK) as tracker,
@@ -161,7 +161,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         for step in range(40, 60):
             run.log({"loss": step / 3}, step)
     assert history(uri, run_id, "loss") == [(step, step / 3) for step in range(60)]
-    assert left_behind(tmp_path, uri) == []
+    assert find_left_behind(tmp_path, uri) == []
 
 
 def test_values_sent_twice_land_once(uri: str, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_values_sent_twice_land_once(uri: str, tmp_path: Path) -> None:
     with Tracker(uri, tmp_path, NEVER) as tracker:
         run = tracker.run("a", tags=TAGS, params={"seed": 1})
         run.log({"loss": 0.1, "odd": float("nan")}, 0)
-        ((_, path),) = left_behind(tmp_path, uri)
+        ((_, path),) = find_left_behind(tmp_path, uri)
         copy = path.read_bytes()
     for _ in range(2):
         path.write_bytes(copy)

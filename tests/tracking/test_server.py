@@ -12,7 +12,7 @@ from midmask.tracking import (
     Tracker,
     read_runs,
 )
-from midmask.tracking.journal import left_behind
+from midmask.tracking.journal import find_left_behind
 from tests.support.tracking.lineage import MODEL, SQUAD, links, models
 from tests.support.tracking.server import Server
 from tests.support.tracking.stores import QUICK, TAGS, history
@@ -78,4 +78,4 @@ def test_a_server_away_for_a_while_costs_one_warning(
     with Tracker(server.uri, tmp_path, QUICK) as tracker:
         assert tracker.find("beef", step="evaluate").finished == last.id
     assert history(server.uri, last.id, "loss") == [(7, 1.5)]
-    assert left_behind(tmp_path, server.uri) == []
+    assert find_left_behind(tmp_path, server.uri) == []

@@ -16,7 +16,7 @@ from torch import Tensor
 from midmask.batch import Batch, Loss, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
-from midmask.training.loop import accumulate, distributed
+from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.optimiser import TrainConfig
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
@@ -79,7 +79,7 @@ def trained(coupled: CoupledObjective, batches: list[Batch], **fields: Any) -> t
     """The sums and gradients of a step on these micro-batches."""
     torch.manual_seed(11)
     size = max(len(b.texts["passage"].lengths_B) // b.group for b in batches)
-    sums, _ = accumulate(distributed(coupled), coupled, config(size, **fields), batches, ())
+    sums, _ = accumulate(wrap_distributed(coupled), coupled, config(size, **fields), batches, ())
     return sums, gradients(coupled)
 
 
@@ -210,7 +210,7 @@ def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
     for name in ("cocondenser", "contrastive"):
         coupled = objective(name, dropout=0.0)
-        model = distributed(coupled)
+        model = wrap_distributed(coupled)
         for shape, (rows, size) in WORKERS.items():
             half = -(-rows // 2)
             mine = cut(batch(name), size, *((0, half) if rank == 0 else (half, rows)))

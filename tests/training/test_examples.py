@@ -11,7 +11,7 @@ from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.training.examples import PassageExamples
 from midmask.training.order import Order, local_reader
-from midmask.training.pairs import PairExamples, cut
+from midmask.training.pairs import PairExamples, cut_rows
 from midmask.training.reader import reads
 from midmask.training.table import TokenTable
 from tests.support.training.examples import all_passages, write_weights
@@ -134,8 +134,8 @@ def test_choices_depend_on_seed_epoch_and_query_alone(tokens: Place, corpus: Pla
 
 
 def test_a_cut_text_ends_with_its_separator() -> None:
-    assert cut(np.array([2, 7, 8, 9, 3], np.int32), 4).tolist() == [2, 7, 8, 3]
-    assert cut(np.array([2, 7, 3], np.int32), 4).tolist() == [2, 7, 3]
+    assert cut_rows(np.array([2, 7, 8, 9, 3], np.int32), 4).tolist() == [2, 7, 8, 3]
+    assert cut_rows(np.array([2, 7, 3], np.int32), 4).tolist() == [2, 7, 3]
 
 
 def test_a_split_without_positives_is_refused(tokens: Place, corpus: Place) -> None:

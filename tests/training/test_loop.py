@@ -18,7 +18,7 @@ from midmask.batch import Batch, Loss, Part
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.randomness.torch_seeds import dropout_seed
-from midmask.training.loop import accumulate, distributed, is_cut, run_steps, to_device, values_of
+from midmask.training.loop import accumulate, is_cut, run_steps, to_device, values_of, wrap_distributed
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.reader import Read
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
@@ -71,7 +71,7 @@ def test_steps_are_those_of_the_same_training_written_out() -> None:
     }
     own, other = objective(), objective()
     optimiser = build_optimiser(own, settings)
-    records = list(run_steps(distributed(own), own, optimiser, settings, iter(reads.values()), CPU))
+    records = list(run_steps(wrap_distributed(own), own, optimiser, settings, iter(reads.values()), CPU))
     slow = build_optimiser(other, settings)
     for step, record in zip(steps, records, strict=True):
         torch.manual_seed(dropout_seed(9, step, 0))
@@ -105,7 +105,7 @@ def test_waiting_is_part_of_a_step_and_no_second_counts_twice() -> None:
 
     own, begun = objective(), time.perf_counter()
     waits, seconds = [], []
-    for record in run_steps(distributed(own), own, build_optimiser(own, config()), config(), slowly(), CPU):
+    for record in run_steps(wrap_distributed(own), own, build_optimiser(own, config()), config(), slowly(), CPU):
         waits.append(record.wait_seconds)
         seconds.append(record.seconds)
     passed = time.perf_counter() - begun
@@ -143,7 +143,7 @@ def test_rows_that_meet_give_the_same_step_however_it_is_cut(precision: str) -> 
         embedding = next(layer for layer in own.modules() if isinstance(layer, torch.nn.Embedding))
         embedding.register_forward_pre_hook(lambda _, inputs, name=name: reads.update({name: len(inputs[0])}))
         settings = config(batch_size=6, micro_batch=micro, precision=precision)
-        sums, counts = accumulate(distributed(own), own, settings, batches, (5, 6))
+        sums, counts = accumulate(wrap_distributed(own), own, settings, batches, (5, 6))
         found[name] = sums, counts, gradients(own)
     assert reads == {"whole": 12, "cut": 24, "unasked": 24, "here": 24}, "six rows of two texts"
     near = 1e-6 if precision == "fp32" else 2e-2
@@ -159,7 +159,7 @@ def test_losses_are_computed_in_the_wanted_precision() -> None:
     own, found = objective(dropout=0.0).float(), {}
     drawn = own.draw(batch(1))
     for precision in ("fp32", "bf16"):
-        sums, counts = accumulate(distributed(own), own, config(precision=precision), [batch(1)], ())
+        sums, counts = accumulate(wrap_distributed(own), own, config(precision=precision), [batch(1)], ())
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
             expected = own(drawn).total({"mlm": counts[0].float()})
         assert float(sums[0]) == float(expected.detach())
@@ -190,7 +190,7 @@ def averaged_with_nothing(state: None, bucket: dist.GradBucket) -> torch.futures
 def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers: None) -> None:
     """Torch averages them, so each worker's are multiplied before; only the last micro-batch exchanges."""
     own = objective(dropout=0.0)
-    model = distributed(own)
+    model = wrap_distributed(own)
     assert isinstance(model, DistributedDataParallel)
     model.register_comm_hook(None, averaged_with_nothing)
     exchanged: list[bool] = []
@@ -205,7 +205,7 @@ def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers
 
 
 def test_without_other_workers_nothing_is_wrapped() -> None:
-    assert not isinstance(distributed(objective()), DistributedDataParallel)
+    assert not isinstance(wrap_distributed(objective()), DistributedDataParallel)
 
 
 def test_all_of_a_batch_is_moved_and_nothing_is_made_up() -> None:

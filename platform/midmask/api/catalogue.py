@@ -8,7 +8,7 @@ from midmask.experiment.schema import Recipe
 from midmask.identity import flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.published import scaled
+from midmask.recipes.published import at_scale
 
 
 def list_recipes() -> list[str]:
@@ -37,7 +37,7 @@ def recipe_named(name: str, protocol: str | None) -> Recipe:
         UserError: for an unknown name, with the nearest one.
     """
     recipe = RECIPES[name]()
-    return recipe if protocol is None else scaled(recipe, protocol, "demo")
+    return recipe if protocol is None else at_scale(recipe, protocol, "demo")
 
 
 def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:

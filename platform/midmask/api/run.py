@@ -4,7 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midmask.api.storage import computed
+from midmask.api.storage import compute
 from midmask.artifact import Artifact, load
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
@@ -86,9 +86,9 @@ class Run:
     def _searcher(self) -> Searcher:
         wanted = self._recipe.evaluation
         passages = encoded_passages(self.plan.tokens, self.step, wanted)
-        inputs = {name: computed(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
-        corpus = computed(self.runner, self.plan.corpus)
-        encoded = computed(self.runner, passages)
+        inputs = {name: compute(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
+        corpus = compute(self.runner, self.plan.corpus)
+        encoded = compute(self.runner, passages)
         return Searcher(corpus=corpus, passages=encoded, query_length=wanted.query_length, **inputs)
 
     @property

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midmask.api.corpus import Corpus
 from midmask.api.run import Run
-from midmask.api.storage import computed, open_store, runner_in
+from midmask.api.storage import compute, open_store, runner_in
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
@@ -124,7 +124,7 @@ def evaluate(
     where = _collection(model, corpus, runner.storage)
     asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": _split(where, split)}
     system, step = _evaluation(model, corpus, where, asked)
-    return Scores(system, computed(runner, step))
+    return Scores(system, compute(runner, step))
 
 
 def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:

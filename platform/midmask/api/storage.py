@@ -48,7 +48,7 @@ def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
     return Runner(storage, {**makers, "untuned": untuned}, ProgressLines() if progress else Silent())
 
 
-def computed(runner: Runner, step: Step) -> Artifact:
+def compute(runner: Runner, step: Step) -> Artifact:
     """The step's artifact. A mistake that was raised on another node is raised here as its one line."""
     try:
         return runner.run(step)

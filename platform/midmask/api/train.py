@@ -6,7 +6,7 @@ from pathlib import Path
 from midmask.api.catalogue import check_paths, recipe_named
 from midmask.api.corpus import Corpus
 from midmask.api.run import Run
-from midmask.api.storage import computed, open_store, runner_in
+from midmask.api.storage import compute, open_store, runner_in
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
 from midmask.experiment.backbone_defaults import apply_changes
@@ -60,7 +60,7 @@ def train(
     model = _model(made, planned, protocol)
     refuse_missing_splits([model])
     runner = runner_in(place, ray=ray, progress=progress)
-    return Run(made, planned, model, computed(runner, model), runner)
+    return Run(made, planned, model, compute(runner, model), runner)
 
 
 def _recipe(

@@ -16,7 +16,7 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.recipes.published import scaled, unpublished, with_changes
+from midmask.recipes.published import at_scale, list_unpublished, with_changes
 from midmask.teacher.teach import TeachConfig
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ def recipe_for(options: Options, default: str) -> Recipe:
     """
     recipe = RECIPES[options.recipe or default]()
     if options.protocol is not None or options.scale == "published":
-        recipe = scaled(recipe, options.protocol or recipe.protocol, options.scale)
-    recipe = changed(recipe, options)
+        recipe = at_scale(recipe, options.protocol or recipe.protocol, options.scale)
+    recipe = apply_flags(recipe, options)
     if options.pretrain_on and recipe.objective is None:
         raise UserError(
             f"--pretrain-on: {recipe.name} has no middle training that would read it; name another, as --recipe cotmote"
@@ -40,7 +40,7 @@ def recipe_for(options: Options, default: str) -> Recipe:
     return recipe
 
 
-def changed(recipe: Recipe, options: Options) -> Recipe:
+def apply_flags(recipe: Recipe, options: Options) -> Recipe:
     """The recipe with `--corpus`, `--pretrain-on`, `--seed` and every `--set`, which is last, so it wins.
 
     Raises:
@@ -74,7 +74,7 @@ def scale_notes(recipe: Recipe, options: Options) -> list[str]:
     """A line for each field that `--scale published` does not make as published."""
     if options.scale != "published":
         return []
-    return [f"--scale published, but {one}" for one in unpublished(recipe)]
+    return [f"--scale published, but {one}" for one in list_unpublished(recipe)]
 
 
 def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
@@ -119,7 +119,7 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
     return run_tracked(options, recipe, targets, notes)
 
 
-def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:
+def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:
     """For --model: the recipe that reads texts as that folder's files say, but for what --set says; and the folder as a
     step. Without a folder, the recipe alone.
 
@@ -132,7 +132,7 @@ def searched_with(recipe: Recipe, folder: str | None, options: Options) -> tuple
     return as_folder_reads(recipe, place, options.changes.keys()), adopted(str(place))
 
 
-def evaluated_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
+def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
     """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
 
     Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise: one with a

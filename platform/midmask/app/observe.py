@@ -35,7 +35,7 @@ def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
         "midmask.recipe": recipe.name,
         "midmask.objective": recipe.objective.name if recipe.objective else "none",
         "midmask.corpus": recipe.corpus.short_name,
-        "midmask.pretrain_on": pretrained_on(recipe),
+        "midmask.pretrain_on": pretraining_sources(recipe),
         "midmask.backbone": recipe.backbone.name,
         "midmask.protocol": recipe.protocol,
         "midmask.representation": recipe.representation.label,
@@ -43,7 +43,7 @@ def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
     }
 
 
-def pretrained_on(recipe: Recipe) -> str:
+def pretraining_sources(recipe: Recipe) -> str:
     """Short names of what the middle training reads, joined by +; "corpus" if that is the corpus itself, "none" if
     there is no middle training.
     """
@@ -159,7 +159,7 @@ class TrackingObserver:
         self._progress[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self._open[step.fingerprint].log(named(step.name, values), step=at)
+        self._open[step.fingerprint].log(metric_keys(step.name, values), step=at)
         self._progress[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
@@ -193,6 +193,6 @@ class TrackingObserver:
             run.finish("failed")
 
 
-def named(step: str, values: Mapping[str, float]) -> dict[str, float]:
+def metric_keys(step: str, values: Mapping[str, float]) -> dict[str, float]:
     """Metric keys of a step's report: `pretrain/loss`, `finetune/tokens_per_second`."""
     return {f"{step}/{name.removeprefix('train/')}": value for name, value in values.items()}

@@ -21,7 +21,7 @@ from midmask.identity import flatten
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.protocol import Scale
-from midmask.recipes.published import scaled, with_changes
+from midmask.recipes.published import at_scale, with_changes
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
 
@@ -87,7 +87,7 @@ def _bases(wanted: Wanted) -> Iterator[_Base]:
     named = ("--recipe", recipe.name, "--corpus", corpus)
     yield _based(named, recipe, wanted.params, "demo")
     for scale in SCALES if protocol in PROTOCOLS else ():
-        own = scaled(recipe, protocol, scale)
+        own = at_scale(recipe, protocol, scale)
         flags = (*named, "--protocol", protocol, "--scale", scale)
         yield _based(flags, own, wanted.params, scale)
 

@@ -13,7 +13,7 @@ from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Place
 from midmask.benchmark.design import Benchmark, variant
-from midmask.benchmark.layout import Layout, grouped, lay_out
+from midmask.benchmark.layout import Layout, group_by_reason, lay_out
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
@@ -61,9 +61,9 @@ def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> 
     Raises:
         UserError: for a benchmark that cannot be laid out, or cells that could not be measured.
     """
-    wanted = asked(options, flags)
+    wanted = preset_with_flags(options, flags)
     layout = lay_out(wanted)
-    for line in grouped(layout.left_out):
+    for line in group_by_reason(layout.left_out):
         print(f"left out {line.removeprefix('- ')}")
     job = Job(layout, options, _folder(options, flags, wanted))
     refuse_missing_splits(job.left())
@@ -81,7 +81,7 @@ def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> 
         raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")
 
 
-def asked(options: Options, flags: Namespace) -> Benchmark:
+def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
     """The preset with the flags applied.
 
     Raises:
@@ -91,7 +91,7 @@ def asked(options: Options, flags: Namespace) -> Benchmark:
         raise UserError("a benchmark takes --systems and --settings; --recipe and --protocol are for one system")
     read = tuple(resolve_corpus(name, options.home) for name in options.pretrain_on)
     preset = PRESETS[flags.preset](Given(options.scale, options.corpus, read))
-    changes = _narrowed(preset, flags)
+    changes = _narrow(preset, flags)
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     changes["changes"] = {**preset.changes, **options.changes}
@@ -117,7 +117,7 @@ def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) ->
     return found
 
 
-def _narrowed(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
+def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     """The preset's fields of which the flags name some values, and what is said of the conditions that stay.
 
     Raises:
@@ -132,10 +132,10 @@ def _narrowed(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     if flags.representations:
         changes["representations"] = _list(flags.representations)
     if flags.settings:
-        names = _chosen("settings", flags.settings, preset.settings)
+        names = _choose("settings", flags.settings, preset.settings)
         changes["settings"] = {name: preset.settings[name].model_dump() for name in names}
     if flags.collections:
-        names = _chosen("collections", flags.collections, preset.collections)
+        names = _choose("collections", flags.collections, preset.collections)
         changes["collections"] = {name: preset.collections[name] for name in names}
     left_out = {*preset.settings, *preset.collections} - {
         *changes.get("settings", preset.settings),
@@ -145,7 +145,7 @@ def _narrowed(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     return changes
 
 
-def _chosen(flag: str, text: str, known: Collection[str]) -> list[str]:
+def _choose(flag: str, text: str, known: Collection[str]) -> list[str]:
     """Names of what a preset has.
 
     Raises:

@@ -194,7 +194,7 @@ def _identity(cell: BenchmarkCell) -> str:
     return " ".join(step.fingerprint for step in cell.evaluations.values())
 
 
-def grouped(left_out: Sequence[LeftOut]) -> list[str]:
+def group_by_reason(left_out: Sequence[LeftOut]) -> list[str]:
     """A line per reason, with the combinations that it holds for."""
     found: dict[str, list[str]] = {}
     for one in left_out:

@@ -16,12 +16,12 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.app.driver import evaluated_split, recipe_for, run_steps, searched_with
+    from midmask.app.driver import choose_split, recipe_for, recipe_for_folder, run_steps
     from midmask.experiment.plan import plan
     from midmask.experiment.zero_shot import zero_shot
 
-    recipe, model = searched_with(recipe_for(options, default="retromae"), flags.model, options)
-    recipe, split = evaluated_split(recipe, flags.split, options, trains=model is None)
+    recipe, model = recipe_for_folder(recipe_for(options, default="retromae"), flags.model, options)
+    recipe, split = choose_split(recipe, flags.split, options, trains=model is None)
     config = recipe.evaluation.model_copy(update={"split": split})
     planned, label = plan(recipe), flags.model or recipe.name
     here = {label: planned.evaluation(config, model=model), "bm25": planned.bm25_evaluation(config)}

@@ -15,11 +15,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(options: Options, flags: Namespace) -> None:
-    from midmask.app.driver import recipe_for, run_steps, searched_with
+    from midmask.app.driver import recipe_for, recipe_for_folder, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
-    recipe, model = searched_with(recipe_for(options, default="retromae_ance"), flags.model, options)
+    recipe, model = recipe_for_folder(recipe_for(options, default="retromae_ance"), flags.model, options)
     steps = plan(recipe)
     mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
     done = run_steps(options, recipe, {"negatives": mined})

@@ -29,7 +29,7 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, run_steps
     from midmask.artifact import Place
     from midmask.corpora import statistics_table
-    from midmask.derived.preview import shown
+    from midmask.derived.preview import preview
     from midmask.experiment.export import export
     from midmask.experiment.plan import plan
 
@@ -49,5 +49,5 @@ def work(options: Options, flags: Namespace) -> None:
         if flags.export:
             export(steps, Place(options.storage), Place(resolve_storage(flags.export, options.home)), derived)
         for name in derived:
-            print(f"\n{name}: {done[name].place}\n{shown(name, done[name], done['tokens'].place)}")
+            print(f"\n{name}: {done[name].place}\n{preview(name, done[name], done['tokens'].place)}")
         print(options.where_to_look())

@@ -15,7 +15,7 @@ from midmask.artifact import Artifact, Place, start_afresh
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.files import Collection, Stream
-from midmask.corpora.ledger import Quarantine, sorted_out
+from midmask.corpora.ledger import Quarantine, separate_rejected
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.reader import open_corpus
 from midmask.corpora.self_matches import self_matches
@@ -72,7 +72,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Quarantine) 
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
     if config.format == "pydocs":
-        tables = sorted_out(stream(corpus.docs), corpus.docs, "docs", ledger)
+        tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", ledger)
         paired = pair_up(tables, config)
         ledger.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
         ledger.check("docs")

@@ -11,7 +11,7 @@ from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.ids import IdTable
-from midmask.corpora.ledger import Quarantine, reject_rows, sorted_out
+from midmask.corpora.ledger import Quarantine, reject_rows, separate_rejected
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 from midmask.randomness.texts import hash64
@@ -43,7 +43,7 @@ class Collection:
         """Blocks of passages to keep, in source order."""
         if self.config.max_passages is not None:
             self._highest = self._sample_bound(self.config.max_passages)
-        for table in sorted_out(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.ledger):
+        for table in separate_rejected(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.ledger):
             new = self._ids.add(table.column("doc_id").to_pylist())
             table = reject_rows(table, ~new, "duplicate id", self.corpus.docs, "docs", self.ledger)
             kept = self._left_out(table, self._sampled(table.column("doc_id")), "docs")
@@ -107,7 +107,7 @@ class Collection:
         """
         pieces = self.corpus.queries
         first, again = [QUERIES.empty_table()], [QUERIES.empty_table()]
-        for table in sorted_out(self.stream(pieces), pieces, "queries", self.ledger):
+        for table in separate_rejected(self.stream(pieces), pieces, "queries", self.ledger):
             new = known.add(table.column("query_id").to_pylist())
             table = table.select(QUERIES.names)
             first.append(table.filter(pa.array(new)))
@@ -127,7 +127,7 @@ class Collection:
         """Judgements whose query and passage were read, each pair once in its split."""
         pieces = self.corpus.qrels
         tables = []
-        for table in sorted_out(self.stream(pieces), pieces, "qrels", self.ledger):
+        for table in separate_rejected(self.stream(pieces), pieces, "qrels", self.ledger):
             query_rows = known.rows(table.column("query_id").to_pylist())
             doc_rows = self._ids.rows(table.column("doc_id").to_pylist())
             table = table.append_column("query_row", pa.array(query_rows)).append_column("doc_row", pa.array(doc_rows))

@@ -98,7 +98,7 @@ def _remedy(bad: Counter[str]) -> str:
     return advice
 
 
-def sorted_out(
+def separate_rejected(
     tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Quarantine
 ) -> Iterator[pa.Table]:
     """The good rows of blocks that come in source order; `line` now counts from the file's start, markers are gone."""

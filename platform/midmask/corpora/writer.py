@@ -19,7 +19,7 @@ ANSWERS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("answer
 SELF_MATCHES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
 
 
-def regrouped(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def regroup(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """The same rows, with the schema's columns only, in tables of exactly 2,048 rows; the last may be shorter."""
     waiting: list[pa.Table] = []
     rows = 0
@@ -45,7 +45,7 @@ def write_shards(tables: Iterator[pa.Table], place: Place, schema: pa.Schema = D
 
     Only one row group is held in memory, and an error in `tables` leaves no half-written shard behind.
     """
-    groups = regrouped(tables, schema)
+    groups = regroup(tables, schema)
     rows = 0
     for number in count():
         first = next(groups, None)
@@ -59,7 +59,7 @@ def write_shards(tables: Iterator[pa.Table], place: Place, schema: pa.Schema = D
 def write_table(tables: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
     """Writes one file of any number of rows, none included."""
     with place.writing() as stream:
-        return _write(regrouped(tables, schema), stream, schema)
+        return _write(regroup(tables, schema), stream, schema)
 
 
 def _write(groups: Iterator[pa.Table], stream: object, schema: pa.Schema) -> int:

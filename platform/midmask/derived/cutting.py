@@ -64,7 +64,7 @@ def overlap(document: Document, spans: list[range], number: int, limit: int, ran
     return document.ids[max(0, end - limit) : end]
 
 
-def joined(doc_id: str, parts: list[Document], limit: int) -> Document:
+def join_spans(doc_id: str, parts: list[Document], limit: int) -> Document:
     """One document of spans that are given, one after the other; one of more than `limit` tokens is cut as documents
     are.
     """
@@ -84,7 +84,7 @@ def joined(doc_id: str, parts: list[Document], limit: int) -> Document:
     return Document(doc_id, ids, ends, text, tuple(characters), tuple(spans))
 
 
-def tokenised(documents: list[tuple[str, str]], tokenizer: Any, limit: int) -> Iterator[Document]:
+def tokenise_pieces(documents: list[tuple[str, str]], tokenizer: Any, limit: int) -> Iterator[Document]:
     """(doc_id, text) as tokens: each text is cut into tokens as a whole, so that words at sentence ends stay as they
     are.
     """

@@ -15,7 +15,7 @@ WIDTH = 100
 """Characters of a text that are shown."""
 
 
-def shown(name: str, artifact: Artifact, tokens: Place) -> str:
+def preview(name: str, artifact: Artifact, tokens: Place) -> str:
     """The counts of an artifact of spans or pseudo-queries, then its first examples.
 
     Args:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Place
-from midmask.derived.cutting import Document, cut_into_spans, joined, overlap, tokenised
+from midmask.derived.cutting import Document, cut_into_spans, join_spans, overlap, tokenise_pieces
 from midmask.derived.given import GivenLine, count_given, given_to, sort_by_shard
 from midmask.derived.sentences import splitter
 from midmask.errors import UserError
@@ -141,7 +141,7 @@ def _tokenised_shard(config: SpansConfig, inputs: Inputs, out: Place) -> Callabl
     def cut(name: str) -> Iterator[Document]:
         documents = _documents(config, docs / name)
         while several := list(islice(documents, ROW_GROUP)):
-            yield from tokenised(several, tokenizer, limit)
+            yield from tokenise_pieces(several, tokenizer, limit)
 
     def given(name: str) -> Iterator[Document]:
         number, first = docs.names().index(name), 0
@@ -150,8 +150,8 @@ def _tokenised_shard(config: SpansConfig, inputs: Inputs, out: Place) -> Callabl
                 texts = given_to(out, number, first, len(batch))
                 for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
                     if own:
-                        parts = list(tokenised([(doc_id, text) for text in own], tokenizer, limit))
-                        yield joined(doc_id, parts, limit)
+                        parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
+                        yield join_spans(doc_id, parts, limit)
                 first += len(batch)
 
     return given if config.file else cut

@@ -180,7 +180,7 @@ def scale(weight_U: Doubles, passage_U: NDArray[np.int64], passages: int) -> Dou
     return scaled_U
 
 
-def scaled(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Doubles:
+def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Doubles:
     """The weight of each use of a word in a shard, in [0, 1]."""
     weight_U = weigher.weights(found, name)
     if config.scaling == "passage":
@@ -218,7 +218,7 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
         ids = rows["ids"].combine_chunks()
         found = shard_words(ids, vocabulary)
         weight_T = np.zeros(len(found.candidate_T), np.float32)
-        weight_T[found.candidate_T] = scaled(config, weigher, found, name)[found.use_of_C]
+        weight_T[found.candidate_T] = scale_weights(config, weigher, found, name)[found.use_of_C]
         offsets = np.concatenate([[0], np.cumsum(found.lengths_P)]).astype(np.int32)
         weights = pa.ListArray.from_arrays(pa.array(offsets), pa.array(weight_T))
         with (out / "weights" / name).writing() as stream:

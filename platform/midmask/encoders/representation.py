@@ -75,7 +75,7 @@ class TextVectors:
 
     def pruned(self, terms: int | None) -> "TextVectors":
         """The same with all but the `terms` heaviest words of each text at 0."""
-        return self if self.lexical_BV is None else replace(self, lexical_BV=pruned(self.lexical_BV, terms))
+        return self if self.lexical_BV is None else replace(self, lexical_BV=prune(self.lexical_BV, terms))
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The views that are there, dense first."""
@@ -87,7 +87,7 @@ class TextVectors:
         return TextVectors(dense_BD, lexical_BV)
 
 
-def pruned(weights_BV: Tensor, terms: int | None) -> Tensor:
+def prune(weights_BV: Tensor, terms: int | None) -> Tensor:
     """All but the `terms` largest weights of each row at 0; of equal ones, those of smaller ids stay."""
     if terms is None or terms >= weights_BV.shape[1]:
         return weights_BV

@@ -19,7 +19,7 @@ from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
 from midmask.estimate.remembered import remembered
-from midmask.estimate.sizes import outlined_backbone, outlined_cross_encoder
+from midmask.estimate.sizes import outline_backbone, outline_cross_encoder
 from midmask.flops import flop_counter
 from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
@@ -116,7 +116,7 @@ def count_training(
 @remembered(float)
 def count_encoding(representation: Representation, encoder: BackboneConfig, vocabulary: int, tokens: int) -> float:
     """FLOPs of the vectors of one text of so many tokens."""
-    backbone, words = outlined_backbone(encoder, vocabulary)
+    backbone, words = outline_backbone(encoder, vocabulary)
     with torch.device("meta"):
         backbone.represent_as(representation, seed=0)
     text = full_rows(1, tokens, words, seed=1)
@@ -129,7 +129,7 @@ def count_encoding(representation: Representation, encoder: BackboneConfig, voca
 @remembered(float)
 def count_scoring(encoder: BackboneConfig, vocabulary: int, query: int, passage: int) -> float:
     """FLOPs of a cross-encoder's score of one query and passage of so many tokens."""
-    model, words = outlined_cross_encoder(encoder, vocabulary)
+    model, words = outline_cross_encoder(encoder, vocabulary)
     texts = finetuning_batch(words, queries=1, group=1, query=query, passage=passage).texts
     pairs = model.join(texts["query"], texts["passage"])
     _forget_numbers(model.eval())
@@ -158,9 +158,9 @@ def _outlined(
     config: ObjectiveConfig, encoder: BackboneConfig, vocabulary: int, representation: Representation
 ) -> tuple[Objective, Any]:
     if isinstance(config, ListwiseRanking.Config):
-        model, words = outlined_cross_encoder(encoder, vocabulary)
+        model, words = outline_cross_encoder(encoder, vocabulary)
         return ListwiseRanking(config, model, words), words
-    backbone, words = outlined_backbone(encoder, vocabulary)
+    backbone, words = outline_backbone(encoder, vocabulary)
     with torch.device("meta"):
         backbone.represent_as(representation, seed=0)
         return build_objective(config, backbone, words), words

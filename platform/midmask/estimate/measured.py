@@ -9,7 +9,7 @@ from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.estimate.devices import Shape
-from midmask.estimate.trainings import CONFIGS, recorded_lengths, training
+from midmask.estimate.trainings import CONFIGS, read_lengths, training
 
 LONG_ENOUGH = 5.0
 """Seconds: a shorter training tells mostly how long it takes to begin."""
@@ -47,7 +47,7 @@ def _reckoned(name: str, done: Artifact) -> tuple[str, float, float] | None:
             return None
         encoder = BackboneConfig(name=str((done.place / "model").local()))
         kind, steps = str(result["device"]), int(result["steps"])
-        own = training(config, encoder, 0, recorded_lengths(config, result), steps, kind=kind)
+        own = training(config, encoder, 0, read_lengths(config, result), steps, kind=kind)
     except (KeyError, ValueError, UserError):
         return None
     cores = int(result["threads"]) if kind == "cpu" else 1

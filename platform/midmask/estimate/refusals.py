@@ -5,7 +5,7 @@ from midmask.estimate.charges import Charge
 from midmask.estimate.devices import USABLE
 from midmask.estimate.memory import gib
 from midmask.estimate.plan import Estimate
-from midmask.estimate.rendering import counted, lasting, slowest
+from midmask.estimate.rendering import format_count, lasting, slowest
 
 CPU_DAYS = 7
 """A plan of more days without a GPU is refused."""
@@ -24,9 +24,9 @@ def refuse_impossible(plan: Estimate) -> None:
     for charge in plan.charges:
         _refuse_index(plan, charge)
     if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
-        flops = counted(sum(charge.flops for charge in plan.charges))
+        flops = format_count(sum(charge.flops for charge in plan.charges))
         raise UserError(
-            f"--on {plan.shape}: {flops} FLOPs at {counted(plan.shape.rate)} FLOP/s and the work of CPU cores are "
+            f"--on {plan.shape}: {flops} FLOPs at {format_count(plan.shape.rate)} FLOP/s and the work of CPU cores are "
             f"{lasting(plan.total_hours)} without a GPU, of which {slowest(plan)}; name GPUs such as --on 8xH100, or "
             "set a smaller backbone.name, fewer pretrain.steps or fewer stages"
         )

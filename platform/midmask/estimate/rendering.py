@@ -36,10 +36,10 @@ def _device(plan: Estimate) -> str:
     device = plan.shape.device
     source = f"the median of {device.measured}" if device.measured else "as stated in midmask/estimate/devices.py"
     each = "a core" if device.kind == "cpu" else "a device"
-    share = f"{device.utilisation:.0%} of {counted(device.peak)}, {source}"
+    share = f"{device.utilisation:.0%} of {format_count(device.peak)}, {source}"
     trainings = f"{plan.at_once} side by side" if plan.at_once > 1 else "one after another"
     workers = f"{plan.workers} worker{'s' if plan.workers > 1 else ''} each"
-    return f"{counted(device.rate)} FLOP/s {each} ({share}); trainings {trainings}, {workers}"
+    return f"{format_count(device.rate)} FLOP/s {each} ({share}); trainings {trainings}, {workers}"
 
 
 def _line(plan: Estimate, name: str, charges: Iterable[Charge]) -> str:
@@ -48,8 +48,8 @@ def _line(plan: Estimate, name: str, charges: Iterable[Charge]) -> str:
     hours = sum(plan.hours(charge) for charge in own)
     cells = (
         str(len(own)),
-        counted(sum(one.tokens for one in own)),
-        counted(sum(one.flops for one in own)),
+        format_count(sum(one.tokens for one in own)),
+        format_count(sum(one.flops for one in own)),
         gib(memory) if memory else "",
         gib(sum(one.bytes for one in own)),
         f"{hours:,.2f}" if hours >= 0.005 else "<0.01",
@@ -73,7 +73,7 @@ def slowest(plan: Estimate) -> str:
     return f"{worst.step.name} {worst.step.fingerprint} alone takes {lasting(plan.hours(worst))}"
 
 
-def counted(count: float) -> str:
+def format_count(count: float) -> str:
     """1.2M, 3.4T, 5.6E; nothing for nothing."""
     for unit, size in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size:

@@ -43,7 +43,7 @@ def encoder_sizes(config: BackboneConfig, vocabulary: int) -> Sizes:
     Raises:
         UserError: if there is no such model, or its family is not supported.
     """
-    backbone, words = outlined_backbone(config, vocabulary)
+    backbone, words = outline_backbone(config, vocabulary)
     return Sizes(
         layers=backbone.layers,
         width=backbone.width,
@@ -53,7 +53,7 @@ def encoder_sizes(config: BackboneConfig, vocabulary: int) -> Sizes:
     )
 
 
-def outlined_backbone(config: BackboneConfig, vocabulary: int) -> tuple[Backbone, Vocabulary]:
+def outline_backbone(config: BackboneConfig, vocabulary: int) -> tuple[Backbone, Vocabulary]:
     """A backbone on the `meta` device, and a vocabulary of which only the size is true.
 
     Raises:
@@ -64,7 +64,7 @@ def outlined_backbone(config: BackboneConfig, vocabulary: int) -> tuple[Backbone
         return build_backbone(config.model_copy(update={"fresh": True}), words, seed=0), words
 
 
-def outlined_cross_encoder(config: BackboneConfig, vocabulary: int) -> tuple[CrossEncoder, Vocabulary]:
+def outline_cross_encoder(config: BackboneConfig, vocabulary: int) -> tuple[CrossEncoder, Vocabulary]:
     """The same of a cross-encoder, which joins texts as BERT does.
 
     Raises:

@@ -117,7 +117,7 @@ def pair_tokens(query: float, passage: float, longest: float) -> float:
     return min(query + passage - 1, longest)
 
 
-def recorded_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:
+def read_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:
     """Of a finished training, from the tokens that it read."""
     row = result["tokens"] / (result["steps"] * config.train.batch_size)
     if isinstance(config, PretrainConfig):

@@ -52,7 +52,7 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     """
     ranked = ranked.filter(pc.is_in(ranked["query_id"], value_set=answers["query_id"]))
     wanted = {
-        query_id: [needle for answer in own if (needle := joined(answer))]
+        query_id: [needle for answer in own if (needle := join_answers(answer))]
         for query_id, own in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
     }
     query_ids, found = ranked["query_id"].to_pylist(), ranked["doc_id"].combine_chunks().dictionary_encode()
@@ -65,7 +65,7 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     for ids, texts in _passages(docs):
         at = known.rows(ids.to_pylist())
         for place in np.flatnonzero(at >= 0).tolist():
-            own = joined(texts[place].as_py())
+            own = join_answers(texts[place].as_py())
             for row in order[starts[at[place]] : starts[at[place] + 1]].tolist():
                 grades[row] = any(needle in own for needle in wanted[query_ids[row]])
     idle = sorted(wanted.keys() - set(query_ids))
@@ -81,7 +81,7 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     )
 
 
-def joined(text: str) -> str:
+def join_answers(text: str) -> str:
     """DPR's tokens, each between two tabs; "" if there are none. A tab is no token, so `in` compares whole tokens."""
     tokens = _tokens().findall(unicodedata.normalize("NFD", text))
     return "\t" + "\t".join(token.lower() for token in tokens) + "\t" if tokens else ""

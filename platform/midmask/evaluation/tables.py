@@ -74,11 +74,6 @@ def by_measure(per_query: PerQuery, measures: Sequence[str]) -> list[TableColumn
     return [TableColumn(name, name, per_query) for name in measures]
 
 
-def unweighted(means: Mapping[str, float]) -> float:
-    """The mean of the columns' means, however many queries each has."""
-    return float(np.mean(list(means.values())))
-
-
 def tabulate(
     columns: Sequence[TableColumn],
     protocol: ComparisonProtocol = ComparisonProtocol(),
@@ -89,7 +84,7 @@ def tabulate(
 
     Args:
         averages: label -> how one more column is computed from the others' means (label -> mean), for systems that have
-            them all: `unweighted`, or `groups.group_average` of a group of BEIR sets. Averages are not tested.
+            them all, such as `groups.group_average` of a group of BEIR sets. Averages are not tested.
 
     Raises:
         UserError: for two columns of one label, and whatever `compare` refuses (a column without the baseline, …).

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from midmask.artifact import Place
 from midmask.errors import quoted
-from midmask.retrieve.lines import parsed_lines
+from midmask.retrieve.lines import parse_lines
 
 LAYOUT = '{"qid": …, "pos": [ids], "neg": {system: [ids]}}'
 
@@ -36,7 +36,7 @@ def read_hard_negatives(place: Place) -> Iterator[HardNegatives]:
     Raises:
         UserError: naming file and line, where `pos` or a system's negatives is not a list of ids.
     """
-    return (entry for _, entry in parsed_lines(place, _entry, LAYOUT))
+    return (entry for _, entry in parse_lines(place, _entry, LAYOUT))
 
 
 def _entry(row: Any) -> HardNegatives:

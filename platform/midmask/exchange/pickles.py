@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.lines import unpacked
+from midmask.retrieve.lines import unpack
 
 EXPANSION = 1_032
 """Bytes that a byte of a gzip stream can become at most."""
@@ -41,7 +41,7 @@ def read_pickle(place: Place) -> Any:
         raise UserError(f"{place}: a folder; name a file in it")
     with place.reading() as stream:
         try:
-            return _Reader(_Bounded(unpacked(stream), EXPANSION * place.size())).load()
+            return _Reader(_Bounded(unpack(stream), EXPANSION * place.size())).load()
         except Exception as error:  # a broken pickle can raise anything at all, and runs nothing of ours or others'
             raise UserError(
                 f"{place}: not a pickle of plain numbers and texts ({type(error).__name__}: "

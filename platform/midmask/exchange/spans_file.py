@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from midmask.artifact import Place
 from midmask.exchange.hard_negatives_file import id_in
-from midmask.retrieve.lines import parsed_lines, written_lines
+from midmask.retrieve.lines import parse_lines, write_lines
 
 LAYOUT = '{"doc_id": …, "spans": [text, …]}'
 
@@ -26,7 +26,7 @@ class DocumentSpans(NamedTuple):
 def write_spans(place: Place, documents: Iterable[DocumentSpans]) -> int:
     """Writes a file, gzip'd if its name ends in .gz; returns the number of documents."""
     count = 0
-    with written_lines(place) as stream:
+    with write_lines(place) as stream:
         for document in documents:
             row = {"doc_id": document.doc_id, "spans": document.spans}
             stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -40,7 +40,7 @@ def read_spans(place: Place) -> Iterator[tuple[int, DocumentSpans]]:
     Raises:
         UserError: naming file and line, where `spans` is not a list of texts.
     """
-    return parsed_lines(place, _document, LAYOUT)
+    return parse_lines(place, _document, LAYOUT)
 
 
 def _document(row: Any) -> DocumentSpans:

@@ -73,14 +73,14 @@ def _following(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
         default = next((one for one in DEFAULTS if re.fullmatch(one.path, path)), None)
         if default is None:
             continue
-        was, now = _trained(old, path), _trained(new, path)
+        was, now = _rate_defaults(old, path), _rate_defaults(new, path)
         before = _resolved(default.of(is_pretrained=is_pretrained(was)), was)
         if value == before and is_pretrained(was) != is_pretrained(now):
             found.append((path, _resolved(default.of(is_pretrained=is_pretrained(now)), now)))
     return found
 
 
-def _trained(recipe: Recipe, path: str) -> BackboneConfig:
+def _rate_defaults(recipe: Recipe, path: str) -> BackboneConfig:
     """The backbone that a field is about: the recipe's, or that of the stage's teacher, if it has one of its own."""
     number = re.match(r"stages\.(\d+)\.teacher\.", path)
     stages = recipe.stages[int(number[1]) :][:1] if number else ()

@@ -66,7 +66,7 @@ def encodings(place: Place | None) -> Encodings:
     return Encodings(found.corpus, **parts, split=found.split, views=tuple(views))
 
 
-def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) -> EmbeddingSample:
+def draw_sample(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) -> EmbeddingSample:
     """Pairs drawn at random among the split's relevant ones, one a query.
 
     Raises:
@@ -88,7 +88,7 @@ def sampled(source: Encodings, view: str, *, count: int = PAIRS, seed: int = 0) 
     )
 
 
-def mapped(sample: EmbeddingSample, *, perplexity: float, seed: int) -> Map:
+def map_embeddings(sample: EmbeddingSample, *, perplexity: float, seed: int) -> Map:
     """The sample in two dimensions, and its divergences.
 
     Raises:

@@ -48,7 +48,7 @@ class Pairing:
         return len(self.queries) - self.wins - self.losses
 
 
-def paired(own: pa.Table, base: pa.Table, measure: str) -> Pairing:
+def pair_systems(own: pa.Table, base: pa.Table, measure: str) -> Pairing:
     """A run against another.
 
     Args:
@@ -95,7 +95,7 @@ class Query:
     retrieved: Mapping[str, tuple[RetrievedPassage, ...]]
 
 
-def looked_up(
+def look_up(
     query_ids: Sequence[str], artifacts: Mapping[str, Place | None], top: int
 ) -> tuple[list[Query], dict[str, str]]:
     """These queries with what was judged and retrieved for them.

@@ -37,7 +37,7 @@ class Snapshot:
         return sorted(self.runs.values(), key=lambda run: run.started, reverse=True)
 
 
-def refreshed(
+def refresh(
     known: Snapshot | None, reader: StoreReader, progress: Callable[[int], None] = lambda count: None
 ) -> Snapshot:
     """What the store holds now; `known` itself, but for the time, if nothing changed.

@@ -31,7 +31,7 @@ def sweeps(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
 def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split: str, measure: str) -> list[Point]:
     """A sweep's finished trials, ordered by ratios. A cached trial counts with the values of the run it links."""
     points = []
-    for run in followed(runs):
+    for run in resolve_cached(runs):
         encoder, decoder = _ratio(run, ENCODER_RATIO), _ratio(run, DECODER_RATIO)
         value = measured(run).get((corpus, split), {}).get(measure)
         if run.parent_id == parent_id and run.status == "finished" and None not in (encoder, decoder, value):
@@ -39,7 +39,7 @@ def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split
     return sorted(points, key=lambda point: (point.encoder_ratio, point.decoder_ratio))
 
 
-def followed(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
+def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
     """The runs, each cached one replaced by what it links, at the place where it hangs."""
     by_id = {run.run_id: run for run in runs}
     found = []

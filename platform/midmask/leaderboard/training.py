@@ -44,10 +44,10 @@ def trainings(runs: Iterable[TrackedRow], phase: str) -> list[TrackedRow]:
 
 def parts_of(runs: Iterable[TrackedRow], phase: str) -> list[str]:
     """Names of the parts of these runs' losses, each once, by name."""
-    return sorted({name for run in runs for name in _parts(run, phase)})
+    return sorted({name for run in runs for name in _loss_names(run, phase)})
 
 
-def _parts(run: TrackedRow, phase: str) -> set[str]:
+def _loss_names(run: TrackedRow, phase: str) -> set[str]:
     """What the record of a training that has ended calls parts; of one that goes on, what is known as nothing else."""
     names = {name.removeprefix(f"{phase}/") for name in run.metrics if name.startswith(f"{phase}/")}
     recorded = {name.removeprefix(RECORDED) for name in names if name.startswith(RECORDED)}
@@ -62,11 +62,11 @@ def curves(uri: str, run: TrackedRow, phase: str, names: Sequence[str]) -> Curve
     """
     keys = {f"{phase}/{name}": name for name in names if f"{phase}/{name}" in run.metrics}
     told = read_histories(uri, run.run_id, keys)
-    lines = {keys[key]: thinned(history, MOST_POINTS) for key, history in told.items()}
+    lines = {keys[key]: thin(history, MOST_POINTS) for key, history in told.items()}
     return Curves(run, phase, lines, max(map(len, told.values()), default=0))
 
 
-def thinned(history: Sequence[tuple[int, float]], most: int) -> History:
+def thin(history: Sequence[tuple[int, float]], most: int) -> History:
     """At most `most` points of a curve (4 or more): of each of equal parts the lowest and the highest, so that no spike
     is lost, and the first and the last.
     """

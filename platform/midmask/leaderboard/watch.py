@@ -13,7 +13,7 @@ from pathlib import Path
 
 from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.rows import LeaderboardRow, rows
-from midmask.leaderboard.snapshot import Snapshot, refreshed
+from midmask.leaderboard.snapshot import Snapshot, refresh
 from midmask.leaderboard.snapshot_file import load, save
 from midmask.tracking import StoreReader, TrackedRow
 
@@ -77,7 +77,7 @@ class StoreWatch:
             before = self._snapshot
             if before is None and not again and (before := load(self._place)) is not None:
                 self._tell(before)
-            after = refreshed(before, StoreReader(self._uri), self._progress)
+            after = refresh(before, StoreReader(self._uri), self._progress)
             self._tell(after)
             if after.store and (before is None or after.runs is not before.runs):
                 save(after, self._place)

@@ -61,7 +61,7 @@ class Cursor:
         return held.slice(0, within)
 
 
-def aligned(cursors: Sequence[Cursor]) -> Iterator[list[pa.Table]]:
+def align(cursors: Sequence[Cursor]) -> Iterator[list[pa.Table]]:
     """The cursors' rows of the same stretch of queries, stretch by stretch; every query is whole."""
     while bounds := [cursor.last for cursor in cursors if cursor.last is not None]:
         yield [cursor.until(min(bounds)) for cursor in cursors]

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from midmask.artifact import Artifact
 from midmask.errors import UserError
-from midmask.mining.aligned import Cursor, aligned, row_groups
+from midmask.mining.aligned import Cursor, align, row_groups
 from midmask.mining.negatives import CANDIDATES, SCORES, NegativeList
 from midmask.retrieve import ranked
 
@@ -39,7 +39,7 @@ class Listed:
         return table.set_column(table.column_names.index("source"), "source", names)
 
 
-def listed_in(lists: Sequence[Artifact]) -> list[Listed]:
+def find_listed(lists: Sequence[Artifact]) -> list[Listed]:
     """The lists that negatives are taken from; sources of one name are told apart by their artifacts' fingerprints.
 
     Raises:
@@ -75,7 +75,7 @@ def stretches(
         place = scores.place / "scores.parquet"
         cursors.append(Cursor(row_groups(place), str(place), SCORES))
     wanted = pa.array(query_ids, pa.string())
-    for tables in aligned(cursors):
+    for tables in align(cursors):
         scored = tables.pop() if scores is not None else None
         table = pa.concat_tables(tables)
         kept = pc.and_(pc.is_in(table["query_id"], value_set=wanted), pc.less_equal(table["rank"], depth))

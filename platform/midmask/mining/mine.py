@@ -26,11 +26,11 @@ from midmask.identity import runtime
 from midmask.mining.audit import Audit, as_markdown
 from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
 from midmask.mining.known import KnownRelevant
-from midmask.mining.listed import listed_in, stretches
+from midmask.mining.listed import find_listed, stretches
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
 from midmask.retrieve.index import IndexFields
-from midmask.retrieve.lines import written_lines
+from midmask.retrieve.lines import write_lines
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.self_matches import is_self, read_self_matches
 
@@ -99,7 +99,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
     with (out / "queries.parquet").writing() as stream:
         pq.write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), stream, compression="zstd")
-    listed = listed_in(lists)
+    listed = find_listed(lists)
     sources = [source for own in listed for source in own.sources.values()]
     known = KnownRelevant.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
     audit = Audit([source.name for source in sources], config.per_query)
@@ -108,7 +108,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     with (
         (out / "negatives.parquet").writing() as stream,
         pq.ParquetWriter(stream, NEGATIVES, compression="zstd") as writer,
-        written_lines(out / "negatives.jsonl.gz") as lines,
+        write_lines(out / "negatives.jsonl.gz") as lines,
     ):
         for table, scores in stretches(listed, inputs.get("scores"), query_ids, config.split, config.depth):
             itself = is_self(table, own)

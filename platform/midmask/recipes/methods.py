@@ -45,7 +45,7 @@ class Method:
     published: Mapping[str, Any] = field(default_factory=dict)
 
 
-def trained(steps: float, batch: int, rate: float, *, warmup: float = 0.1) -> dict[str, Any]:
+def training_sizes(steps: float, batch: int, rate: float, *, warmup: float = 0.1) -> dict[str, Any]:
     """Published sizes of a middle training, with linear decay after the warm-up."""
     return {
         "pretrain.steps": round(steps),
@@ -58,10 +58,10 @@ def trained(steps: float, batch: int, rate: float, *, warmup: float = 0.1) -> di
 
 # Sizes by methods.md 1 to 9. Batches that a paper does not state (MLM, ROM, SEED, SimLM, CoT-MAE v2) are those of the
 # nearest relative.
-_MLM = trained(8 * MSMARCO / 256, 256, 5e-5, warmup=0.0)
-_RETROMAE = trained(20 * MSMARCO / 1024, 1024, 1e-4)
-_CONDENSER = trained(120_000, 2048, 1e-4)
-_COTMOTE = trained(80_000, 2048, 3e-4)
+_MLM = training_sizes(8 * MSMARCO / 256, 256, 5e-5, warmup=0.0)
+_RETROMAE = training_sizes(20 * MSMARCO / 1024, 1024, 1e-4)
+_CONDENSER = training_sizes(120_000, 2048, 1e-4)
+_COTMOTE = training_sizes(80_000, 2048, 3e-4)
 _MINED = {"negatives": ["mined"], "per_query": 4, "mine": {"depth": 100, "min_rank": 2, "per_query": 30}}
 
 
@@ -87,13 +87,15 @@ METHODS: dict[str, Method] = {
     # Gao & Callan, ACL 2022: on pairs of spans, temperature 1. Published runs start from Condenser, its head included.
     "cocondenser": Method("cocondenser", published=_CONDENSER),
     # Shen et al., ICLR 2023: masks of 0.3 and 0.5, a decoder of two layers; SPLADE in three stages.
-    "lexmae": Method("lexmae", protocol="lexmae", published=trained(20 * MSMARCO / 2048, 2048, 3e-4, warmup=0.05)),
+    "lexmae": Method(
+        "lexmae", protocol="lexmae", published=training_sizes(20 * MSMARCO / 2048, 2048, 3e-4, warmup=0.05)
+    ),
     # Wu et al., AAAI 2023: two spans of a document, masks of 0.3 and 0.45.
-    "cotmae": Method("cotmae", published=trained(1_200_000, 512, 1e-4)),
+    "cotmae": Method("cotmae", published=training_sizes(1_200_000, 512, 1e-4)),
     # Wu et al., EMNLP 2023: mask of 0.3, one causal block with a window of three tokens.
     "cotmae_qc": Method("cotmae_qc"),
     # Wu et al. 2023: no hyper-parameters published; spans as in the first version.
-    "cotmae_v2": Method("cotmae_v2", published=trained(50_000, 16_384, 4e-4)),
+    "cotmae_v2": Method("cotmae_v2", published=training_sizes(50_000, 16_384, 4e-4)),
     # Ma et al. 2023: experts for queries and passages; then its controls: one encoder for both sides ("Siamese"), two
     # whole encoders ("full sep"), each side pre-trained in the other's expert ("switch").
     "cotmote": _cotmote("ffn"),
@@ -101,7 +103,7 @@ METHODS: dict[str, Method] = {
     "cotmote_separate": _cotmote("all"),
     "cotmote_switched": _cotmote("ffn", switched=True),
     # Wang et al., ACL 2023: 30% replaced for the encoder, half for the decoder; a small generator of its own.
-    "simlm": Method("simlm", published=trained(80_000, 2048, 3e-4)),
+    "simlm": Method("simlm", published=training_sizes(80_000, 2048, 3e-4)),
     # Lu et al., EMNLP 2021: mask of 0.15, three causal layers with a window of two tokens.
     "seed": Method("seed", published=_CONDENSER),
     # Ma et al., SIGIR 2024: mask of 0.3; the bag's weight falls from 1 to 0.1.

@@ -30,7 +30,7 @@ SIZES_OF = ("backbone.", "tokens.", "spans.", "pretrain.", "stages.")
 """Sections of a recipe whose fields belong to a scale, but for seeds."""
 
 
-def scaled(recipe: Recipe, protocol: str, scale: Scale) -> Recipe:
+def at_scale(recipe: Recipe, protocol: str, scale: Scale) -> Recipe:
     """The recipe with a protocol's fine-tuning; at the published scale, with a published backbone and middle training
     too.
 
@@ -58,10 +58,10 @@ def has_sizes(name: str) -> bool:
     return name in MIDDLE_TRAININGS or METHODS[name].objective is None
 
 
-def unpublished(recipe: Recipe) -> list[str]:
+def list_unpublished(recipe: Recipe) -> list[str]:
     """What of a recipe that was asked for at the published scale is not as published, a sentence each."""
     found = []
-    wanted, own = flatten(scaled(RECIPES[recipe.name](), recipe.protocol, "published")), flatten(recipe)
+    wanted, own = flatten(at_scale(RECIPES[recipe.name](), recipe.protocol, "published")), flatten(recipe)
     for path, value in own.items():
         differs = path in wanted and wanted[path] != value
         if differs and path.startswith(SIZES_OF) and not path.endswith("seed"):

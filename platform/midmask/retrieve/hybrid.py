@@ -20,7 +20,7 @@ import pyarrow as pa
 from midmask.arrays import Doubles, Floats, Ints
 from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.lexical import Guessed, LexicalIndex, gathered
+from midmask.retrieve.lexical import Guessed, LexicalIndex, search_in_batches
 from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import SparseRows
 
@@ -95,7 +95,7 @@ class HybridShard:
                     best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
             return found
 
-        scores_QK, rows_QK = gathered(search, len(lexical), k, self._threads)
+        scores_QK, rows_QK = search_in_batches(search, len(lexical), k, self._threads)
         return scores_QK, rows_QK + self._first
 
 

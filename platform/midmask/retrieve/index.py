@@ -106,7 +106,7 @@ def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place)
     passages = inputs["passages"]
     names = [block.name for block in passage_blocks(inputs["tokens"].place)]
     vectors = [read_views(passages.place, name, ("dense",)).dense_ND for name in names]
-    index = built([block for block in vectors if block is not None], config)
+    index = build_faiss_index([block for block in vectors if block is not None], config)
     with tempfile.TemporaryDirectory() as folder:
         load_faiss().write_index(index, str(Path(folder) / FILE))
         (out / "index").upload(Path(folder))
@@ -119,7 +119,7 @@ def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place)
     }
 
 
-def built(vectors: Sequence[Floats], config: IndexConfig) -> Any:
+def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
     """A faiss index of all vectors, in order.
 
     Args:
@@ -147,7 +147,7 @@ def built(vectors: Sequence[Floats], config: IndexConfig) -> Any:
     return index
 
 
-def opened(place: Place) -> Any:
+def open_faiss_index(place: Place) -> Any:
     """The faiss index of a finished step."""
     return load_faiss().read_index(str((place / "index").local() / FILE))
 

@@ -83,11 +83,11 @@ class LexicalShard:
                     found[query].offer(guessed.exact(near_N).astype(np.float32), near_N + block.start)
             return found
 
-        scores_QK, rows_QK = gathered(search, len(queries), k, self._threads)
+        scores_QK, rows_QK = search_in_batches(search, len(queries), k, self._threads)
         return scores_QK, rows_QK + self._first
 
 
-def gathered(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> tuple[Floats, Ints]:
+def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> tuple[Floats, Ints]:
     """What `search` finds for parts of the queries, some at once: scores and rows [Q, k], the best first."""
     scores_QK = np.empty((queries, k), dtype=np.float32)
     rows_QK = np.empty((queries, k), dtype=np.int64)

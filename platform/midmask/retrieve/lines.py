@@ -17,7 +17,7 @@ LONGEST_LINE = 64 << 20
 """Bytes of a line, its end included, that are read; memory is held for one line."""
 
 
-def parsed_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterator[tuple[int, T]]:
+def parse_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterator[tuple[int, T]]:
     """(number from 1, what `parse` makes of it) of the JSON lines of a file, blank ones left out.
 
     Raises:
@@ -51,7 +51,7 @@ def text_lines(
     if place.is_folder():
         raise UserError(f"{name}: a folder; name a file in it")
     with place.reading() as stream, whole_stream(name):
-        source = unpacked(stream)
+        source = unpack(stream)
         for number, data in enumerate(iter(lambda: source.readline(LONGEST_LINE), b""), start=1):
             if len(data) == LONGEST_LINE:
                 raise UserError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB")
@@ -64,7 +64,7 @@ def text_lines(
                 yield number, line.rstrip("\r\n")
 
 
-def unpacked(stream: BinaryIO) -> io.BufferedReader:
+def unpack(stream: BinaryIO) -> io.BufferedReader:
     """A seekable stream's bytes from its start, unzipped if they are gzip's."""
     zipped = stream.read(2) == b"\x1f\x8b"
     stream.seek(0)
@@ -73,7 +73,7 @@ def unpacked(stream: BinaryIO) -> io.BufferedReader:
 
 
 @contextlib.contextmanager
-def written_lines(place: Place) -> Iterator[BinaryIO]:
+def write_lines(place: Place) -> Iterator[BinaryIO]:
     """A file to write lines to, gzip'd (no name, no time: equal content gives equal bytes) if its name ends in .gz."""
     with place.writing() as stream:
         if not place.uri.endswith(".gz"):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from midmask.arrays import Ints
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.retrieve.lines import text_lines, written_lines
+from midmask.retrieve.lines import text_lines, write_lines
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
@@ -117,7 +117,7 @@ def write_trec(place: Place, ranked: pa.Table, tag: str) -> None:
     _check_ids(place, columns, "a TREC run file")
     scores = _strictly_falling(ranked["score"].to_numpy(), ranked["rank"].to_numpy())
     rows = zip(*columns, scores.tolist(), strict=True)
-    with written_lines(place) as out:
+    with write_lines(place) as out:
         while some := list(itertools.islice(rows, 65_536)):
             lines = (f"{query} Q0 {doc} {rank} {score:.9g} {tag}\n" for query, doc, rank, score in some)
             out.write("".join(lines).encode())

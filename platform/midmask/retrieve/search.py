@@ -24,7 +24,7 @@ from midmask.identity import runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
-from midmask.retrieve.index import IndexFields, opened, set_search_parameters
+from midmask.retrieve.index import IndexFields, open_faiss_index, set_search_parameters
 from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.shards import Shard, open_shard, search_shard
 from midmask.retrieve.views import read_views, stored_size
@@ -192,7 +192,7 @@ class SearchWorker:
         work, config = self._work, self._work.config
         index = None
         if not config.is_exact:
-            index = opened(work.inputs["index"].place)
+            index = open_faiss_index(work.inputs["index"].place)
             set_search_parameters(index, config, config.depth)
         blocks = [work.blocks[number] for number in self._shard]
         place = work.inputs["passages"].place

@@ -38,14 +38,14 @@ class Measured:
         return tuple(known[one.measure] for one in objectives)
 
 
-def measured(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
+def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
     """Means over the evaluations, which differ in the fine-tuning seed alone."""
     means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
     costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
     return Measured(means, costs)
 
 
-def finals(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
+def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
     """A trial's last measurement: the whole protocol on dev, once per seed."""
     repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
     return [plan(one, survey).evaluation(dev_evaluation(one)) for one in repeated]

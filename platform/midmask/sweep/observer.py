@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from midmask.app.lineage import MODELS, all_datasets, model_of, run_name
-from midmask.app.observe import base_tags, named
+from midmask.app.observe import base_tags, metric_keys
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
 from midmask.progress import SweepProgress, clock
-from midmask.sweep.measurement import finals
-from midmask.sweep.points import briefly, described
+from midmask.sweep.measurement import final_evaluations
+from midmask.sweep.points import briefly, describe_point
 from midmask.sweep.trial import TrialContext
 from midmask.tracking import TrackedRun, Tracker, collection_key, metric_key, queries_key
 
@@ -73,13 +73,13 @@ class TrialsObserver:
         context = self._context
         if source in self._trials and self._trials[source].run.is_open:
             return
-        name, recipe = described(context.space, parameters), context.recipe_at(parameters)
+        name, recipe = describe_point(context.space, parameters), context.recipe_at(parameters)
         base, identity = base_tags(self._job, recipe), fingerprint({"sweep": self._sweep, "trial": source})
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
         title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
         run = self._tracker.run(title, tags=tags, params=flatten(recipe), parent=self._parent.id)
         self._tracker.watch(run)
-        measured = finals(recipe, context.space, context.survey)
+        measured = final_evaluations(recipe, context.space, context.survey)
         run.read(all_datasets(measured, context.storage))
         steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
         self._trials[source] = _Trial(
@@ -106,7 +106,7 @@ class TrialsObserver:
         is_probe = trial and row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
         if trial and not is_probe:
             at = row["at"] + trial.before.get(row["fingerprint"], 0)
-            trial.run.log(named(row["step"], row["values"]), step=at)
+            trial.run.log(metric_keys(row["step"], row["values"]), step=at)
 
     def _rung(self, source: str, row: dict[str, Any]) -> None:
         """A rung was measured; the last one is the trial's final evaluation."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import optuna
 
-from midmask.app.driver import changed, scale_notes
+from midmask.app.driver import apply_flags, scale_notes
 from midmask.app.job import Options
 from midmask.artifact import RECORD, Place
 from midmask.errors import UserError
@@ -20,9 +20,9 @@ from midmask.experiment.step import Step
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint, flatten
 from midmask.recipes import RECIPES
-from midmask.recipes.published import scaled, with_changes
+from midmask.recipes.published import at_scale, with_changes
 from midmask.sweep.entrants import SPLITS
-from midmask.sweep.measurement import finals
+from midmask.sweep.measurement import final_evaluations
 from midmask.sweep.points import budget, check, grid
 from midmask.sweep.space import COSTS, Space
 from midmask.sweep.study import open_study, outcomes
@@ -80,8 +80,8 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
     """A recipe with the space's protocol, unless --protocol names another; then its settings; then the flags."""
     recipe, protocol = RECIPES[name](), options.protocol or space.protocol
     if protocol is not None or options.scale == "published":
-        recipe = scaled(recipe, protocol or recipe.protocol, options.scale)
-    return changed(with_changes(recipe, space.settings, options.scale), options)
+        recipe = at_scale(recipe, protocol or recipe.protocol, options.scale)
+    return apply_flags(with_changes(recipe, space.settings, options.scale), options)
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def targets(sweep: Sweep) -> Iterator[Step]:
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]
     trials = [apply_changes(recipe, point) for point in points]
     for trial in trials:
-        yield from finals(trial, space, sweep.survey)
+        yield from final_evaluations(trial, space, sweep.survey)
     ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]
     yield from (plan(recipe, sweep.survey).bm25_evaluation(config) for config in ranked)
     for entrant in (trials[0], *sweep.baselines):

@@ -82,7 +82,7 @@ def check(space: Space, recipe: Recipe) -> None:
     if refused:
         point, reason = refused[0]
         raise UserError(
-            f"{described(space, point)}: these values exclude each other ({reason}). Give one of the parameters a "
+            f"{describe_point(space, point)}: these values exclude each other ({reason}). Give one of the parameters a "
             "condition: when: {PATH: VALUE}"
         )
     for name, values in space.marks.items():
@@ -126,21 +126,21 @@ def labels(space: Space) -> dict[str, str]:
     return found
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for people: `0.3`, `none`, `basic`."""
     if value is None:
         return "none"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def described(space: Space, point: Mapping[str, ParameterValue]) -> str:
+def describe_point(space: Space, point: Mapping[str, ParameterValue]) -> str:
     """`encoder_mask_ratio=0.3 decoder_mask_ratio=0.5`; what cannot be otherwise is left out."""
     names = labels(space)
     free = {path: value for path, value in point.items() if not space.parameters[path].is_constant}
-    return " ".join(f"{names[path]}={shown(value)}" for path, value in free.items())
+    return " ".join(f"{names[path]}={format_value(value)}" for path, value in free.items())
 
 
 def briefly(space: Space, point: Mapping[str, ParameterValue]) -> str:
     """`0.3/0.5`, as papers write it; a mark's name where there is one."""
     free = [value for path, value in point.items() if not space.parameters[path].is_constant]
-    return mark_of(space, point) or "/".join(map(shown, free))
+    return mark_of(space, point) or "/".join(map(format_value, free))

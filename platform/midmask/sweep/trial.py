@@ -19,7 +19,7 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint
-from midmask.sweep.measurement import finals, measured, probe
+from midmask.sweep.measurement import final_evaluations, probe, summarise
 from midmask.sweep.points import ParameterPoint
 from midmask.sweep.space import Space
 
@@ -74,9 +74,11 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
         trained = time.perf_counter()
         share = space.shares[number - 1]
         last = number == len(space.shares)
-        steps = finals(recipe, space, context.survey) if last else [probe(recipe, share, space, context.survey)]
+        steps = (
+            final_evaluations(recipe, space, context.survey) if last else [probe(recipe, share, space, context.survey)]
+        )
         results = [runner.run(step).result for step in steps]
-        found = measured(steps, results, context.storage)
+        found = summarise(steps, results, context.storage)
         seconds = time.perf_counter() - trained
         row = {"event": "rung", "number": number, "share": share, "seconds": seconds}
         row |= {name: results[0][name] for name in ("corpus", "queries")}

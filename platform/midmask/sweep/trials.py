@@ -14,8 +14,8 @@ from midmask.experiment.plan import Step, plan
 from midmask.experiment.report import per_query
 from midmask.experiment.schema import Recipe
 from midmask.experiment.survey import Survey
-from midmask.sweep.measurement import Measured, finals, measured, probe
-from midmask.sweep.points import described
+from midmask.sweep.measurement import Measured, final_evaluations, probe, summarise
+from midmask.sweep.points import describe_point
 from midmask.sweep.search import best
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
@@ -50,7 +50,7 @@ class Trials:
     def all(self) -> list[Trial]:
         points: dict[str, Outcome] = {}
         for outcome in self.found:
-            label = described(self.space, outcome.parameters)
+            label = describe_point(self.space, outcome.parameters)
             if label not in points or outcome.complete:  # a sampler may ask for a point twice
                 points[label] = outcome
         return [self._trial(label, outcome) for label, outcome in points.items()]
@@ -62,7 +62,7 @@ class Trials:
     @cached_property
     def best(self) -> Trial:
         """The best by the first objective."""
-        label = described(self.space, best(list(self.found), self.space).parameters)
+        label = describe_point(self.space, best(list(self.found), self.space).parameters)
         return next(trial for trial in self.complete if trial.label == label)
 
     @cached_property
@@ -104,10 +104,10 @@ class Trials:
         if not outcome.complete:
             return Trial(outcome, label, (), (), None)
         recipe = apply_changes(self.recipe, outcome.parameters)
-        steps = tuple(finals(recipe, self.space, self.survey))
+        steps = tuple(final_evaluations(recipe, self.space, self.survey))
         evaluations = tuple(load(step.place(self.storage)) for step in steps)
         results: list[dict[str, Any]] = [one.result for one in evaluations]
-        return Trial(outcome, label, steps, evaluations, measured(steps, results, self.storage))
+        return Trial(outcome, label, steps, evaluations, summarise(steps, results, self.storage))
 
     def _measuring(self, evaluation: Step) -> float:
         """Seconds of an evaluation, of its search and encodings, and of the fine-tuning before it. Encodings that have

@@ -13,7 +13,7 @@ from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment.report import System, against
 from midmask.identity import flatten
 from midmask.sweep.importance import FEWEST, Importance
-from midmask.sweep.points import briefly, labels, mark_of, shown
+from midmask.sweep.points import briefly, format_value, labels, mark_of
 from midmask.sweep.space import COSTS
 from midmask.sweep.trials import Trial, Trials
 
@@ -48,7 +48,7 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     rows = []
     for trial in trials.all:
         point, own = trial.outcome.parameters, standings.get(trial.label)
-        row = [shown(point[path]) if path in point else "—" for path in paths]
+        row = [format_value(point[path]) if path in point else "—" for path in paths]
         row += [_number(trial.outcome.measures.get(number)) for number in probes]
         row += [_of(trial, name) for name in names]
         row += [f"{own.difference:+.4f}", f"{own.p_corrected:.2g}"] if own else ["—", "—"]

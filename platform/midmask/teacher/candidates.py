@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.mining.listed import listed_in, stretches
+from midmask.mining.listed import find_listed, stretches
 from midmask.retrieve.blocks import blocks_in
 from midmask.retrieve.selection import judged_queries, read_qrels
 from midmask.sharded import Inputs
@@ -72,7 +72,7 @@ def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
             table = read_table(inputs[name].place / "negatives.parquet")
         else:
             query_ids = judged_queries(inputs["corpus"], split, judged="relevant")
-            pieces = stretches(listed_in([inputs[name]]), None, query_ids, split, depth or sys.maxsize)
+            pieces = stretches(find_listed([inputs[name]]), None, query_ids, split, depth or sys.maxsize)
             table = pa.concat_tables([_PAIRS.empty_table(), *(piece.select(_PAIRS.names) for piece, _ in pieces)])
         yield table.select(_PAIRS.names)
 

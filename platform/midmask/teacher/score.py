@@ -21,7 +21,7 @@ from pydantic import Field
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
-from midmask.retrieve.lines import written_lines
+from midmask.retrieve.lines import write_lines
 from midmask.sharded import Inputs, Sharded
 from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
 from midmask.teacher.scorer import Reading, Scorer
@@ -105,7 +105,7 @@ def _positive_first(table: pa.Table) -> float | None:
 
 
 def _write_jsonl(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> None:
-    with written_lines(out / "scores.jsonl.gz") as stream:
+    with write_lines(out / "scores.jsonl.gz") as stream:
         for line in _jsonl_lines(table, config, inputs, out):
             stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 

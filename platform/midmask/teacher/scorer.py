@@ -20,7 +20,7 @@ from midmask.errors import UserError
 from midmask.retrieve.batches import length_batches, run_batches
 from midmask.teacher.candidates import PassageTexts
 from midmask.tokens import encoder
-from midmask.training.pairs import cut
+from midmask.training.pairs import cut_rows
 from midmask.training.table import read_table
 
 BATCH_TOKENS = 4096
@@ -86,8 +86,8 @@ class Scorer:
         rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
         whole_queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
         whole_passages = _arrays(self._passage_ids(self._passages.read(rows)))
-        queries = [cut(ids, self._reading.query_length) for ids in whole_queries]
-        passages = [cut(ids, self._passage_length) for ids in whole_passages]
+        queries = [cut_rows(ids, self._reading.query_length) for ids in whole_queries]
+        passages = [cut_rows(ids, self._passage_length) for ids in whole_passages]
         template, longest = self._teacher.template, self._teacher.max_length
         joint = len(template.between) - len(template.first) - len(template.last)
         uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint

@@ -143,7 +143,7 @@ def journal_path(home: Path, uri: str, run_id: str) -> Path:
     return home / "mlflow-pending" / f"{_store(uri)}-{run_id}.jsonl"
 
 
-def left_behind(home: Path, uri: str) -> list[tuple[str, Path]]:
+def find_left_behind(home: Path, uri: str) -> list[tuple[str, Path]]:
     """(run id, path) of every journal of this store, alive or not."""
     prefix = _store(uri) + "-"
     found = sorted((home / "mlflow-pending").glob(f"{prefix}*.jsonl"))

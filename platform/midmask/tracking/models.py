@@ -24,7 +24,7 @@ from midmask.errors import UserError
 from midmask.redaction import redacted
 from midmask.tracking.failures import FAILURES, Patience, patiently, reason
 from midmask.tracking.lineage import model_name
-from midmask.tracking.names import ARTIFACT, LONGEST_TAG, checked_key, shortened
+from midmask.tracking.names import ARTIFACT, LONGEST_TAG, check_key, shorten
 from midmask.tracking.store import create_store
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class RegistryEntry:
     def tags(self) -> dict[str, str]:
         tags = {FINGERPRINT: self.fingerprint, **{f"midmask.{name}": value for name, value in self.lineage.items()}}
         tags |= {"midmask.objective": self.objective, "midmask.backbone": self.backbone}
-        return {checked_key(name): shortened(redacted(value), LONGEST_TAG) for name, value in tags.items()}
+        return {check_key(name): shorten(redacted(value), LONGEST_TAG) for name, value in tags.items()}
 
 
 @dataclass(frozen=True)

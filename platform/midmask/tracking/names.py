@@ -148,7 +148,7 @@ def _unescaped(text: str) -> str:
     return data.decode()
 
 
-def checked_key(key: str) -> str:
+def check_key(key: str) -> str:
     """The name of a metric, param or tag, if MLflow takes it: one bad name would make it refuse the whole batch.
 
     Raises:
@@ -159,7 +159,7 @@ def checked_key(key: str) -> str:
     return key
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """The text, cut with a marker that tells how much is missing if it is longer than `longest` characters."""
     if len(text) <= longest:
         return text

@@ -12,7 +12,7 @@ from typing import Any
 from midmask.redaction import redacted
 from midmask.tracking.journal import JournalEntry
 from midmask.tracking.lineage import Dataset, MetricRow, TrackedModel, datasets_entry, measured_entry, model_entry
-from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, checked_key, shortened
+from midmask.tracking.names import LONGEST_PARAM, LONGEST_TAG, check_key, shorten
 from midmask.tracking.sender import LIMITS, Outbox, Sender
 
 STATUSES = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED", "cached": "FINISHED"}
@@ -63,7 +63,7 @@ class TrackedRun:
 
     def _put_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[MetricRow]:
         now = int(time.time() * 1000)
-        rows = [[checked_key(key), float(value), now, steps[key]] for key, value in values.items()]
+        rows = [[check_key(key), float(value), now, steps[key]] for key, value in values.items()]
         for start in range(0, len(rows), LIMITS["metrics"]):
             self._sender.put(self._outbox, JournalEntry("metrics", rows[start : start + LIMITS["metrics"]]))
         return rows
@@ -132,9 +132,9 @@ def _model(model: TrackedModel) -> dict[str, Any]:
 
 def params_as_texts(params: Mapping[str, Any]) -> dict[str, str]:
     """Strings as they are, all else as JSON, so that both can be read back."""
-    texts = {checked_key(key): value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
-    return {key: shortened(redacted(text), LONGEST_PARAM) for key, text in texts.items()}
+    texts = {check_key(key): value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
+    return {key: shorten(redacted(text), LONGEST_PARAM) for key, text in texts.items()}
 
 
 def tags_as_texts(tags: Mapping[str, str]) -> dict[str, str]:
-    return {checked_key(key): shortened(redacted(str(value)), LONGEST_TAG) for key, value in tags.items()}
+    return {check_key(key): shorten(redacted(str(value)), LONGEST_TAG) for key, value in tags.items()}

@@ -17,7 +17,7 @@ from mlflow.tracking.context.registry import resolve_tags
 
 from midmask.redaction import redacted
 from midmask.tracking.failures import Patience, patiently
-from midmask.tracking.journal import Journal, JournalEntry, journal_path, left_behind
+from midmask.tracking.journal import Journal, JournalEntry, find_left_behind, journal_path
 from midmask.tracking.lease import PARENT, Leases, close_dead_runs, is_written, lease_tags
 from midmask.tracking.machine import Machine
 from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, status_after, tags_as_texts
@@ -147,7 +147,7 @@ class Tracker:
     def _settle_ended_jobs(self) -> None:
         if closed := self._ask(lambda: close_dead_runs(self._client, self.experiment_id)):
             log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
-        for run_id, path in left_behind(self._home, self.uri):
+        for run_id, path in find_left_behind(self._home, self.uri):
             if journal := self._ask(partial(Journal.claim, path)):
                 self._send_left(run_id, journal)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from midmask.arrays import Ints32
 from midmask.artifact import Place
-from midmask.training.examples import Passages, TextColumns, drawn, joined, lengths_of
+from midmask.training.examples import Passages, TextColumns, draw_rows, join_texts, lengths_of
 from midmask.training.plan import Rows
 from midmask.training.table import TokenTable
 
@@ -60,7 +60,7 @@ class SpanSource:
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         starts, counts = self._starts[rows], np.diff(self._starts)[rows]
-        anchors = drawn(seed, epoch, rows, ANCHOR, counts)
+        anchors = draw_rows(seed, epoch, rows, ANCHOR, counts)
         kinds = self._kinds(rows, seed, epoch)
         windows = np.choose(kinds, [np.full(len(rows), WINDOW), np.ones_like(rows), np.ones_like(rows), counts])
         others = starts + self._neighbours(rows, seed, epoch, anchors, counts, windows)
@@ -71,19 +71,19 @@ class SpanSource:
             for place, ids in zip(np.flatnonzero(overlapping), stored, strict=True):
                 contexts[place] = ids
             others = np.where(overlapping, self._starts[-1] + starts + anchors, others)
-        passages = joined(self._ids.read(starts + anchors), starts + anchors)
-        return {"passage": passages, "context": joined(contexts, others)}
+        passages = join_texts(self._ids.read(starts + anchors), starts + anchors)
+        return {"passage": passages, "context": join_texts(contexts, others)}
 
     def _kinds(self, rows: Rows, seed: int, epoch: int) -> Rows:
         if self._context == "mixed":
-            return drawn(seed, epoch, rows, KIND, 3)
+            return draw_rows(seed, epoch, rows, KIND, 3)
         return np.full(len(rows), {"random": RANDOM, "nearby": NEARBY, "overlap": OVERLAP, "any": ANY}[self._context])
 
     @staticmethod
     def _neighbours(rows: Rows, seed: int, epoch: int, anchors: Rows, counts: Rows, windows: Any) -> Rows:
         """Another span of each document, at most `windows` off, all of them alike."""
         low, high = np.maximum(anchors - windows, 0), np.minimum(anchors + windows, counts - 1)
-        chosen = low + drawn(seed, epoch, rows, CONTEXT, high - low)
+        chosen = low + draw_rows(seed, epoch, rows, CONTEXT, high - low)
         return np.asarray(chosen + (chosen >= anchors))
 
     def names(self, rows: Rows) -> list[str]:
@@ -121,8 +121,8 @@ class PseudoQuerySource:
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         passages = self._kept[rows]
-        picks = drawn(seed, epoch, rows, QUERY, self._counts[rows])
-        queries = joined(self._queries.read(passages, picks), self._passages.count + passages)
+        picks = draw_rows(seed, epoch, rows, QUERY, self._counts[rows])
+        queries = join_texts(self._queries.read(passages, picks), self._passages.count + passages)
         return {"passage": self._passages.read(passages), "context": queries}
 
     def names(self, rows: Rows) -> list[str]:

@@ -1,7 +1,7 @@
 """From plan rows to token ids: what a row of a training run is, and how it is read from a tokens artifact.
 
-An `Examples` is a small description that can be sent to any machine; `opened` turns it into a source there, once a
-process.
+An `Examples` is a small description that can be sent to any machine; `open_examples` turns it into a source there, once
+in each process.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Examples(Protocol):
 
 
 @lru_cache(maxsize=2)
-def opened(examples: Examples) -> ExampleSource:
+def open_examples(examples: Examples) -> ExampleSource:
     """The source of a description, opened once a process."""
     return examples.open()
 
@@ -80,7 +80,7 @@ class Passages:
         self.names = self._ids.doc_ids
 
     def read(self, rows: Rows) -> TextRows:
-        return joined(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
+        return join_texts(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
 
 
 def lengths_of(tokens: Place) -> Ints32:
@@ -124,7 +124,7 @@ class PassageSource:
         return self._passages.names(rows)
 
 
-def joined(pieces: list[Ints32], rows: Rows, weights: list[ColumnValues] | None = None) -> TextRows:
+def join_texts(pieces: list[Ints32], rows: Rows, weights: list[ColumnValues] | None = None) -> TextRows:
     """Rows end to end; `weights`: of their tokens, row by row."""
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int32)
     flat = np.concatenate(pieces).astype(np.int32, copy=False)
@@ -134,7 +134,7 @@ def joined(pieces: list[Ints32], rows: Rows, weights: list[ColumnValues] | None 
     return TextRows(flat, lengths, rows, weighed)
 
 
-def drawn(seed: int, epoch: int, rows: Rows, what: int, below: Any) -> Rows:
+def draw_rows(seed: int, epoch: int, rows: Rows, what: int, below: Any) -> Rows:
     """A number below `below` for each row, by hash of (seed, epoch, row, what it decides); int64 [B]."""
     keys = mix(mix(np.uint64(seed), np.uint64(epoch)), rows.astype(np.uint64))
     return np.asarray(mix(keys, np.uint64(what)) % np.asarray(below).astype(np.uint64)).astype(np.int64)

@@ -53,7 +53,7 @@ class Lists:
         return self.scores
 
 
-def scored(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> list[Lists]:
+def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> list[Lists]:
     """Lists with a teacher's scores from a table (query_id, doc_id, score); NaN for a passage that is not in it.
 
     The table is read a row group at a time; only scores of passages in the lists are kept.

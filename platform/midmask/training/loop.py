@@ -75,7 +75,7 @@ def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
     return torch.stack([value.detach().double() for value in (total, *sums)])
 
 
-def distributed(objective: Objective) -> nn.Module:
+def wrap_distributed(objective: Objective) -> nn.Module:
     """The objective as the loop calls it; with a process group, gradients are averaged over its workers."""
     model = Divided(objective)
     if not dist.is_available() or not dist.is_initialized():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from midmask.training.examples import Examples, TextColumns, opened
+from midmask.training.examples import Examples, TextColumns, open_examples
 from midmask.training.plan import BatchPlan
 
 
@@ -31,12 +31,12 @@ class Order:
         """This worker's token rows of one step."""
         plan = self.plan()
         rows = plan.share(step, self.rank, self.size)
-        return opened(self.examples).read(rows, self.seed, plan.epoch_of(step))
+        return open_examples(self.examples).read(rows, self.seed, plan.epoch_of(step))
 
 
 @lru_cache(maxsize=2)
 def plan_of(examples: Examples, batch_size: int, seed: int) -> BatchPlan:
-    source = opened(examples)
+    source = open_examples(examples)
     return BatchPlan(source.count, batch_size, seed, examples.fingerprint, source.lengths)
 
 

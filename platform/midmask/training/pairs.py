@@ -13,8 +13,8 @@ from midmask.arrays import Floats, Ints32
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.randomness.texts import mix
-from midmask.training.examples import TextColumns, joined
-from midmask.training.lists import Lists, scored
+from midmask.training.examples import TextColumns, join_texts
+from midmask.training.lists import Lists, attach_scores
 from midmask.training.plan import Rows
 from midmask.training.table import TokenTable, read_table
 
@@ -115,7 +115,7 @@ class PairSource:
                 log.warning("%d queries have no negative to be scored and are left out: %s", (~have).sum(), first)
             self._kept = self._kept[have]
         lists = (self._positives, self._negatives)
-        positives, self._negatives = scored(lists, place, self._queries["query_id"], self._table)
+        positives, self._negatives = attach_scores(lists, place, self._queries["query_id"], self._table)
         if self._examples.missing_positive_score == "highest":
             positives = _highest_where_missing(positives, self._negatives)
         self._positives = positives
@@ -143,10 +143,10 @@ class PairSource:
         offsets = ids.offsets.to_numpy()
         values = ids.values.to_numpy()
         texts = [values[start:end] for start, end in pairwise(offsets)]
-        pieces = [cut(text, self._examples.passage_length) for text in self._table.read(passages)]
+        pieces = [cut_rows(text, self._examples.passage_length) for text in self._table.read(passages)]
         return {
-            "query": joined([cut(text, self._examples.query_length) for text in texts], queries),
-            "passage": joined(pieces, passages)._replace(scores=scores),
+            "query": join_texts([cut_rows(text, self._examples.query_length) for text in texts], queries),
+            "passage": join_texts(pieces, passages)._replace(scores=scores),
         }
 
     def names(self, rows: Rows) -> list[str]:
@@ -196,6 +196,6 @@ def _highest_where_missing(positives: Lists, negatives: Lists) -> Lists:
     return replace(positives, scores=np.where(missing, best, positives.known_scores))
 
 
-def cut(ids: Ints32, length: int) -> Ints32:
+def cut_rows(ids: Ints32, length: int) -> Ints32:
     """At most `length` ids, the last one ([SEP]) kept at the end."""
     return ids if len(ids) <= length else np.concatenate([ids[: length - 1], ids[-1:]])

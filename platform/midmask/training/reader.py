@@ -12,7 +12,7 @@ import torch
 
 from midmask.batch import Batch, TokenRows
 from midmask.randomness.masks import row_keys
-from midmask.training.examples import TextColumns, TextRows, opened
+from midmask.training.examples import TextColumns, TextRows, open_examples
 from midmask.training.order import Order, OrderReader
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def reads(
     Args:
         steps: of the whole run, whatever part of it is read.
     """
-    group = opened(order.examples).group
+    group = open_examples(order.examples).group
 
     def make(step: int, texts: TextColumns) -> Read:
         epoch = order.plan().epoch_of(step)

@@ -24,10 +24,10 @@ from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.training import checkpoint
-from midmask.training.examples import opened
+from midmask.training.examples import open_examples
 from midmask.training.heads import save_heads, take_heads
 from midmask.training.health import HealthWatch, examine
-from midmask.training.loop import distributed, run_steps, to_device
+from midmask.training.loop import run_steps, to_device, wrap_distributed
 from midmask.training.optimiser import build_optimiser
 from midmask.training.order import Order, OrderReader, plan_of
 from midmask.training.order import local_reader as local_reader
@@ -110,7 +110,7 @@ class _Run:
         return self._finish() if world.rank() == 0 else {}
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
-        model = distributed(self.objective)
+        model = wrap_distributed(self.objective)
         for record in run_steps(
             model, self.objective, self.optimiser, self.config, self._remembered(work), self.device
         ):
@@ -194,7 +194,7 @@ class _Run:
             self.window.append(row)
             bad = [name for name in row if isinstance(row[name], float) and not math.isfinite(row[name])]
             if bad:
-                names = opened(self.examples).names(np.array(row["rows"], dtype=np.int64))
+                names = open_examples(self.examples).names(np.array(row["rows"], dtype=np.int64))
                 raise NonFiniteLoss(
                     f"step {row['step']}: {', '.join(bad)} not finite; examples of the batch: {', '.join(names)}; "
                     f"last good checkpoint: {self.good or 'none yet'}. Try a smaller train.learning_rate."
