@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.corpora import CorpusConfig
-from midmask.experiment.eta import Pace
+from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
 from midmask.experiment.step import Step
 from midmask.experiment.steps import PretrainConfig
@@ -98,7 +98,7 @@ def pretraining(objective: str, steps: int) -> Step:
 
 
 def test_the_rest_is_told_from_what_was_measured_of_its_kind():
-    pace = Pace()
+    pace = StepTimes()
     assert pace.of(pretraining("mlm", 100)) is None
     pace.add(pretraining("mlm", 100), 10.0)
     pace.add(pretraining("mlm", 300), 50.0)

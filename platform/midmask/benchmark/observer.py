@@ -14,7 +14,7 @@ from midmask.artifact import Artifact, Place, load
 from midmask.backend.executor import WHOLE_COLLECTION
 from midmask.benchmark.layout import BenchmarkCell, Layout
 from midmask.experiment.costs import TRAINING
-from midmask.experiment.eta import Pace
+from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
@@ -35,7 +35,7 @@ class BenchmarkObserver:
         job: str,
         storage: Place,
         graph: Graph,
-        pace: Pace,
+        pace: StepTimes,
         side_by_side: int,
     ) -> None:
         self.failures: dict[str, str] = {}

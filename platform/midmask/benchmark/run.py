@@ -10,7 +10,7 @@ from midmask.backend.executor import execute
 from midmask.backend.resources import share
 from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.observer import BenchmarkObserver
-from midmask.experiment.eta import Pace
+from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
 from midmask.identity import flatten
 from midmask.tracking import TrackedRun, Tracker
@@ -39,30 +39,32 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
             return write_report(job.layout, job.storage, job.out, {}), {}
         connect()
         with tracker.run(name, tags=tags, params=flatten(wanted)) as parent:
-            ledger = _run(job, tracker, parent)
-            text = write_report(job.layout, job.storage, job.out, ledger.failures)
+            observer = _run(job, tracker, parent)
+            text = write_report(job.layout, job.storage, job.out, observer.failures)
             for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
                 parent.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
             parent.read(all_datasets(job.layout.steps().values(), job.storage))
             parent.describe(text)
-            parent.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(ledger.failures)}, step=0)
-            parent.finish("failed" if ledger.failures else "finished")
-            return text, ledger.failures
+            parent.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(observer.failures)}, step=0)
+            parent.finish("failed" if observer.failures else "finished")
+            return text, observer.failures
 
 
 def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> BenchmarkObserver:
     pace = _pace(job)
     use = share(job.options.workers, job.options.workers_per_training)
     graph = Graph.of(job.left(), job.is_finished, pace.weight)
-    ledger = BenchmarkObserver(job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side)
-    ledger.link_finished()
-    execute(graph, job.storage, use, ledger, keep_going=True)
-    return ledger
+    observer = BenchmarkObserver(
+        job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side
+    )
+    observer.link_finished()
+    execute(graph, job.storage, use, observer, keep_going=True)
+    return observer
 
 
-def _pace(job: Job) -> Pace:
+def _pace(job: Job) -> StepTimes:
     """What earlier runs have measured of this benchmark's steps."""
-    pace = Pace()
+    pace = StepTimes()
     for step in job.layout.steps().values():
         if job.is_finished(step):
             pace.add(step, float(load(step.place(job.storage)).result.get("seconds", 0.0)))

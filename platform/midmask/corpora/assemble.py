@@ -15,8 +15,8 @@ from midmask.artifact import Artifact, Place, start_afresh
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.files import Collection, Stream
-from midmask.corpora.ledger import Quarantine, separate_rejected
 from midmask.corpora.pairs import pair_up
+from midmask.corpora.quarantine import Quarantine, separate_rejected
 from midmask.corpora.reader import open_corpus
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
@@ -53,35 +53,35 @@ def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]
     start_afresh(out)
     failure = None
     with (out / QUARANTINE).writing() as quarantine:
-        ledger = Quarantine(quarantine, config.bad_rows_threshold, config.name)
+        rejected = Quarantine(quarantine, config.bad_rows_threshold, config.name)
         try:
-            result = _fill(config, out, stream, ledger)
+            result = _fill(config, out, stream, rejected)
         except UserError as error:
             failure = error
     if failure:
         raise (
             UserError(f"{failure} (all bad rows: {out / QUARANTINE})")
-            if ledger.result()["rows_quarantined"]
+            if rejected.result()["rows_quarantined"]
             else failure
         )
     return result
 
 
-def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Quarantine) -> dict[str, Any]:
+def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine) -> dict[str, Any]:
     passages = TextStatistics()
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
     if config.format == "pydocs":
-        tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", ledger)
+        tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
         paired = pair_up(tables, config)
-        ledger.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
-        ledger.check("docs")
+        rejected.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
+        rejected.check("docs")
         write_shards(_counted(iter([paired.docs]), passages), out / "docs")
         write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
         queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
         answers = ANSWERS.empty_table()
     else:
-        collection = Collection(corpus, config, stream, ledger)
+        collection = Collection(corpus, config, stream, rejected)
         if not write_shards(_counted(collection.passages(), passages), out / "docs"):
             raise UserError(f"{config.name}: there is no passage in it")
         queries, qrels, rule = collection.judged()
@@ -90,14 +90,14 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, ledger: Quarantine) 
     write_table(iter([qrels]), out / "qrels.parquet", QRELS)
     if len(answers):
         write_table(iter([answers]), out / "answers.parquet", ANSWERS)
-    log.info(ledger.line())
+    log.info(rejected.line())
     facts = {
         "name": config.short_name,
         "splits": _split_sizes(qrels, answers),
         "splits_made_here": list(rule.made),
         "split_rule": rule.words,
         "self_matches": _found_themselves(config, out, queries, qrels),
-        **ledger.result(),
+        **rejected.result(),
         "rules": rules,
     }
     return _reported(out, passages, queries, facts)

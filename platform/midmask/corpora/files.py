@@ -11,7 +11,7 @@ from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.ids import IdTable
-from midmask.corpora.ledger import Quarantine, reject_rows, separate_rejected
+from midmask.corpora.quarantine import Quarantine, reject_rows, separate_rejected
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 from midmask.randomness.texts import hash64
@@ -32,7 +32,7 @@ class Collection:
     corpus: CorpusPieces
     config: CorpusConfig
     stream: Stream
-    ledger: Quarantine
+    rejected: Quarantine
 
     def __post_init__(self) -> None:
         self._ids = IdTable()
@@ -43,13 +43,13 @@ class Collection:
         """Blocks of passages to keep, in source order."""
         if self.config.max_passages is not None:
             self._highest = self._sample_bound(self.config.max_passages)
-        for table in separate_rejected(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.ledger):
+        for table in separate_rejected(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.rejected):
             new = self._ids.add(table.column("doc_id").to_pylist())
-            table = reject_rows(table, ~new, "duplicate id", self.corpus.docs, "docs", self.ledger)
+            table = reject_rows(table, ~new, "duplicate id", self.corpus.docs, "docs", self.rejected)
             kept = self._left_out(table, self._sampled(table.column("doc_id")), "docs")
-            self.ledger.kept["docs"] += len(kept)
+            self.rejected.kept["docs"] += len(kept)
             yield kept
-        self.ledger.check("docs")
+        self.rejected.check("docs")
 
     def _sample_bound(self, wanted: int) -> np.uint64 | None:
         """The highest hash among the `wanted` lowest ones of all passages; reads the passages once for it."""
@@ -67,7 +67,7 @@ class Collection:
     def _left_out(self, table: pa.Table, kept: np.ndarray, rows: str, rule: str = "max_passages") -> pa.Table:
         if kept.all():
             return table
-        self.ledger.left_out[rows][rule] += int((~kept).sum())
+        self.rejected.left_out[rows][rule] += int((~kept).sum())
         return table.filter(pa.array(kept))
 
     def judged(self) -> tuple[pa.Table, pa.Table, Rule]:
@@ -87,9 +87,9 @@ class Collection:
                 pc.is_in(queries.column("query_id"), value_set=answered), queries.column("answers").is_valid()
             )
             queries = self._left_out(queries, wanted.to_numpy(), "queries")
-        self.ledger.kept.update(queries=len(queries), qrels=len(qrels))
+        self.rejected.kept.update(queries=len(queries), qrels=len(qrels))
         for rows in ("queries", "qrels"):
-            self.ledger.check(rows)
+            self.rejected.check(rows)
         return queries, pa.concat_tables([qrels, *self._unions(qrels)]), rule
 
     def _unions(self, qrels: pa.Table) -> Iterator[pa.Table]:
@@ -107,7 +107,7 @@ class Collection:
         """
         pieces = self.corpus.queries
         first, again = [QUERIES.empty_table()], [QUERIES.empty_table()]
-        for table in separate_rejected(self.stream(pieces), pieces, "queries", self.ledger):
+        for table in separate_rejected(self.stream(pieces), pieces, "queries", self.rejected):
             new = known.add(table.column("query_id").to_pylist())
             table = table.select(QUERIES.names)
             first.append(table.filter(pa.array(new)))
@@ -118,7 +118,7 @@ class Collection:
             same = pc.equal(earlier.column("text"), repeated.column("text")).to_numpy()
             copies = same & (_files(earlier, pieces) != _files(repeated, pieces))
             repeated = self._left_out(repeated, ~copies, "queries", "the same query in two files")
-            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.ledger)
+            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.rejected)
         splits = [piece.split for piece in pieces]
         of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
         return queries.select(["query_id", "text", "words", "question", "answers"]).append_column("split", of_file)
@@ -127,12 +127,12 @@ class Collection:
         """Judgements whose query and passage were read, each pair once in its split."""
         pieces = self.corpus.qrels
         tables = []
-        for table in separate_rejected(self.stream(pieces), pieces, "qrels", self.ledger):
+        for table in separate_rejected(self.stream(pieces), pieces, "qrels", self.rejected):
             query_rows = known.rows(table.column("query_id").to_pylist())
             doc_rows = self._ids.rows(table.column("doc_id").to_pylist())
             table = table.append_column("query_row", pa.array(query_rows)).append_column("doc_row", pa.array(doc_rows))
             strange = (query_rows < 0) | (doc_rows < 0)
-            tables.append(reject_rows(table, strange, "unknown id", pieces, "qrels", self.ledger))
+            tables.append(reject_rows(table, strange, "unknown id", pieces, "qrels", self.rejected))
         if not tables:
             return QRELS.empty_table(), Rule("")
         table = pa.concat_tables(tables)
@@ -142,7 +142,7 @@ class Collection:
             names = {piece.split for piece in (*pieces, *self.corpus.queries) if piece.split}
             splits, rule = assign_splits(own, table.column("query_id").to_pylist(), names, self.config.split_seed)
         table = table.append_column("split", pa.array(splits, pa.string()))
-        table = reject_rows(table, _repeated(table), "duplicate judgement", pieces, "qrels", self.ledger)
+        table = reject_rows(table, _repeated(table), "duplicate judgement", pieces, "qrels", self.rejected)
         return table.select(["split", "query_id", "doc_id", "grade"]), rule
 
 

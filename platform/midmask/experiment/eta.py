@@ -10,7 +10,7 @@ NOMINAL = {"pretrain": 40.0, "teach": 40.0, "finetune": 20.0, "encode": 5.0, "pr
 """Seconds of a step of which nothing has been measured, relative to each other: they only decide what starts first."""
 
 
-class Pace:
+class StepTimes:
     """Seconds per unit of work by kind of step. A unit is a row that is trained on, and for other steps the step."""
 
     def __init__(self) -> None:

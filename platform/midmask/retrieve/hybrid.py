@@ -20,7 +20,7 @@ import pyarrow as pa
 from midmask.arrays import Doubles, Floats, Ints
 from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.lexical import Guessed, LexicalIndex, search_in_batches
+from midmask.retrieve.lexical import BoundedScores, LexicalIndex, search_in_batches
 from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import SparseRows
 
@@ -145,7 +145,7 @@ class FlatProposals:
     def of(self, queries: Ints, block: range) -> Floats:
         return self._guesses.scores(self._dense_QD[queries], block)
 
-    def near(self, query: int, own_N: Floats, lexical: Guessed, least: np.float32) -> Ints:
+    def near(self, query: int, own_N: Floats, lexical: BoundedScores, least: np.float32) -> Ints:
         """Places in a block, for a query with its guesses of both views, if the k-th best is at least `least`."""
         sum_N = own_N + lexical.scores_N.astype(np.float64) + self._shares_Q[query]
         return candidates(sum_N, self._errors_Q[query] + lexical.error, self._k, least)
@@ -162,6 +162,6 @@ class FaissProposals:
         within = [rows_K[(rows_K >= block.start) & (rows_K < block.stop)] for rows_K in self._rows_QK[queries]]
         return [rows_N - block.start for rows_N in within]
 
-    def near(self, query: int, own_N: Ints, lexical: Guessed, least: np.float32) -> Ints:
+    def near(self, query: int, own_N: Ints, lexical: BoundedScores, least: np.float32) -> Ints:
         """Places in a block; `least` is of sums, and says nothing of a part."""
         return np.union1d(own_N, candidates(lexical.scores_N, lexical.error, self._k, np.float32(-np.inf)))

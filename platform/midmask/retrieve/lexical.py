@@ -104,7 +104,7 @@ def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: in
 
 
 @dataclass(frozen=True)
-class Guessed:
+class BoundedScores:
     """Scores of a query with a block of passages, none wrong by more than `error`; and the exact ones of some places.
 
     scores_N: float64, or float32.
@@ -137,7 +137,7 @@ class LexicalIndex:
         many_Q = self._touch_many(queries)
         _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
 
-    def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[Guessed]]]:
+    def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[BoundedScores]]]:
         """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
         many_Q = self._touch_many(queries)
         few, many = np.flatnonzero(~many_Q).tolist(), np.flatnonzero(many_Q).tolist()
@@ -169,7 +169,7 @@ class InvertedBlock:
         self._rows = len(rows)
         self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
 
-    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Guessed:
+    def scores(self, terms: NDArray[np.int32], weights: Floats) -> BoundedScores:
         """Of one query; exact."""
         scores_N = np.zeros(self._rows)
         wide = weights.astype(np.float64)
@@ -178,7 +178,7 @@ class InvertedBlock:
         for at, term in enumerate(terms.tolist()):
             edges, weight = self._starts[term : term + 2], wide[at : at + 1]
             csc_matvec(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
-        return Guessed(scores_N, 0.0, scores_N.__getitem__)
+        return BoundedScores(scores_N, 0.0, scores_N.__getitem__)
 
 
 class RowsBlock:
@@ -192,11 +192,11 @@ class RowsBlock:
         unit = int(lengths.max(initial=0)) * 2.0**-24
         self._error = float(np.sqrt(squares.max(initial=0))) * unit / (1 - unit)
 
-    def scores(self, tile_VB: Floats) -> Iterator[Guessed]:
+    def scores(self, tile_VB: Floats) -> Iterator[BoundedScores]:
         """Of some queries that are dense in V."""
         guesses_BN = np.ascontiguousarray((self._matrix_NV @ tile_VB).T)
         for query_V, scores_N in zip(tile_VB.T.astype(np.float64), guesses_BN, strict=True):
-            yield Guessed(scores_N, self._error * float(np.linalg.norm(query_V)), partial(self._exact, query_V))
+            yield BoundedScores(scores_N, self._error * float(np.linalg.norm(query_V)), partial(self._exact, query_V))
 
     def _exact(self, query_V: Doubles, places_N: Ints) -> Doubles:
         scores_N = np.empty(len(places_N))

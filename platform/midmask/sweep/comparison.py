@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from midmask.artifact import Place, load
 from midmask.backend.executor import execute
 from midmask.backend.resources import Resources
-from midmask.experiment.eta import Pace
+from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Step
 from midmask.experiment.run import Silent
@@ -22,7 +22,7 @@ def compare(
         RayError: of the first step that fails.
     """
     targets = [step for one in entrants for step in one.evaluations.values()]
-    graph = Graph.of(targets, lambda step: step.is_finished(storage), Pace().weight)
+    graph = Graph.of(targets, lambda step: step.is_finished(storage), StepTimes().weight)
     execute(graph, storage, use, ComparisonProgress(entrants, progress))
     return [
         ScoredEntrant(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()})

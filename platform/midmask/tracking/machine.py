@@ -31,7 +31,7 @@ SAMPLES = 3
 """Samples whose mean is one point, so that a run of less than half a minute has none and a day's run some 3,000."""
 
 
-class Watched(Protocol):
+class MetricSink(Protocol):
     """What the machine needs of a run."""
 
     @property
@@ -49,12 +49,12 @@ class Machine:
         self._interval = interval or MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL.get() or INTERVAL
         self._samples = samples or MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING.get() or SAMPLES
         self._is_off = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.is_set() and not MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get()
-        self._seen: dict[Watched, int] = {}
+        self._seen: dict[MetricSink, int] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def watch(self, run: Watched) -> None:
+    def watch(self, run: MetricSink) -> None:
         """Gives the run a point after every so many whole samples of its life, until it is finished."""
         if self._is_off:
             return
@@ -84,13 +84,13 @@ class Machine:
                 _clear(monitors)
                 taken = 0
 
-    def _due(self, *, last: bool) -> list[Watched]:
+    def _due(self, *, last: bool) -> list[MetricSink]:
         """Counts a sample for every open run; with `last`, those that lived through all samples of the point."""
         with self._lock:
             self._seen = {run: count + 1 for run, count in self._seen.items() if run.is_open}
             return [run for run, count in self._seen.items() if last and count >= self._samples]
 
-    def _tell(self, run: Watched, point: dict[str, float]) -> None:
+    def _tell(self, run: MetricSink, point: dict[str, float]) -> None:
         try:
             run.tag({"midmask.host": socket.gethostname()})
             run.log_next(point)

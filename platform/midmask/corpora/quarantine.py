@@ -99,7 +99,7 @@ def _remedy(bad: Counter[str]) -> str:
 
 
 def separate_rejected(
-    tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, ledger: Quarantine
+    tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, rejected: Quarantine
 ) -> Iterator[pa.Table]:
     """The good rows of blocks that come in source order; `line` now counts from the file's start, markers are gone."""
     offsets = np.zeros(len(pieces) + 1, np.int64)
@@ -113,7 +113,7 @@ def separate_rejected(
             if (kind := fault[index].as_py()) != END:
                 text = table.column("raw")[index].as_py()
                 file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
-                ledger.reject(rows, kind, file, int(line[index] + offsets[number]), text)
+                rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text)
             elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:
                 offsets[number + 1] = offsets[number] + line[index]
         table = table.set_column(table.schema.get_field_index("line"), "line", pa.array(line + offsets[piece]))
@@ -123,11 +123,11 @@ def separate_rejected(
 
 
 def reject_rows(
-    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, ledger: Quarantine
+    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, rejected: Quarantine
 ) -> pa.Table:
     """Quarantines the rows where `bad` is True, quoted by their own columns; gives the others."""
     for index in np.flatnonzero(bad).tolist():
         row = table.slice(index, 1).to_pylist()[0]
         values = [str(row[name])[:200] for name in ("query_id", "doc_id", "grade", "text") if row.get(name) is not None]
-        ledger.reject(rows, kind, pieces[row["piece"]].file, row["line"], "\t".join(values))
+        rejected.reject(rows, kind, pieces[row["piece"]].file, row["line"], "\t".join(values))
     return table.filter(pa.array(~bad)) if bad.any() else table
