@@ -101,8 +101,8 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "--workers-per-training",
         type=_positive,
         metavar="N",
-        help="processes of each training, on Ray Train, and actors that encode and search; default: in sweeps and "
-        "benchmarks 1, else one for each GPU",
+        help="processes of each training, on Ray Train, and actors that encode and search; default: one for each GPU "
+        "that no other training of the job would use, and without GPUs 1",
     )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
     shared.add_argument(

@@ -29,23 +29,27 @@ def whole(workers: int | None) -> Resources:
     return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, workers=workers or max(1, gpus))
 
 
-def share(asked: int | None, per_training: int | None) -> Resources:
+def share(trainings: int, asked: int | None, per_training: int | None) -> Resources:
     """As `resources`, of the cluster that this process is connected to."""
-    return resources(ray.cluster_resources(), asked, per_training)
+    return resources(ray.cluster_resources(), trainings, asked, per_training)
 
 
-def resources(cluster: dict[str, float], asked: int | None, per_training: int | None) -> Resources:
+def resources(
+    cluster: dict[str, float], trainings: int, asked: int | None, per_training: int | None = None
+) -> Resources:
     """Each process on a GPU of its own, or on a CPU core where there is none.
 
     Args:
+        trainings: how many there are at most.
         asked: trainings side by side; none: as many as there is room for.
-        per_training: processes of each; none: one.
+        per_training: processes of each; none: one, and more only where there are more GPUs than trainings that could
+            use them. On CPUs several processes are slower than one with the same cores.
 
     Raises:
         UserError: if these could never be scheduled together, with the sum.
     """
-    workers = per_training or 1
     gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
+    workers = per_training or max(1, gpus // (asked or max(1, trainings)))
     room, kind = gpus or cpus, "GPU" if gpus else "CPU"
     if workers > room:
         raise UserError(

@@ -52,7 +52,7 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
 
 def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> BenchmarkObserver:
     pace = _pace(job)
-    use = share(job.options.workers, job.options.workers_per_training)
+    use = share(len(job.layout.cells), job.options.workers, job.options.workers_per_training)
     graph = Graph.of(job.left(), job.is_finished, pace.weight)
     observer = BenchmarkObserver(
         job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side

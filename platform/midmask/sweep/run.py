@@ -25,7 +25,7 @@ from midmask.sweep.importance import importance
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Sweep
 from midmask.sweep.plots import draw
-from midmask.sweep.points import briefly, mark_of
+from midmask.sweep.points import briefly, budget, mark_of
 from midmask.sweep.search import search
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining
@@ -50,7 +50,7 @@ def run_sweep(sweep: Sweep) -> str:
             log.info("already computed in the tracked run %s; nothing to compute", finished)
             return str(load(sweep.place).result["report"])
         connect()
-        use = share(options.workers, options.workers_per_training)
+        use = share(budget(sweep.space), options.workers, options.workers_per_training)
         params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
         with tracker.run(name, tags=tags, params=params) as parent:
             record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
