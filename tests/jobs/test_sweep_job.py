@@ -7,6 +7,7 @@ from typing import Any
 import optuna
 import pytest
 import yaml
+from mlflow import MlflowClient
 
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
@@ -61,6 +62,8 @@ def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_
     assert all(run.ended is not None for run in runs)
     (parent,) = (run for run in runs if run.tags["midmask.step"] == "sweep")
     assert parent.tags["midmask.status"] == "finished"
+    (read,) = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_run(parent.run_id).inputs.dataset_inputs
+    assert json.loads(read.dataset.profile)["passages"] == 48, "also where the sweep itself prepares its collection"
     trials = [run for run in runs if run.tags["midmask.step"] == "trial" and run.parent_id == parent.run_id]
     assert sorted(run.tags["midmask.status"] for run in trials) == ["finished", "pruned"]
 

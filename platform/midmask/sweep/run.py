@@ -66,10 +66,10 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     storage, recipe = Place(sweep.options.storage), sweep.recipe
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
     planned = plan(recipe, sweep.survey)
-    parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))
     bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
     graph = Graph.of(_shared(sweep.space, planned, bm25.values()), lambda step: step.is_finished(storage))
     execute(graph, storage, whole(sweep.options.training_workers), observer)
+    parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
