@@ -10,8 +10,9 @@ left as it is.
 """
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from midmask.lazy import import_when_used
 
 if TYPE_CHECKING:
     from midmask.api.catalogue import list_protocols, list_recipes, settings
@@ -57,11 +58,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return found
+__getattr__ = import_when_used(__name__, {name: f"{__name__}.{module}" for name, module in _HOMES.items()})
 
 
 def __dir__() -> list[str]:

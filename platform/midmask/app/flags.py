@@ -88,8 +88,8 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="replace a field of the configuration, e.g. objective.encoder_mask_ratio=0.15; may be given again",
     )
-    shared.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
-    shared.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+    add_storage_flag(shared)
+    add_tracking_flag(shared)
     shared.add_argument(
         "--workers",
         type=_positive,
@@ -116,6 +116,14 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared.add_argument(
         "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
     )
+
+
+def add_storage_flag(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
+
+
+def add_tracking_flag(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
 
 
 def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:

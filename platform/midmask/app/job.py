@@ -70,6 +70,9 @@ class Options:
         return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
 
 
+INSIDE = "any"
+"""A file of this name stands for the folder that it would lie in, where a job's file is asked for."""
+
 JobWork = Callable[[Options, argparse.Namespace], None]
 
 
@@ -166,7 +169,7 @@ def home(job_file: Path | None = None) -> Path:
 
 def project(job_file: Path | None = None) -> Path:
     """The folder of pyproject.toml: above the job's file, the working directory or this package."""
-    for start in (job_file or Path(sys.argv[0]), Path.cwd() / "here", Path(__file__)):
+    for start in (job_file or Path(sys.argv[0]), Path.cwd() / INSIDE, Path(__file__)):
         for folder in start.absolute().parents:
             if (folder / "pyproject.toml").is_file():
                 return folder

@@ -12,6 +12,7 @@ from midmask.backend.executor import execute
 from midmask.backend.resources import whole
 from midmask.experiment.graph import Graph
 from midmask.experiment.report import results_table
+from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
@@ -43,7 +44,8 @@ def run_tracked(
         connect()
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
             observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
-            graph = Graph.of(targets.values(), lambda step: step.is_finished(storage))
+            graph = Graph.left_in(storage, targets.values())
+            report_finished(graph, storage, observer)
             execute(graph, storage, whole(options.training_workers), observer)
             done = {key: load(step.place(storage)) for key, step in targets.items()}
             parent.read(all_datasets(targets.values(), storage))

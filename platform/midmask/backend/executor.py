@@ -16,7 +16,7 @@ from midmask.backend.makers import cluster_makers, makers_of
 from midmask.backend.resources import Resources
 from midmask.experiment.costs import ON_DEVICE
 from midmask.experiment.graph import Graph
-from midmask.experiment.run import Observer, Runner, Silent, report_finished
+from midmask.experiment.run import Observer, Runner, Silent
 from midmask.experiment.step import Step
 
 EVERY_S = 1.0
@@ -27,13 +27,12 @@ WHOLE_COLLECTION = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseu
 
 
 def execute(graph: Graph, storage: Place, use: Resources, observer: Observer, *, keep_going: bool = False) -> None:
-    """Runs all that is left of the graph.
+    """Runs all that is left of the graph. What was there before is not reported: see `report_finished`.
 
     Args:
         use: what a step that trains or encodes may use, and how many of these run at once.
         keep_going: whether steps that do not need a failed one are still run. Else the first failure is raised.
     """
-    report_finished(graph, storage, observer)
     runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), observer)
     while ready := [step for step in graph.ready() if use.side_by_side == 1 or step.name in WHOLE_COLLECTION]:
         try:

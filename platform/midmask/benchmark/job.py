@@ -182,7 +182,7 @@ def describe(job: Job) -> str:
     lines += [f"  {path} = {value}" for path, value in flatten(one.recipe).items()]
     lines += ["", f"{len(job.layout.cells)} cells:"]
     lines += [f"  {'cached' if _done(job, cell.evaluations) else 'to do '}  {cell.name}" for cell in job.layout.cells]
-    graph = Graph.of(job.left(), job.is_finished, lambda step: 1.0)
+    graph = Graph.left_in(job.storage, job.left())
     left = Counter(step.name for step in graph.left.values())
     total = Counter(step.name for step in job.layout.steps().values())
     lines += [

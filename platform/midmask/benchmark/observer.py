@@ -82,8 +82,6 @@ class BenchmarkObserver:
             self._runs[step.fingerprint].log(step, at, values)
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        if cached:  # link_finished has told of it
-            return
         self._pace.add(step, time.monotonic() - self._began.pop(step.fingerprint))
         if step.fingerprint in self._runs:
             self._runs.pop(step.fingerprint).end(step, artifact, cached=cached)

@@ -53,7 +53,7 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
 def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> BenchmarkObserver:
     pace = _pace(job)
     use = share(len(job.layout.cells), job.options.workers, job.options.workers_per_training)
-    graph = Graph.of(job.left(), job.is_finished, pace.weight)
+    graph = Graph.left_in(job.storage, job.left(), pace.weight)
     observer = BenchmarkObserver(
         job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side
     )

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from midmask import __version__
-from midmask.app.job import home, resolve_storage
+from midmask.app.flags import add_storage_flag, add_tracking_flag
+from midmask.app.job import INSIDE, home, resolve_storage
 from midmask.artifact import RECORD, Place
 from midmask.redaction import redacted
 from midmask.tracking import resolve_tracking_uri, sqlite_file
@@ -18,13 +19,13 @@ PACKAGES = ("torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", "fais
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--storage", metavar="PLACE", help="folder or URI of results; default: store/ in the project")
-    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+    add_storage_flag(parser)
+    add_tracking_flag(parser)
 
 
 def work(flags: Namespace) -> None:
     """Prints a line for each thing that was looked at."""
-    base = home(Path.cwd() / "here")
+    base = home(Path.cwd() / INSIDE)
     for name, text in (
         *_installed(),
         ("project", str(base)),

@@ -5,13 +5,14 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.job import home, project
+from midmask.app.flags import add_tracking_flag
+from midmask.app.job import INSIDE, home, project
 from midmask.errors import UserError
 from midmask.tracking import resolve_tracking_uri
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+    add_tracking_flag(parser)
     parser.add_argument("--port", type=int, default=8501, help="default: 8501")
 
 
@@ -21,7 +22,7 @@ def work(flags: Namespace) -> None:
     Raises:
         UserError: if the pages are not there: they are part of a checkout, not of the installed package.
     """
-    here = Path.cwd() / "here"
+    here = Path.cwd() / INSIDE
     page = project(here) / "dashboards" / "leaderboard.py"
     if not page.is_file():
         raise UserError(f"{page} is not there: the pages come with a checkout of midmask; type this inside of it")

@@ -5,14 +5,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.job import home
+from midmask.app.flags import add_tracking_flag
+from midmask.app.job import INSIDE, home
 from midmask.errors import UserError
 from midmask.tracking import resolve_tracking_uri
 from midmask.tracking.address import is_database
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+    add_tracking_flag(parser)
     parser.add_argument("--port", type=int, default=5000, help="default: 5000")
 
 
@@ -22,7 +23,7 @@ def work(flags: Namespace) -> None:
     Raises:
         UserError: if the store is a server itself.
     """
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / "here"))
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     if not is_database(uri):
         raise UserError(f"{uri} is a server with pages of its own: open it in a browser")
     os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`

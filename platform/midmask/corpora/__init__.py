@@ -3,8 +3,9 @@
 The names below are imported when they are first used: `--help` lists the formats (`formats`) without waiting for Arrow.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from midmask.lazy import import_when_used
 
 if TYPE_CHECKING:
     from midmask.corpora.assemble import prepare
@@ -39,7 +40,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = import_when_used(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from midmask.errors import UserError, unknown
 from midmask.evaluation.escaping import csv_cell, markdown_text
@@ -70,6 +70,14 @@ class Beside:
         return " ".join(part for part in (self.about, caption(table, style), brackets, doubt) if part)
 
 
+class Markup(NamedTuple):
+    """How a format writes the best value of a column, a mark, and a name."""
+
+    bold: Callable[[str], str]
+    raised: Callable[[str], str]
+    name: Callable[[str], str]
+
+
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table that reads well in a terminal and renders as Markdown; columns after the first are right-aligned."""
     widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
@@ -92,14 +100,7 @@ def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Bes
         UserError: for unknown marks, tie groups of a table that was compared with a baseline only, or stars of one that
             was not.
     """
-    headers, rows = _grid(
-        table,
-        style,
-        beside,
-        bold=lambda text: f"**{text}**",
-        raised=lambda text: "<sup>" + text.replace("*", "\\*") + "</sup>",
-        name=markdown_text,
-    )
+    headers, rows = _grid(table, style, beside, _MARKDOWN)
     return f"{markdown(headers, rows)}\n\n{beside.caption(table, style)}"
 
 
@@ -109,14 +110,7 @@ def as_html(table: ResultTable, style: Style = Style(), beside: Beside = Beside(
     Raises:
         UserError: as `as_markdown`.
     """
-    headers, rows = _grid(
-        table,
-        style,
-        beside,
-        bold=lambda text: f"<b>{text}</b>",
-        raised=lambda text: f"<sup>{text}</sup>",
-        name=escape,
-    )
+    headers, rows = _grid(table, style, beside, _HTML)
     return html_table(headers, rows, beside.caption(table, style))
 
 
@@ -134,14 +128,7 @@ def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside
     Raises:
         UserError: as `as_markdown`.
     """
-    headers, rows = _grid(
-        table,
-        style,
-        beside,
-        bold=lambda text: f"\\textbf{{{text}}}",
-        raised=lambda text: f"\\textsuperscript{{{text}}}",
-        name=_latex,
-    )
+    headers, rows = _grid(table, style, beside, _LATEX)
     body = [" & ".join(row).replace(MISSING, "---") + r" \\" for row in [headers, *rows]]
     return "\n".join(
         [
@@ -210,15 +197,7 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
     return " ".join(part for part in ("Bold: the best of a column.", said, untested, shown) if part)
 
 
-def _grid(
-    table: ResultTable,
-    style: Style,
-    beside: Beside,
-    *,
-    bold: Callable[[str], str],
-    raised: Callable[[str], str],
-    name: Callable[[str], str],
-) -> tuple[list[str], list[list[str]]]:
+def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text. Rows begin with the system's letter where marks name systems."""
     if style.marks not in get_args(MarkStyle):
         raise unknown("marks", style.marks, get_args(MarkStyle))
@@ -239,13 +218,17 @@ def _grid(
             "stars": _stars(table, place),
         }
         mark = marked.get(style.marks, "")
-        return (bold(value) if cell.best else value) + (raised(mark) if mark else "") + beside.shown(place, style)
+        return (
+            (markup.bold(value) if cell.best else value)
+            + (markup.raised(mark) if mark else "")
+            + beside.shown(place, style)
+        )
 
     rows = []
     for system in table.systems:
-        title = f"{keys[system]} {name(system)}" if style.marks == "better_than" else name(system)
+        title = f"{keys[system]} {markup.name(system)}" if style.marks == "better_than" else markup.name(system)
         rows.append([title, *(text((system, column)) for column in table.columns)])
-    grid = [["" if style.transposed else "system", *map(name, table.columns)], *rows]
+    grid = [["" if style.transposed else "system", *map(markup.name, table.columns)], *rows]
     headers, *lines = [list(line) for line in zip(*grid, strict=True)] if style.transposed else grid
     return headers, lines
 
@@ -277,6 +260,25 @@ LATEX = str.maketrans(
 
 def _latex(text: str) -> str:
     return text.translate(LATEX)
+
+
+_MARKDOWN = Markup(
+    bold=lambda text: f"**{text}**",
+    raised=lambda text: "<sup>" + text.replace("*", "\\*") + "</sup>",
+    name=markdown_text,
+)
+
+_HTML = Markup(
+    bold=lambda text: f"<b>{text}</b>",
+    raised=lambda text: f"<sup>{text}</sup>",
+    name=escape,
+)
+
+_LATEX = Markup(
+    bold=lambda text: f"\\textbf{{{text}}}",
+    raised=lambda text: f"\\textsuperscript{{{text}}}",
+    name=_latex,
+)
 
 
 def _plain(value: object) -> object:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from midmask.artifact import Place
 from midmask.experiment.step import Step
 
 
@@ -23,9 +24,7 @@ class Graph:
     there: dict[str, Step] = field(default_factory=dict)
 
     @staticmethod
-    def of(
-        targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float] = lambda step: 1.0
-    ) -> "Graph":
+    def of(targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float]) -> "Graph":
         """The graph of what the targets still need. Inputs of a finished step are not even looked at.
 
         Args:
@@ -55,6 +54,11 @@ class Graph:
         for name in graph.left:
             graph._weigh(name, cost)
         return graph
+
+    @staticmethod
+    def left_in(storage: Place, targets: Iterable[Step], cost: Callable[[Step], float] = lambda step: 1.0) -> "Graph":
+        """The graph of what the targets still need in a storage."""
+        return Graph.of(targets, lambda step: step.is_finished(storage), cost)
 
     def _weigh(self, name: str, cost: Callable[[Step], float]) -> float:
         if name not in self.weight:

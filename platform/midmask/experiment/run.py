@@ -64,7 +64,7 @@ class Runner:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
         not even looked at.
         """
-        graph = Graph.of([target], lambda step: step.is_finished(self.storage))
+        graph = Graph.left_in(self.storage, [target])
         report_finished(graph, self.storage, self._observer)
         while ready := graph.ready():
             self.run_next(graph, ready[0])

@@ -22,7 +22,7 @@ def compare(
         RayError: of the first step that fails.
     """
     targets = [step for one in entrants for step in one.evaluations.values()]
-    graph = Graph.of(targets, lambda step: step.is_finished(storage), StepTimes().weight)
+    graph = Graph.left_in(storage, targets, StepTimes().weight)
     execute(graph, storage, use, ComparisonProgress(entrants, progress))
     return [
         ScoredEntrant(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()})

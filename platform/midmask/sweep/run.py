@@ -14,6 +14,7 @@ from midmask.backend.resources import Resources, share, whole
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Plan, plan
+from midmask.experiment.run import report_finished
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
 from midmask.leaderboard.sweep_file import sweep_of
@@ -67,7 +68,8 @@ def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out
     observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
     planned = plan(recipe, sweep.survey)
     bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
-    graph = Graph.of(_shared(sweep.space, planned, bm25.values()), lambda step: step.is_finished(storage))
+    graph = Graph.left_in(storage, _shared(sweep.space, planned, bm25.values()))
+    report_finished(graph, storage, observer)
     execute(graph, storage, whole(sweep.options.training_workers), observer)
     parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)

@@ -21,8 +21,9 @@ killed, pruned, or cached (a run that only points, by `midmask.cached_run`, to t
 The names below are imported when they are first used: what only needs an address does not wait for MLflow.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from midmask.lazy import import_when_used
 
 if TYPE_CHECKING:
     from midmask.redaction import redacted
@@ -94,7 +95,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = import_when_used(__name__, _MODULES)
