@@ -56,7 +56,7 @@ guide: $(MADE) ## what is written by the code itself: the table of formats in do
 	$(BIN)/python -m midmask.recipes.fields
 
 docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
-	$(BIN)/zensical build --strict --clean
+	$(BIN)/zensical build --strict --clean --config-file .zensical.toml
 
 $(SITE_TOOLS): $(MADE)
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[docs]"

@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
     *("platform", "jobs", "search_spaces", "dashboards", "tests", "docs"),
     *("pyproject.toml", "README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt"),
-    "zensical.toml",
 }
 LONGEST_FILE, LONGEST_JOB, LONGEST_FUNCTION = 300, 60, 60  # lines
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -109,5 +109,5 @@ def files_in(nav: object) -> list[str]:
 
 
 def test_the_navigation_has_every_page_once() -> None:
-    nav = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    nav = tomllib.loads((ROOT / ".zensical.toml").read_text("utf-8"))["project"]["nav"]
     assert sorted(files_in(nav)) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))

@@ -45,8 +45,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     for name in ("docs", "platform"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "zensical.toml", folder)
-    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    shutil.copy(ROOT / ".zensical.toml", folder)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", ".zensical.toml"]
     built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert built.returncode == 0 and "griffe" not in built.stderr, built.stdout + built.stderr
     return folder / "site"
