@@ -17,6 +17,7 @@ from pydantic import Field
 
 from midmask.artifact import Place
 from midmask.identity import Config
+from midmask.pretrained import model_folder
 from midmask.sharded import Inputs, Sharded
 from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
 
@@ -39,7 +40,9 @@ class TokensConfig(Config):
     """How texts become token rows."""
 
     tokenizer: str | None = Field(
-        None, description="Hugging Face folder or hub id; none: a WordPiece vocabulary is trained on the corpus"
+        None,
+        description="that of a model: minilm, a Hugging Face folder or a cached hub id; none: a WordPiece "
+        "vocabulary is trained on the corpus",
     )
     vocabulary_size: int = Field(8192, ge=200, le=1_000_000, description="entries of the trained vocabulary")
     vocabulary_passages: int = Field(
@@ -63,7 +66,7 @@ def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
     if "like" in inputs:
         tokenizer = load_tokenizer((inputs["like"].place / "tokenizer").local())
     elif config.tokenizer:
-        tokenizer = load_tokenizer(Path(config.tokenizer))
+        tokenizer = load_tokenizer(model_folder(config.tokenizer, field="tokens.tokenizer"))
     else:
         tokenizer = train_wordpiece(config, inputs["corpus"].place)
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
@@ -15,6 +14,7 @@ from midmask.experiment.plan import Step, adopted
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.identity import flatten, override
+from midmask.pretrained import model_folder
 from midmask.recipes import RECIPES
 from midmask.recipes.published import at_scale, list_unpublished, with_changes
 from midmask.teacher.teach import TeachConfig
@@ -128,7 +128,7 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
     """
     if folder is None:
         return recipe, None
-    place = Path(folder).absolute()
+    place = model_folder(folder, field="--model").absolute()
     return as_folder_reads(recipe, place, options.changes.keys()), adopted(str(place))
 
 

@@ -14,6 +14,7 @@ ENVIRONMENT = """environment variables:
   MIDMASK_STORAGE       as --storage
   MLFLOW_TRACKING_URI   as --tracking-uri
   MIDMASK_NO_VERIFY     1: as --no-verify
+  MIDMASK_ALLOW_DOWNLOAD  1: as --allow-download
   RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
 
 Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/NAME.py --corpus beir:/data/squad"""
@@ -109,6 +110,11 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "--no-verify",
         action="store_true",
         help="trust the disk: do not compare the contents of stored files with their digests (sizes always are)",
+    )
+    shared.add_argument(
+        "--allow-download",
+        action="store_true",
+        help="fetch a named model of the Hugging Face hub that is not in this machine's cache",
     )
     shared.add_argument(
         "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"

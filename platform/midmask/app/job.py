@@ -25,7 +25,8 @@ from midmask.recipes.fields import refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.redaction import has_credentials, redact_output, redacted
 
-NO_VERIFY = "MIDMASK_NO_VERIFY"
+SWITCHES = {"no_verify": "MIDMASK_NO_VERIFY", "allow_download": "MIDMASK_ALLOW_DOWNLOAD"}
+"""Flags that are variables of the environment too, so that worker processes have them."""
 """As `midmask.digests` has it, which would import more than --help waits for."""
 
 
@@ -102,8 +103,7 @@ def run(
         flags = parse(sys.argv[1:] if arguments is None else arguments, description, add_flags, prog)
         refuse_credentials(flags)
         hide_tracking_uri(flags.tracking_uri)
-        if flags.no_verify:
-            os.environ[NO_VERIFY] = "1"
+        os.environ.update({variable: "1" for flag, variable in SWITCHES.items() if getattr(flags, flag)})
         work(resolve(flags, job_file), flags)
     except KeyboardInterrupt:
         print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)

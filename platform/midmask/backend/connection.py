@@ -19,6 +19,7 @@ from midmask.backend.liveness import end_with_local_ray
 from midmask.backend.scratch import RAY, Scratch
 from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
+from midmask.pretrained import ALLOW_DOWNLOAD
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +69,8 @@ def _join(address: str) -> None:
 
 
 def _trust() -> dict[str, str]:
-    """--no-verify, for the workers' environment; empty without it."""
-    return {name: value for name, value in os.environ.items() if name == NO_VERIFY and value}
+    """--no-verify and --allow-download, for the workers' environment; empty without them."""
+    return {name: value for name, value in os.environ.items() if name in (NO_VERIFY, ALLOW_DOWNLOAD) and value}
 
 
 def _running_here() -> str | None:

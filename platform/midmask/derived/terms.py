@@ -26,6 +26,7 @@ from midmask.derived.term_file import FileWeigher, sort_vectors
 from midmask.derived.words import ShardWords, shard_words
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, file_fingerprint
+from midmask.pretrained import found_folder
 from midmask.sharded import Inputs, Sharded
 from midmask.tokens import ROW_GROUP
 from midmask.vocabulary import Vocabulary
@@ -95,11 +96,11 @@ class WeighConfig(Config):
         Raises:
             UserError: if none is named, or it holds no model in safetensors.
         """
-        folder = Path(self.encoder or "")
-        if self.encoder is None or not (folder / "model.safetensors").is_file():
+        folder = None if self.encoder is None else found_folder(self.encoder)
+        if folder is None or not (folder / "model.safetensors").is_file():
             raise UserError(
-                f"weights.encoder = {self.encoder}: weights.source=attention needs a trained encoder; name a Hugging "
-                "Face folder, here or as backbone.name"
+                f"weights.encoder = {self.encoder}: weights.source=attention needs a trained encoder; name a "
+                "model, such as minilm, or a Hugging Face folder, here or as backbone.name"
             )
         return folder
 

@@ -20,7 +20,14 @@ from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.pooling import Pooling
 from midmask.encoders.pooling import Side as Side
 from midmask.encoders.reading import SIZES as SIZES
-from midmask.encoders.reading import fresh_model, quiet_transformers, read_model, read_settings, sized_settings
+from midmask.encoders.reading import (
+    fresh_model,
+    named_folder,
+    quiet_transformers,
+    read_model,
+    read_settings,
+    sized_settings,
+)
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config
@@ -35,10 +42,17 @@ class BackboneConfig(Config):
     """The encoder that is trained."""
 
     name: str = Field(
-        "tiny", description="tiny, mini, small or base (fresh weights); or a Hugging Face folder or hub id"
+        "tiny",
+        description="tiny, mini, small or base (fresh weights); minilm (of the extra `pretrained`); or a Hugging Face "
+        "folder, or the id of a hub model that is in the cache",
     )
     fresh: bool = Field(
         False, description="random weights in the shape of the named model; a named size has them in any case"
+    )
+    head_bias: Literal["zero", "unigram"] = Field(
+        "zero",
+        description="where the bias of an MLM head begins that the model lacks: at 0, as published heads do, or at the "
+        "logarithms of the tokens' shares in the middle training's passages",
     )
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
     experts: Literal["none", "ffn", "all", "drop"] = Field(
@@ -67,20 +81,27 @@ class BackboneConfig(Config):
         """Which weights queries and passages have each for themselves, if any."""
         return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
 
+    @property
+    def saved_split(self) -> Split | None:
+        """The experts that its folder holds, if any."""
+        return None if self.name in SIZES else saved_split(named_folder(self.name))
+
 
 class Backbone(nn.Module):
     """A masked LM and its parts: encoder, embedding module, position table, MLM head.
 
     `experts`, if any, are the weights that queries have for themselves; embedding module and MLM head are the model's
     own for both sides. `pooling` makes of hidden states what is scored; the default is the vector of [CLS].
+    `has_fresh_head`: the encoder was trained before, its MLM head was not.
     """
 
-    def __init__(self, model: Any, *, dropout: float, split: Split | None = None) -> None:
+    def __init__(self, model: Any, *, dropout: float, split: Split | None = None, has_fresh_head: bool = False) -> None:
         super().__init__()
         self.no_bias_V: Tensor
         self.model = model
         self.family = FAMILIES[model.config.model_type]
         self.dropout = dropout
+        self.has_fresh_head = has_fresh_head
         self.shape = shape_from(model.config)
         self.width, self.layers, self.max_length = self.shape.width, self.shape.layers, self.shape.max_length
         self.heads = int(model.config.num_attention_heads)
@@ -110,6 +131,12 @@ class Backbone(nn.Module):
         """The bias of the MLM head; zeros if it has none."""
         bias = self.family.output(self.model)[1]
         return self.no_bias_V if bias is None else bias
+
+    def set_output_bias(self, values_V: Tensor) -> None:
+        """Sets the bias of the MLM head, if it has one; entries beyond the tokenizer's get the smallest value."""
+        bias = self.family.output(self.model)[1]
+        if bias is not None:
+            bias.data.fill_(float(values_V.min()))[: len(values_V)] = values_V
 
     @property
     def word_embeddings_VD(self) -> Tensor:
@@ -232,7 +259,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         if config.fresh:
             backbone = _made(read_settings(config.name, config.dropout), config)
         else:
-            backbone = _load(config.name, dropout=config.dropout, split=_split(Path(config.name), config))
+            backbone = _load(config.name, dropout=config.dropout, split=_split(named_folder(config.name), config))
     _check_vocabulary(backbone, vocabulary, config.name)
     return backbone
 
@@ -278,9 +305,10 @@ def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
 
 
 def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
-    backbone = Backbone(read_model(name, dropout), dropout=dropout, split=split)
-    if backbone.experts is not None and saved_split(Path(name)) is not None:
-        backbone.experts.load(Path(name))
+    model, has_fresh_head = read_model(name, dropout)
+    backbone = Backbone(model, dropout=dropout, split=split, has_fresh_head=has_fresh_head)
+    if backbone.experts is not None and saved_split(folder := named_folder(name)) is not None:
+        backbone.experts.load(folder)
     return backbone
 
 

@@ -13,7 +13,8 @@ from transformers.utils import logging as hf_logging
 
 from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError
+from midmask.pretrained import model_folder
 
 log = logging.getLogger(__name__)
 
@@ -62,15 +63,16 @@ def read_settings(name: str, dropout: float) -> Any:
     Raises:
         UserError: if there is none, or its family is not supported.
     """
+    folder = named_folder(name)
     with library_reading(partial(_unreadable, name)):
-        settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
     return settings
 
 
-def read_model(name: str, dropout: float) -> Any:
-    """The masked LM of a folder or hub id; its head has random weights if it is not there.
+def read_model(name: str, dropout: float) -> tuple[Any, bool]:
+    """The masked LM of a folder or hub id, and whether its head is fresh, since none is there.
 
     Raises:
         UserError: if there is no model of a supported family, or weights of its encoder are missing or not finite.
@@ -86,7 +88,7 @@ def read_model(name: str, dropout: float) -> Any:
     refuse_not_finite(f"backbone.name = {name!r}", model.state_dict().items())
     if missing:
         log.info("%s holds no MLM head; a fresh one is made", name)
-    return model
+    return model, bool(missing)
 
 
 def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
@@ -94,13 +96,23 @@ def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
     attention = FAMILIES[settings.model_type].attention
     with library_reading(partial(_unreadable, name)), quiet_transformers():
         model, loading = AutoModelForMaskedLM.from_pretrained(
-            name, config=settings, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
+            named_folder(name),
+            config=settings,
+            attn_implementation=attention,
+            dtype=torch.float32,
+            output_loading_info=True,
         )
     return model, loading
 
 
+def named_folder(name: str) -> Path:
+    """Where the files of a backbone are that is none of `SIZES`.
+
+    Raises:
+        UserError: if they are not on this machine.
+    """
+    return model_folder(name, field="backbone.name", choices=SIZES)
+
+
 def _unreadable(name: str, reason: str) -> UserError:
-    if Path(name).is_dir():
-        return UserError(f"backbone.name = {name!r}: no model can be read there ({reason})")
-    hint = "No such folder either, and no such model in the Hugging Face cache or hub."
-    return unknown("backbone.name", name, SIZES, hint=hint)
+    return UserError(f"backbone.name = {name!r}: no model can be read there ({reason})")

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.corpora import CorpusConfig, open_corpus
 from midmask.corpora.chunks import Piece
 from midmask.experiment.step import Step
+from midmask.pretrained import model_folder
 from midmask.tokens import TokensConfig
 from midmask.vocabulary import load_tokenizer
 
@@ -136,7 +136,7 @@ class Volumes:
 
 @lru_cache(maxsize=16)
 def _entries(tokenizer: str) -> int:
-    return len(load_tokenizer(Path(tokenizer)))
+    return len(load_tokenizer(model_folder(tokenizer, field="tokens.tokenizer")))
 
 
 def _recorded(done: Artifact) -> Volume:

@@ -9,7 +9,6 @@ value, as those of published protocols do, stays as it is.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
@@ -92,11 +91,11 @@ def _resolved(default: Any, backbone: BackboneConfig) -> Any:
     """A length is at most what the backbone has positions for."""
     if default == NAME:
         return backbone.name
-    if not isinstance(default, int) or not is_pretrained(backbone) or not Path(backbone.name).is_dir():
-        return default  # nor is a hub asked
+    if not isinstance(default, int) or not is_pretrained(backbone):
+        return default
     try:
         return min(default, shape_of(backbone).max_length)
-    except UserError:  # a folder without a model is refused by Recipe.check
+    except UserError:  # a model that cannot be read is refused by Recipe.check
         return default
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -15,6 +15,7 @@ from midmask.experiment.steps import AdoptConfig
 from midmask.identity import file_fingerprint
 from midmask.mining.mine import MineConfig
 from midmask.mining.near_duplicates import NearDuplicatesConfig
+from midmask.pretrained import found_folder
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
@@ -148,9 +149,12 @@ def adopted(folder: str, content: Mapping[str, Any] | None = None) -> Step:
 
 
 def folder_content(name: str | None) -> Mapping[str, Any]:
-    """The files of a named local folder, by fingerprint: two folders with equal bytes are the same start."""
-    if name is None or not Path(name).is_dir():
+    """The files of a named model, by fingerprint: two folders with equal bytes are the same start. Nothing for a size,
+    nor for a model that is not there, which `Recipe.check` refuses.
+    """
+    folder = None if name is None or name in SIZES else found_folder(name)
+    if folder is None:
         return {}
     wanted = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
-    found = sorted(path for pattern in wanted for path in Path(name).glob(pattern) if path.is_file())
-    return {str(path.relative_to(name)): file_fingerprint(path) for path in found}
+    found = sorted(path for pattern in wanted for path in folder.glob(pattern) if path.is_file())
+    return {str(path.relative_to(folder)): file_fingerprint(path) for path in found}

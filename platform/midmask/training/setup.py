@@ -10,6 +10,7 @@ from midmask.artifact import Place
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder, take_projection
+from midmask.encoders.reading import named_folder
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
@@ -17,6 +18,7 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.training.examples import Examples
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
+from midmask.training.unigrams import unigram_log_probabilities
 from midmask.vocabulary import Vocabulary
 
 Built = tuple[Backbone | CrossEncoder, Objective, Vocabulary]
@@ -68,7 +70,7 @@ class StartedSetup(TrainingSetup):
     def origin(self) -> Path | None:
         if self.start is not None:
             return (self.start / "model").local()
-        return None if self.backbone.fresh or self.backbone.name in SIZES else Path(self.backbone.name)
+        return None if self.backbone.fresh or self.backbone.name in SIZES else named_folder(self.backbone.name)
 
     def encoder(self, vocabulary: Vocabulary) -> Backbone:
         """The encoder that is trained on."""
@@ -98,6 +100,8 @@ class PretrainSetup(StartedSetup):
     def build(self) -> Built:
         vocabulary = Vocabulary.of(self.tokenizer)
         backbone = self.encoder(vocabulary)
+        if backbone.has_fresh_head and self.backbone.head_bias == "unigram":
+            backbone.set_output_bias(unigram_log_probabilities(self.tokens, vocabulary))
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
 
     def save(self, objective: Objective, folder: Path) -> None:
