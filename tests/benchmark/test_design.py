@@ -49,6 +49,23 @@ def test_seeds_and_representations_share_the_middle_training(corpus, other):
     assert len({found["finetune"] for found in steps}) == len(steps) == 8
 
 
+def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
+    settings = {
+        "as it is": Setting(protocols={"dense": "in_batch"}, stages=0),
+        "tuned": Setting(protocols={"dense": "in_batch"}),
+    }
+    cells = lay_out(given(corpus, settings=settings, representations=("dense",), seeds=(0, 7))).cells
+    found = {
+        (cell.key.system, cell.key.setting, cell.seed): {step.name for step in cell.evaluations[cell.main].upstream()}
+        for cell in cells
+        if cell.key.system != "bm25"
+    }
+    once = {key for key in found if key[1] == "as it is"}
+    assert once == {("none", "as it is", 0), ("mlm", "as it is", 0)}, "no seed draws anything there"
+    assert not any("finetune" in found[key] for key in once) and len(found) == 6
+    assert "initial" in found["none", "as it is", 0] and "pretrain" in found["mlm", "as it is", 0]
+
+
 @pytest.mark.parametrize(
     "system, changes, reason",
     [

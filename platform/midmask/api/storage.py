@@ -12,7 +12,6 @@ from midmask.errors import UserError
 from midmask.experiment.run import Maker, Runner, Silent
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
-from midmask.experiment.untuned import untuned
 from midmask.progress import StepProgress, clock
 from midmask.redaction import has_credentials, redacted
 
@@ -45,7 +44,7 @@ def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
 
         connect()
         makers = cluster_makers(whole(None).workers)
-    return Runner(storage, {**makers, "untuned": untuned}, ProgressLines() if progress else Silent())
+    return Runner(storage, makers, ProgressLines() if progress else Silent())
 
 
 def compute(runner: Runner, step: Step) -> Artifact:

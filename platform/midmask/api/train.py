@@ -14,7 +14,6 @@ from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
-from midmask.experiment.untuned import untuned_retriever
 from midmask.identity import override
 
 
@@ -95,10 +94,9 @@ def _model(recipe: Recipe, planned: Plan, protocol: str | None) -> Step:
     needs = "Corpus.from_texts(texts, queries=…, relevant=…) gives it some"
     if protocol is not None:
         raise UserError(f"protocol = {protocol!r}: {recipe.corpus.short_name} has no queries to fine-tune on; {needs}")
-    untuned = untuned_retriever(recipe, planned)
-    if untuned is None:
+    if planned.pretrained is None:
         raise UserError(
             f"recipe {recipe.name!r} has no middle training, and {recipe.corpus.short_name} has no queries to fine-tune"
             f" on; {needs}, or choose a recipe such as 'retromae'"
         )
-    return untuned
+    return planned.untuned

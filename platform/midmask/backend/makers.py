@@ -48,6 +48,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
         "initial": _silent(steps.initial),
         "adopt": _silent(steps.adopt),
+        "untuned": _as_task("untuned"),
         "index": _as_task("index"),
         "bm25": _as_task("bm25"),
         "join": _as_task("join"),

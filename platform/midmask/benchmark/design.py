@@ -32,7 +32,9 @@ class Setting(Config):
     protocols: dict[RepresentationKind, str] = Field(
         min_length=1, description="representation -> protocol, as in their table"
     )
-    stages: int | None = Field(None, ge=1, description="only the protocol's first stages; none: all")
+    stages: int | None = Field(
+        None, ge=0, description="only the protocol's first stages; 0: no fine-tuning at all; none: all"
+    )
     by_view: bool = Field(
         False, description="whether dense and splade are one view each of the hybrid encoder, searched alone"
     )
@@ -43,7 +45,7 @@ class Setting(Config):
         tuned = PROTOCOLS[self.protocols[kind]]().on(recipe, scale)
         searched = {"views": VIEWS[kind]} if self.by_view else {}
         evaluation = tuned.evaluation.model_copy(update=searched)
-        return tuned.model_copy(update={"stages": tuned.stages[: self.stages], "evaluation": evaluation})
+        return tuned.model_copy(update={"stages": tuned.stages[: self.stages or None], "evaluation": evaluation})
 
 
 class Benchmark(Config):

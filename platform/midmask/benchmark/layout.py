@@ -4,6 +4,7 @@ is left out with a reason.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from midmask.benchmark.design import BM25, NONE, Benchmark, variant
@@ -95,7 +96,7 @@ def lay_out(benchmark: Benchmark) -> Layout:
         if reason := _impossible(recipe):
             left_out.append(LeftOut(key, reason))
             continue
-        seeds = benchmark.seeds if key.system != BM25 else benchmark.seeds[:1]
+        seeds = benchmark.seeds if _is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
         own = [_cell(benchmark, key, recipe.seeded(seed), seed, survey) for seed in seeds]
         owner = owners.setdefault(_identity(own[0]), key)
         if (owner.system, owner.collection) != (key.system, key.collection):
@@ -106,6 +107,10 @@ def lay_out(benchmark: Benchmark) -> Layout:
         reasons = "; ".join(dict.fromkeys(one.reason for one in left_out))
         raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
     return Layout(benchmark, tuple(cells), tuple(left_out))
+
+
+def _is_fine_tuned(benchmark: Benchmark, key: SystemKey) -> bool:
+    return key.system != BM25 and benchmark.settings[key.setting].stages != 0
 
 
 def _senseless(benchmark: Benchmark, key: SystemKey) -> str | None:
@@ -180,6 +185,8 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
 def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
     planned = plan(recipe, survey)
     evaluate = planned.bm25_evaluation if key.system == BM25 else planned.evaluation
+    if not _is_fine_tuned(benchmark, key) and key.system != BM25:
+        evaluate = partial(planned.evaluation, model=planned.untuned)
     evaluations: dict[tuple[str, str], Step] = {}
     for split in benchmark.splits:
         config = recipe.evaluation.model_copy(update={"split": split})

@@ -17,7 +17,7 @@ from midmask.encoders.experts import QueryExpert, Split, saved_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
-from midmask.encoders.pooling import Pooling
+from midmask.encoders.pooling import Pooling, mean_of
 from midmask.encoders.pooling import Side as Side
 from midmask.encoders.reading import SIZES as SIZES
 from midmask.encoders.reading import (
@@ -33,6 +33,8 @@ from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.randomness.torch_seeds import fresh_weights
 from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
+
+SentenceVector = Literal["cls", "mean"]
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -53,6 +55,11 @@ class BackboneConfig(Config):
         "zero",
         description="where the bias of an MLM head begins that the model lacks: at 0, as published heads do, or at the "
         "logarithms of the tokens' shares in the middle training's passages",
+    )
+    sentence_vector: SentenceVector = Field(
+        "cls",
+        description="what stands for a text in middle training: the last hidden state of [CLS], or the mean of all its "
+        "tokens' states, for encoders that were trained so",
     )
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
     experts: Literal["none", "ffn", "all", "drop"] = Field(
@@ -92,16 +99,26 @@ class Backbone(nn.Module):
 
     `experts`, if any, are the weights that queries have for themselves; embedding module and MLM head are the model's
     own for both sides. `pooling` makes of hidden states what is scored; the default is the vector of [CLS].
-    `has_fresh_head`: the encoder was trained before, its MLM head was not.
+    `has_fresh_head`: the encoder was trained before, its MLM head was not. `sentence`: what stands for a text in middle
+    training.
     """
 
-    def __init__(self, model: Any, *, dropout: float, split: Split | None = None, has_fresh_head: bool = False) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        dropout: float,
+        split: Split | None = None,
+        has_fresh_head: bool = False,
+        sentence: SentenceVector = "cls",
+    ) -> None:
         super().__init__()
         self.no_bias_V: Tensor
         self.model = model
         self.family = FAMILIES[model.config.model_type]
         self.dropout = dropout
         self.has_fresh_head = has_fresh_head
+        self.sentence = sentence
         self.shape = shape_from(model.config)
         self.width, self.layers, self.max_length = self.shape.width, self.shape.layers, self.shape.max_length
         self.heads = int(model.config.num_attention_heads)
@@ -170,6 +187,12 @@ class Backbone(nn.Module):
         """Last hidden states, and those behind layer 1 … `layers` (0: the embeddings), both [B, L, D]."""
         outputs = self._encode(ids_BL, lengths_B, side, output_hidden_states=True)
         return outputs[0], outputs.hidden_states[layer]
+
+    def sentence_vector(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor:
+        """What stands for each text in middle training, of its last hidden states; [B, D]."""
+        if self.sentence == "cls":
+            return hidden_BLD[:, 0]
+        return mean_of(hidden_BLD, torch.arange(hidden_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None])
 
     def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **wanted: bool) -> Any:
         mask = self._visible(ids_BL, lengths_B)
@@ -259,7 +282,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         if config.fresh:
             backbone = _made(read_settings(config.name, config.dropout), config)
         else:
-            backbone = _load(config.name, dropout=config.dropout, split=_split(named_folder(config.name), config))
+            backbone = _load(config.name, dropout=config.dropout, wanted=config)
     _check_vocabulary(backbone, vocabulary, config.name)
     return backbone
 
@@ -275,20 +298,21 @@ def shape_of(config: BackboneConfig) -> BackboneShape:
 
 
 def _made(settings: Any, config: BackboneConfig) -> Backbone:
-    return Backbone(fresh_model(settings), dropout=config.dropout, split=config.split)
+    model = fresh_model(settings)
+    return Backbone(model, dropout=config.dropout, split=config.split, sentence=config.sentence_vector)
 
 
 def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
     """The backbone in a Hugging Face folder. An MLM head that the folder lacks is made afresh, always the same.
 
     Args:
-        wanted: with which experts; none: with those that the folder holds.
+        wanted: with which experts and sentence vector; none: with the experts that the folder holds.
 
     Raises:
         UserError: if there is no model of a supported family, or its experts are not the wanted ones.
     """
     with fresh_weights(0):
-        return _load(str(folder), dropout=dropout, split=_split(folder, wanted))
+        return _load(str(folder), dropout=dropout, wanted=wanted)
 
 
 def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
@@ -304,10 +328,12 @@ def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     return wanted.split
 
 
-def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
+def _load(name: str, *, dropout: float, wanted: BackboneConfig | None) -> Backbone:
+    folder = named_folder(name)
+    split, sentence = _split(folder, wanted), wanted.sentence_vector if wanted else "cls"
     model, has_fresh_head = read_model(name, dropout)
-    backbone = Backbone(model, dropout=dropout, split=split, has_fresh_head=has_fresh_head)
-    if backbone.experts is not None and saved_split(folder := named_folder(name)) is not None:
+    backbone = Backbone(model, dropout=dropout, split=split, has_fresh_head=has_fresh_head, sentence=sentence)
+    if backbone.experts is not None and saved_split(folder) is not None:
         backbone.experts.load(folder)
     return backbone
 

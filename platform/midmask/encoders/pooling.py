@@ -85,9 +85,12 @@ def highest_logits(backbone: "Backbone", hidden_BLD: Tensor, pooled_BL: Tensor) 
     return linear_column_max(features_BLD, backbone.output_weight_VD, backbone.output_bias_V, pooled_BL)
 
 
-def cls_vectors(
+def sentence_vectors(
     backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
 ) -> Tensor:
-    """The last hidden state of the first token, [B, D]; of length 1 if `normalise`."""
-    vectors_BD = backbone.first(ids_BL, lengths_B, side)
+    """The backbone's sentence vectors of token rows, [B, D]; of length 1 if `normalise`."""
+    if backbone.sentence == "cls":
+        vectors_BD = backbone.first(ids_BL, lengths_B, side)
+    else:
+        vectors_BD = backbone.sentence_vector(backbone.hidden(ids_BL, lengths_B, side), lengths_B)
     return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD

@@ -13,6 +13,7 @@ from midmask.derived.pseudo_queries import pseudo_queries_content
 from midmask.derived.spans import spans_content
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
+from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.finetuning import Stages, stages_content
 from midmask.experiment.pretraining import collections_content, pretraining_tokens
@@ -22,6 +23,7 @@ from midmask.experiment.searching import bm25_ranking, evaluated, folder_content
 from midmask.experiment.step import Step as Step
 from midmask.experiment.steps import InitialConfig, PretrainConfig
 from midmask.experiment.survey import Survey
+from midmask.experiment.untuned import UntunedConfig
 from midmask.mining.mine import MineConfig
 from midmask.retrieve.index import FLAT
 
@@ -30,7 +32,8 @@ from midmask.retrieve.index import FLAT
 class Plan:
     """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
     any training) whether they are needed or not. `pretraining_tokens`: what the middle training reads, which is
-    `tokens` unless it has collections of its own. survey: what was read for it.
+    `tokens` unless it has collections of its own. untuned: what fine-tuning begins with, as a retriever. survey:
+    what was read for it.
     """
 
     survey: Survey = field(compare=False)
@@ -41,6 +44,7 @@ class Plan:
     pseudo_queries: Step
     initial: Step
     pretrained: Step | None
+    untuned: Step
     stages: tuple[Step, ...]
 
     def evaluation(self, config: EvaluateConfig, *, model: Step | None = None, on: Step | None = None) -> Step:
@@ -140,7 +144,19 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
     pretrained = _pretrained(recipe, always, derived, held, share, resume)
     stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
-    return Plan(survey, corpus, tokens, read, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
+    untuned = Step("untuned", _untuned(recipe), {"start": pretrained or initial, "tokens": tokens})
+    return Plan(
+        survey,
+        corpus,
+        tokens,
+        read,
+        derived["spans"],
+        derived["pseudo_queries"],
+        initial,
+        pretrained,
+        untuned,
+        stages,
+    )
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:
@@ -149,6 +165,18 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Pla
     for share in sorted(shares):
         plans.append(plan(recipe, survey, share=share, resume=plans[-1].pretrained if plans else None))
     return plans
+
+
+def _untuned(recipe: Recipe) -> UntunedConfig:
+    """How the recipe reads an encoder that was not fine-tuned."""
+    tokens = recipe.tokens
+    return UntunedConfig(
+        representation=recipe.representation,
+        form=TextForm(titles=tokens.titles, query_prompt=tokens.query_prompt, passage_prompt=tokens.passage_prompt),
+        query_length=tokens.query_length,
+        passage_length=tokens.max_length,
+        seed=recipe.pretrain.seed,
+    )
 
 
 def _weighing(recipe: Recipe) -> WeighConfig:

@@ -1,4 +1,6 @@
-"""A middle-trained encoder as a retriever without any fine-tuning, for collections that have no queries to train on."""
+"""An encoder as a retriever without any fine-tuning: for collections that have no queries to train on, and as the row
+that fine-tuned ones are held against.
+"""
 
 import tempfile
 from collections.abc import Mapping
@@ -12,11 +14,7 @@ from midmask.encoders.backbone import load_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
-from midmask.experiment.plan import Plan
-from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
 from midmask.identity import Config
-from midmask.training.run import Log
 
 
 class UntunedConfig(Config):
@@ -29,7 +27,7 @@ class UntunedConfig(Config):
     seed: int = Field(0, ge=0, lt=2**31, description="of a projection, which nothing has trained")
 
 
-def untuned(config: UntunedConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+def untuned(config: UntunedConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step. Inputs: `start`, an artifact with a Hugging Face folder in `model/`; tokens.
 
     Writes `model/`, which transformers, sentence-transformers and midmask read alike.
@@ -44,18 +42,3 @@ def untuned(config: UntunedConfig, inputs: Mapping[str, Artifact], out: Place, *
         )
         (out / "model").upload(Path(name))
     return {}
-
-
-def untuned_retriever(recipe: Recipe, plan: Plan) -> Step | None:
-    """The recipe's middle training as a retriever; None if the recipe has none."""
-    if plan.pretrained is None:
-        return None
-    tokens = recipe.tokens
-    config = UntunedConfig(
-        representation=recipe.representation,
-        form=TextForm(titles=tokens.titles, query_prompt=tokens.query_prompt, passage_prompt=tokens.passage_prompt),
-        query_length=tokens.query_length,
-        passage_length=tokens.max_length,
-        seed=recipe.pretrain.seed,
-    )
-    return Step("untuned", config, {"start": plan.pretrained, "tokens": plan.tokens})

@@ -40,7 +40,8 @@ def examine(objective: Objective, batch: Batch) -> dict[str, float]:
     objective.eval()
     try:
         text = batch.texts["passage" if "passage" in batch.texts else "query"]
-        vectors_BD = objective.backbone.hidden(text.ids_BL, text.lengths_B)[:, 0].float()
+        hidden_BLD = objective.backbone.hidden(text.ids_BL, text.lengths_B)
+        vectors_BD = objective.backbone.sentence_vector(hidden_BLD, text.lengths_B).float()
         values = {**spread(vectors_BD), **objective.health(objective.draw(batch))}
     finally:
         objective.train(was_training)

@@ -85,5 +85,6 @@ def _encode(backbone: Backbone, texts: list[Ints32], side: Side, pad_id: int, de
         ids_BL = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True, padding_value=pad_id)
         lengths_B = torch.tensor([len(piece) for piece in pieces], device=device)
         hidden_BLD = backbone.hidden(ids_BL.to(device), lengths_B, side)
-        vectors[torch.from_numpy(rows).to(device)] = F.normalize(hidden_BLD[:, 0].float(), dim=1)
+        vectors_BD = backbone.sentence_vector(hidden_BLD, lengths_B)
+        vectors[torch.from_numpy(rows).to(device)] = F.normalize(vectors_BD.float(), dim=1)
     return vectors

@@ -83,7 +83,11 @@ def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
     with torch.no_grad():
         method.backbone.output_bias_V.fill_(-100.0)
     hidden_BLD = method.backbone.hidden(batch().texts["passage"].ids_BL, batch().texts["passage"].lengths_B)
-    vectors_B2D = method.both_views(hidden_BLD, torch.ones(hidden_BLD.shape[:2], dtype=torch.bool))
+    vectors_B2D = method.both_views(
+        hidden_BLD,
+        torch.full((len(hidden_BLD),), hidden_BLD.shape[1]),
+        torch.ones(hidden_BLD.shape[:2], dtype=torch.bool),
+    )
     assert torch.equal(vectors_B2D[:, 0], hidden_BLD[:, 0]) and not vectors_B2D[:, 1].any()
     two_sided.assert_finite(method, batch())
 

@@ -67,7 +67,7 @@ class BOW(Objective):
 
     def forward(self, drawn: BOWRows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        features_BD = self.backbone.transform(hidden_BLD[:, 0])
+        features_BD = self.backbone.transform(self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B))
         logits_BV = vocabulary_logits(features_BD, self.backbone.output_weight_VD, self.backbone.output_bias_V)
         total = bag_cross_entropy(logits_BV, drawn.bag.ids_BL, drawn.bag.weights("set", logits_BV.dtype))
         bag = Part(total, drawn.bag.count, self.bow_weight(drawn.progress))

@@ -63,7 +63,7 @@ class CoCondenser(CoupledObjective):
 
     def represent(self, drawn: MaskedRows) -> Represented:
         late_BLD, early_BLD = self.head.encode(self.backbone, drawn)
-        vectors_B2D = torch.stack(late_BLD[:, 0].chunk(2), 1)
+        vectors_B2D = torch.stack(self.backbone.sentence_vector(late_BLD, drawn.lengths_B).chunk(2), 1)
         return Represented((vectors_B2D,), parts=lambda: self.head.parts(self.backbone, drawn, late_BLD, early_BLD))
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
@@ -84,5 +84,5 @@ class CoCondenser(CoupledObjective):
     def health(self, drawn: MaskedRows) -> dict[str, Tensor]:
         """Condenser's, and `agreement` of the two spans, in which a span's only candidates are the second spans."""
         late_BLD, early_BLD = self.head.encode(self.backbone, drawn)
-        pairs = agreement(*late_BLD[:, 0].chunk(2))
+        pairs = agreement(*self.backbone.sentence_vector(late_BLD, drawn.lengths_B).chunk(2))
         return {**self.head.health(self.backbone, drawn, late_BLD, early_BLD), **pairs}

@@ -68,20 +68,22 @@ class Head(nn.Module):
         """Late states and early ones, both [B, L, D]."""
         return backbone.hidden_and_layer(rows.ids_BL, rows.lengths_B, self.skip_from)
 
-    def head_part(self, backbone: Backbone, rows: MaskedRows, vectors_B1D: Tensor, early_BLD: Tensor) -> Part:
+    def head_part(self, backbone: Backbone, rows: MaskedRows, vectors_BD: Tensor, early_BLD: Tensor) -> Part:
         """The loss of the head, which reads sentence vectors and early states."""
-        read_BLD = self.layers(torch.cat([vectors_B1D, early_BLD[:, 1:]], 1), rows.lengths_B)
+        read_BLD = self.layers(torch.cat([vectors_BD[:, None], early_BLD[:, 1:]], 1), rows.lengths_B)
         return masked_lm_part(backbone, read_BLD, rows, weight=self.config.head_weight)
 
     def parts(self, backbone: Backbone, rows: MaskedRows, late_BLD: Tensor, early_BLD: Tensor) -> dict[str, Part]:
+        vectors_BD = backbone.sentence_vector(late_BLD, rows.lengths_B)
         return {
-            "head_mlm": self.head_part(backbone, rows, late_BLD[:, :1], early_BLD),
+            "head_mlm": self.head_part(backbone, rows, vectors_BD, early_BLD),
             "late_mlm": masked_lm_part(backbone, late_BLD, rows, weight=self.config.late_weight),
         }
 
     def health(self, backbone: Backbone, rows: MaskedRows, late_BLD: Tensor, early_BLD: Tensor) -> dict[str, Tensor]:
         """The head's loss with and without the sentence vectors, as in `use_of_vector`."""
-        return use_of_vector(late_BLD[:, :1], lambda vectors: self.head_part(backbone, rows, vectors, early_BLD))
+        vectors_BD = backbone.sentence_vector(late_BLD, rows.lengths_B)
+        return use_of_vector(vectors_BD, lambda vectors: self.head_part(backbone, rows, vectors, early_BLD))
 
 
 class Condenser(Objective):

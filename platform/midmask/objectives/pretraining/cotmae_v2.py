@@ -107,7 +107,7 @@ class CoTMAEv2(Objective):
 
     def forward(self, drawn: CoTMAEv2Rows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        vectors_B2D = self.both_views(hidden_BLD, drawn.pooled_BL)
+        vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B, drawn.pooled_BL)
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
         ae, ar = self._ae(vectors_B2D, drawn.masked), self._ar(vectors_B2D, drawn.whole)
         return Loss({"encoder_mlm": encoder, "ae_mlm": ae, "ar_clm": ar})
@@ -120,15 +120,16 @@ class CoTMAEv2(Objective):
         weight = self.config.ar_weight
         return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
-    def both_views(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor, pooled_BL: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""
         sparse_BV = sparse_weights(self.backbone, hidden_BLD, pooled_BL)
         projected_BD = projected(self.backbone, sparse_BV, self.config.projection)
-        return torch.stack([hidden_BLD[:, 0], projected_BD.to(hidden_BLD.dtype)], 1)
+        vector_BD = self.backbone.sentence_vector(hidden_BLD, lengths_B)
+        return torch.stack([vector_BD, projected_BD.to(hidden_BLD.dtype)], 1)
 
     def health(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        vectors_B2D = self.both_views(hidden_BLD, drawn.pooled_BL)
+        vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B, drawn.pooled_BL)
         ae = use_of_vector(vectors_B2D, lambda vectors: self._ae(vectors, drawn.masked))
         ar = use_of_vector(vectors_B2D, lambda vectors: self._ar(vectors, drawn.whole))
         return {

@@ -150,20 +150,20 @@ class CoTMoTE(Objective):
         """The decoder's loss behind each of the vectors by itself, summed."""
         totals = [hidden_BLD.new_zeros(())]
         if rows.decoder is not None:
-            vectors = self._vectors(hidden_BLD, rows.pooled_BL).values()
+            vectors = self._vectors(hidden_BLD, rows).values()
             totals += [self._decode(vectors_BKD, rows.decoder).total for vectors_BKD in vectors]
         return Part(torch.stack(totals).sum(), _targets(rows), self.config.decoder_weight)
 
     def _decode(self, vectors_BKD: Tensor, rows: MaskedRows) -> Part:
         return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
 
-    def _vectors(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> dict[str, Tensor]:
+    def _vectors(self, hidden_BLD: Tensor, rows: SideRows) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""
         found = {}
         if self.config.views != "sparse":
-            found["dense"] = hidden_BLD[:, :1]
+            found["dense"] = self.backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
         if self.config.views != "dense":
-            vector_BD = projected(self.backbone, self._sparse(hidden_BLD, pooled_BL), self.config.projection)
+            vector_BD = projected(self.backbone, self._sparse(hidden_BLD, rows.pooled_BL), self.config.projection)
             found["sparse"] = vector_BD[:, None].to(hidden_BLD.dtype)
         if len(found) == 2 and self.config.decoding == "together":
             return {"both": torch.cat(list(found.values()), 1)}
@@ -179,7 +179,7 @@ class CoTMoTE(Objective):
         for side, rows in drawn.sides:
             hidden_BLD = self._hidden(side, rows)
             if rows.decoder is not None:
-                for view, vectors_BKD in self._vectors(hidden_BLD, rows.pooled_BL).items():
+                for view, vectors_BKD in self._vectors(hidden_BLD, rows).items():
                     use = use_of_vector(vectors_BKD, partial(self._decode, rows=rows.decoder))
                     found |= {f"{side}_{view}_{name}": value for name, value in use.items()}
             if side == "passage" and self.config.views != "dense":

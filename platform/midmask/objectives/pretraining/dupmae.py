@@ -137,7 +137,8 @@ class DupMAE(Objective):
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
         nothing = Part(torch.zeros_like(encoder.total), torch.zeros_like(encoder.count))
-        decoder = nothing if self.decoder is None else self._decoder_part(hidden_BLD[:, 0], drawn)
+        vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
+        decoder = nothing if self.decoder is None else self._decoder_part(vector_BD, drawn)
         bag = nothing if self.config.decode == "cls" else self.bag_part(hidden_BLD, drawn)
         return Loss(dict(zip(self.parts, (encoder, decoder, bag), strict=True)))
 
@@ -167,7 +168,8 @@ class DupMAE(Objective):
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         found: dict[str, Tensor] = {}
         if self.decoder is not None:
-            found |= use_of_vector(hidden_BLD[:, 0], lambda vector: self._decoder_part(vector, drawn))
+            vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
+            found |= use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
         if self.config.decode != "cls":
             found["winning_vocabulary"] = winning_vocabulary(self._pooled_logits(hidden_BLD, drawn.pooled_BL))
         return found

@@ -26,7 +26,7 @@ from torch import Tensor
 from midmask import distributed as world
 from midmask.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.encoders.pooling import cls_vectors
+from midmask.encoders.pooling import sentence_vectors
 from midmask.masking import only, word_runs
 from midmask.objectives.in_batch import agreement, in_batch_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
@@ -91,7 +91,7 @@ class ICT(CoupledObjective):
         return Represented((self._vectors(drawn.query), self._vectors(drawn.passage)))
 
     def _vectors(self, text: TokenRows) -> Tensor:
-        return cls_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)
+        return sentence_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         query_BD, passage_BD = vectors

@@ -141,7 +141,7 @@ class LexMAE(Objective):
     def _vector(self, hidden_BLD: Tensor, drawn: LexMAERows) -> Tensor:
         """What the decoder reads in the place of [CLS], [B, D]."""
         if self.config.bottleneck == "cls":
-            return hidden_BLD[:, 0]
+            return self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
         if self.config.bottleneck == "off":
             return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])[:, 0]
         u_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)

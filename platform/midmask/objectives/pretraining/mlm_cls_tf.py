@@ -92,7 +92,8 @@ class MLMTermFrequency(Objective):
 
     def forward(self, drawn: TermFrequencyRows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        distances_B = self._distances(self._predicted(hidden_BLD[:, 0]), drawn.bag)
+        vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
+        distances_B = self._distances(self._predicted(vector_BD), drawn.bag)
         total = (distances_B * drawn.bag.present_BL.any(1)).sum()
         frequencies = Part(total, drawn.bag.count, self.config.tf_weight)
         return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "term_frequencies": frequencies})

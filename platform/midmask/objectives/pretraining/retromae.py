@@ -157,7 +157,8 @@ class RetroMAE(Objective):
     def forward(self, drawn: RetroMAERows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
-        return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(hidden_BLD[:, 0], drawn)})
+        decoder = self._decoder_part(self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B), drawn)
+        return Loss({"encoder_mlm": encoder, "decoder_mlm": decoder})
 
     def _decoder_part(self, vector_BD: Tensor, drawn: RetroMAERows) -> Part:
         decoded_BLD = self.decode(vector_BD[:, None], drawn.decoder.ids_BL, drawn.visible_BXL)
@@ -170,5 +171,6 @@ class RetroMAE(Objective):
 
     def health(self, drawn: RetroMAERows) -> dict[str, Tensor]:
         """Whether the decoder uses the sentence vector."""
-        vector_BD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)[:, 0]
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
         return use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))

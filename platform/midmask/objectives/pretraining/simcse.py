@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from midmask import distributed as world
 from midmask.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone, BackboneShape
-from midmask.encoders.pooling import cls_vectors
+from midmask.encoders.pooling import sentence_vectors
 from midmask.errors import UserError
 from midmask.objectives.in_batch import in_batch_part, uniformity
 from midmask.objectives.objective import CoupledObjective, Reads, Represented
@@ -88,7 +88,7 @@ class SimCSE(CoupledObjective):
 
     def represent(self, drawn: SimCSERows) -> Represented:
         text = drawn.text
-        vectors_TD = cls_vectors(self.backbone, text.ids_BL.repeat(2, 1), text.lengths_B.repeat(2))
+        vectors_TD = sentence_vectors(self.backbone, text.ids_BL.repeat(2, 1), text.lengths_B.repeat(2))
         views = F.normalize(self.project(vectors_TD), dim=-1).chunk(2)
         return Represented(views, parts=lambda: {"mlm": self._mlm(drawn)})
 
@@ -112,5 +112,5 @@ class SimCSE(CoupledObjective):
 
     def health(self, drawn: SimCSERows) -> dict[str, Tensor]:
         """`uniformity` of what is compared; with dropout off two passes agree, so there is no alignment to tell."""
-        vectors_BD = cls_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
+        vectors_BD = sentence_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
         return {"uniformity": uniformity(self.project(vectors_BD))}

@@ -46,7 +46,7 @@ class BothSides:
 
 
 class VectorDecoding(Objective):
-    """A masked encoder and one decoder behind h, the last hidden state of [CLS]. Subclasses, which are final, draw both
+    """A masked encoder and one decoder behind its sentence vector. Subclasses, which are final, draw both
     sides and name the decoder; their `parts` are the encoder's and the decoder's."""
 
     config: DecodedConfig
@@ -74,10 +74,11 @@ class VectorDecoding(Objective):
 def loss_of_both(
     backbone: Backbone, rows: BothSides, config: DecodedConfig, parts: tuple[str, ...], decode: Decode
 ) -> Loss:
-    """The encoder's loss on its masked text, and the decoder's behind h, the last hidden state of [CLS]."""
+    """The encoder's loss on its masked text, and the decoder's behind its sentence vector."""
     hidden_BLD = backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B)
     encoder = masked_lm_part(backbone, hidden_BLD, rows.encoder, weight=config.encoder_weight)
-    return Loss(dict(zip(parts, (encoder, decode(hidden_BLD[:, :1], rows.decoder)), strict=True)))
+    vector_B1D = backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
+    return Loss(dict(zip(parts, (encoder, decode(vector_B1D, rows.decoder)), strict=True)))
 
 
 def decoded_part(
@@ -98,7 +99,8 @@ def decoded_part(
 
 def vector_health(backbone: Backbone, rows: BothSides, decode: Decode) -> dict[str, Tensor]:
     """Whether a decoder behind h makes use of it."""
-    vector_B1D = backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B)[:, :1]
+    hidden_BLD = backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B)
+    vector_B1D = backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
     return use_of_vector(vector_B1D, lambda vector: decode(vector, rows.decoder))
 
 
