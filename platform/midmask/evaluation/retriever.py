@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.precision import Precision
 from midmask.errors import UserError
 from midmask.evaluation import answers, measures
 from midmask.evaluation.presets import expand
@@ -39,6 +40,10 @@ class EvaluateConfig(IndexFields):
     passage_terms: int | None = Field(None, ge=1, description="words of a passage that count; none: as it was encoded")
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
     passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    precision: Precision = Field(
+        "auto",
+        description="of the encoder; bf16: under autocast; auto: bf16 on a processor that gains by it, else fp32",
+    )
     threads: int = runtime(1, "threads of the search", ge=1)
 
     @field_validator("measures")

@@ -16,6 +16,7 @@ from midmask.derived.words import StatisticsConfig
 from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.finetuning import Stages, stages_content
+from midmask.experiment.precision import settle_precision
 from midmask.experiment.pretraining import collections_content, pretraining_tokens
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted as adopted
@@ -129,6 +130,7 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
         resume: the pre-training of a smaller share, to go on from.
     """
     survey = survey or Survey()
+    recipe = settle_precision(recipe, survey)
     held = contents_of(recipe, survey)
     corpus = Step("prepare", recipe.corpus, content=held.corpus)
     tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)

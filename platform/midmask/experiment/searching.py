@@ -38,6 +38,7 @@ def ranking(
         judged=judged,
         max_queries=wanted.max_queries,
         length=wanted.query_length,
+        precision=_precision(wanted),
         threads=wanted.threads,
     )
     encoded = {
@@ -64,8 +65,15 @@ def encoded_passages(tokens: Step, model: Step, wanted: EvaluateConfig | MineCon
     """The encoding of all passages that every search with these lengths shares. Inputs: model; tokens, as long as is
     wanted.
     """
-    config = EncodeConfig(side="passages", length=wanted.passage_length, threads=wanted.threads)
+    config = EncodeConfig(
+        side="passages", length=wanted.passage_length, precision=_precision(wanted), threads=wanted.threads
+    )
     return Step("encode", config, {"model": model, "tokens": tokens_as_long_as(wanted, tokens)})
+
+
+def _precision(wanted: EvaluateConfig | MineConfig) -> Literal["fp32", "bf16"]:
+    """What `auto` was not settled to is fp32."""
+    return "bf16" if wanted.precision == "bf16" else "fp32"
 
 
 def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
+from midmask.encoders.precision import Precision
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.identity import runtime
@@ -63,6 +64,10 @@ class MineConfig(IndexFields):
     max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
     query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
     passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    precision: Precision = Field(
+        "auto",
+        description="of the encoder; bf16: under autocast; auto: bf16 on a processor that gains by it, else fp32",
+    )
     actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 

@@ -58,6 +58,7 @@ class EncodeConfig(Config):
     terms: int | None = Field(
         None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
     )
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder; bf16: under autocast")
     actors: int = runtime(1, "processes that blocks are dealt out to, on a cluster", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
@@ -114,7 +115,13 @@ class Encode:
     def encoder(self) -> TextEncoder:
         config, side = self.config, self.text_side
         return TextEncoder(
-            self.inputs["model"], self.inputs["tokens"], side, config.length, config.terms, config.threads
+            self.inputs["model"],
+            self.inputs["tokens"],
+            side,
+            config.length,
+            config.terms,
+            config.threads,
+            config.precision,
         )
 
     @property

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from midmask.artifact import Artifact, Place
 from midmask.encoders.model_settings import ModelSettings, read_facts
 from midmask.encoders.pooling import Side
+from midmask.encoders.precision import Precision
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve.models import Encoder, open_encoder
@@ -37,6 +38,7 @@ class TextEncoder:
     length: int | None = None
     terms: int | None = None
     threads: int = 1
+    precision: Precision = "fp32"
 
     @cached_property
     def facts(self) -> ModelSettings:
@@ -87,6 +89,7 @@ class TextEncoder:
             batch_tokens=BATCH_TOKENS[device],
             device=device,
             threads=self.threads,
+            precision=self.precision,
         )
 
 

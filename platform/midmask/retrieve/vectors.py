@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from midmask.arrays import Ints
+from midmask.encoders.precision import Precision, autocast_type
 from midmask.retrieve.batches import length_batches, run_batches
 from midmask.retrieve.models import Encoder
 from midmask.retrieve.sparse import SparseRows
@@ -39,6 +40,7 @@ class Encoding:
     batch_tokens: int = BATCH_TOKENS["cpu"]
     device: str = "cpu"
     threads: int = 1
+    precision: Precision = "fp32"
 
 
 class NotFinite(ValueError):
@@ -84,8 +86,10 @@ def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding
     lengths_B = np.array([len(row) for row in rows])
     ids_BL = np.full((len(rows), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
     ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate(rows)
-    with torch.inference_mode():
-        views = encoder(*(torch.from_numpy(array).to(encoding.device) for array in (ids_BL, lengths_B)))
+    device = torch.device(encoding.device)
+    bf16 = autocast_type(encoding.precision, device)
+    with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+        views = encoder(*(torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B)))
         finite_B = torch.stack([view.isfinite().all(1) for view in views.tensors()]).all(0)
         lexical_BV = None if views.lexical_BV is None else views.lexical_BV.masked_fill(~finite_B[:, None], 0.0)
     return (

@@ -18,10 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from midmask import distributed as world
 from midmask.batch import Batch, Loss, TokenRows
+from midmask.encoders.precision import autocast_type
 from midmask.objectives import CoupledObjective, Objective
 from midmask.randomness.torch_seeds import seed_dropout
 from midmask.training.cache import Cached, cache_gradients
-from midmask.training.optimiser import TrainConfig, autocast_type, learning_rate, update
+from midmask.training.optimiser import TrainConfig, learning_rate, update
 from midmask.training.reader import Read
 
 

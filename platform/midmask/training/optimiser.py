@@ -1,11 +1,10 @@
 """How long, in what batches and with which AdamW a model is trained. The learning rate depends on the step alone."""
 
-from typing import Literal
-
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from midmask.encoders.precision import Precision
 from midmask.errors import UserError
 from midmask.identity import Config, runtime
 from midmask.objectives.objective import KEPT
@@ -26,8 +25,8 @@ class TrainConfig(Config):
     weight_decay: float = Field(0.01, ge=0, le=1, description="of AdamW, on matrices only (no biases, no LayerNorm)")
     clip_norm: float = Field(1.0, gt=0, description="largest norm of the gradient, over all parameters and workers")
     seed: int = Field(0, ge=0, lt=2**31, description="of weights, order of examples, masks and dropout")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="auto: bf16 autocast on a GPU that has it, else fp32"
+    precision: Precision = Field(
+        "auto", description="bf16: products of matrices under autocast; auto: on a GPU, or processor, that gains by it"
     )
     micro_batch: int | None = runtime(
         None, "rows a worker sends through the model at once; none: all of its share", ge=1
@@ -85,17 +84,3 @@ def update(module: nn.Module, optimiser: torch.optim.AdamW, config: TrainConfig,
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     return torch.stack([norm, heads_norm.to(norm)])
-
-
-def autocast_type(precision: str, device: torch.device) -> torch.dtype | None:
-    """The type of autocast, or none for plain fp32.
-
-    Raises:
-        UserError: for bf16 on a GPU without it.
-    """
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    if precision == "bf16" and device.type == "cuda" and not has_bf16:
-        raise UserError("train.precision = 'bf16': this GPU has no bf16. Use precision=fp32.")
-    if precision == "bf16" or (precision == "auto" and has_bf16):
-        return torch.bfloat16
-    return None
