@@ -96,13 +96,13 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
     _refuse_leftovers(place)
     folder, watch = folder_of_attempts(place), LeaseWatch(timing)
     while not (place / RECORD).exists():
-        if _living(folder, watch):
+        if _list_living(folder, watch):
             watch.say_once("another process is making %s; waiting for it", place)
             time.sleep(timing.look_s)
             continue
         name = f"{_next_number(folder):04d}-{secrets.token_hex(4)}"
         with lease(folder / f"{name}{LEASE}", timing):
-            if any(other < name for other in _living(folder, watch)):
+            if any(other < name for other in _list_living(folder, watch)):
                 continue  # two began at once: the other one works
             if (place / RECORD).exists():
                 continue  # finished since the last look
@@ -115,7 +115,7 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
 def _clear(place: Place, watch: LeaseWatch, own: str) -> None:
     """Deletes the attempts that no living process works on, except whole ones, which may be in use."""
     folder = folder_of_attempts(place)
-    living = _living(folder, watch)
+    living = _list_living(folder, watch)
     for name in _attempts(folder):
         if name not in (*living, own) and not (folder / name / RECORD).exists():
             (folder / name).delete()
@@ -140,7 +140,7 @@ def _next_number(folder: Place) -> int:
     return 1 + max((int(name.partition("-")[0]) for name in _attempts(folder)), default=0)
 
 
-def _living(folder: Place, watch: LeaseWatch) -> list[str]:
+def _list_living(folder: Place, watch: LeaseWatch) -> list[str]:
     """Names of the attempts whose owner lives."""
     return [name for name in _attempts(folder) if watch.lives(folder / f"{name}{LEASE}")]
 

@@ -16,13 +16,13 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_bounded(message.encode("utf-8", "backslashreplace").decode()))
+        super().__init__(_shorten(message.encode("utf-8", "backslashreplace").decode()))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str]]:
         return (UserError, (str(self),))
 
 
-def _bounded(message: str) -> str:
+def _shorten(message: str) -> str:
     if len(message) <= LONGEST:
         return message
     cut = f" … ({len(message) - LONGEST:,} characters left out) … "

@@ -80,13 +80,13 @@ def collections_table(found: Sequence[Panel]) -> str:
     collections = list(dict.fromkeys(name for panel in found for name in panel.collections))
     rows = []
     for panel in found:
-        levels = [_told(seeds) for seeds in panel.levels.values()]
+        levels = [_render_seeds(seeds) for seeds in panel.levels.values()]
         for system, row in panel.values.items():
-            rows.append([panel.title, system, *levels, *(_told(row.get(name, ())) for name in collections)])
+            rows.append([panel.title, system, *levels, *(_render_seeds(row.get(name, ())) for name in collections)])
     return markdown(["evaluated on", "system", "no middle training", "BM25", *collections], rows)
 
 
-def _told(seeds: Seeds) -> str:
+def _render_seeds(seeds: Seeds) -> str:
     if not seeds:
         return MISSING
     spread = f" ± {deviation(seeds):.4f}" if len(seeds) > 1 else ""

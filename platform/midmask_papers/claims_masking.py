@@ -21,10 +21,10 @@ def stop_share(statistics: Sequence[Statistic], results: Results) -> Verdict:
     found = of(statistics, MEASURE, "mlm")
     if not found:
         return Verdict("not measured", f"the share of stop-words under random masks; {COMMAND}.", published=printed)
-    return combined([_about(one, printed, LEVEL / len(found)) for one in found.values()])
+    return combined([_compare_with_printed(one, printed, LEVEL / len(found)) for one in found.values()])
 
 
-def _about(one: Statistic, printed: float, level: float) -> Verdict:
+def _compare_with_printed(one: Statistic, printed: float, level: float) -> Verdict:
     found = interval(one.mean, [one.variance], level)
     inside = printed - ABOUT <= found.low and found.high <= printed + ABOUT
     outside = found.low > printed + ABOUT or found.high < printed - ABOUT

@@ -30,10 +30,10 @@ def gaps_shrink(results: Results) -> Verdict:
     The systems are named beforehand: the highest less the lowest of what was measured grows with its noise, and so
     would the gap wherever queries are few.
     """
-    return all_of(results, PAPER, [_shrinking(representation) for representation in ("dense", "splade")])
+    return all_of(results, PAPER, [_gain_shrinks(representation) for representation in ("dense", "splade")])
 
 
-def _shrinking(representation: str) -> ClaimPart:
+def _gain_shrinks(representation: str) -> ClaimPart:
     terms: list[Term] = []
     said = []
     for sign, table in ((1.0, WEAK), (-1.0, STRONG)):
@@ -49,7 +49,7 @@ def retromae_best(results: Results) -> Verdict:
     columns = list(_dense_columns())
     rivals = [number.label for number in columns[0] if number.label != "RetroMAE MS"]
     measured = [column for column in columns if _is_measured(column, results)] or columns[:1]
-    verdict = all_of(results, PAPER, [_against(rival, measured) for rival in rivals])
+    verdict = all_of(results, PAPER, [_gain_over(rival, measured) for rival in rivals])
     settings = ", ".join(column[0].setting for column in measured)
     return replace(verdict, sentence=f"{verdict.sentence} Mean over: {settings}.")
 
@@ -67,7 +67,7 @@ def _is_measured(column: list[Published], results: Results) -> bool:
     return bool(results.where(system="retromae", representation="dense", setting=column[0].setting))
 
 
-def _against(rival: str, columns: list[list[Published]]) -> ClaimPart:
+def _gain_over(rival: str, columns: list[list[Published]]) -> ClaimPart:
     terms = []
     for column in columns:
         for weight, label in ((1.0, "RetroMAE MS"), (-1.0, rival)):

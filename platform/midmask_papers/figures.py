@@ -66,7 +66,7 @@ def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
         if len(settings) > 1 and shared:
             for setting, row in rows.items():
                 means = {name: value for name, value in row.items() if name in shared}
-                found.append(Spread(representation, setting, means, _printed(representation, setting, measure)))
+                found.append(Spread(representation, setting, means, _printed_values(representation, setting, measure)))
     return found
 
 
@@ -79,7 +79,7 @@ def _means(results: Results, measure: str) -> dict[str, float]:
     return {name: float(np.mean(found)) for name, found in values.items()}
 
 
-def _printed(representation: str, setting: str, measure: str) -> tuple[float, ...]:
+def _printed_values(representation: str, setting: str, measure: str) -> tuple[float, ...]:
     if setting not in TABLES:
         return ()
     return tuple(

@@ -80,12 +80,12 @@ def slots_of(
 def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
     """The sheet with our numbers; none if nothing in it was measured."""
     printed = list(sheet.slots())
-    slots, replaced = _readable(printed, results)
+    slots, replaced = _name_ours(printed, results)
     found = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
     if not found and not averages:
         return None
-    measured = _tabulated(slots, found, sheet.baseline)
+    measured = _tabulate(slots, found, sheet.baseline)
     style = sheet.style if measured.protocol.baseline is None else replace(sheet.style, marks="stars")
     table = ResultTable(
         tuple(dict.fromkeys(slot.row for slot in slots)),
@@ -94,7 +94,7 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
         measured.comparisons,
         measured.protocol,
     )
-    beside = _beside(printed, name, results, [*replaced, *notes])
+    beside = _publish_beside(printed, name, results, [*replaced, *notes])
     return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
 
 
@@ -106,7 +106,7 @@ def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*max(rows.values(), key=len), *(slot.column for slot in slots)]))
 
 
-def _readable(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], list[str]]:
+def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], list[str]]:
     """The slots in our names: the corpus itself by the label that it has here, which also stands for a collection that
     nothing was pre-trained on here, unless the table has both; a fine-tuning that the paper does not tell as the first
     that the system was run in. And what to say of it.
@@ -167,7 +167,7 @@ def _average(results: Results, slot: Slot) -> float | None:
     return group_average(slot.corpus, {name: sum(found) / len(found) for name, found in means.items()})
 
 
-def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
+def _tabulate(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
     """Columns with our values; held against the baseline where every one of them has it."""
     columns: dict[str, dict[str, list[pa.Table]]] = {}
     for (row, column), tables in found.items():
@@ -180,17 +180,18 @@ def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Ta
     )
 
 
-def _beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
+def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
     """Published numbers, and where conditions differ."""
     printed = {(slot.row, slot.column): slot.number for slot in slots if slot.number is not None}
     doubts = {place: number.note for place, number in printed.items() if number.note}
     theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
-    ours = f"corpus: {home(results)}; collections: {_listed(results, 'collection')}; seeds: {_listed(results, 'seed')}"
+    collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
+    ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
     about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
     about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
     return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))
 
 
-def _listed(results: Results, field_name: str) -> str:
+def _join_names(results: Results, field_name: str) -> str:
     names = [str(name) for name in results.names(field_name) if name != NONE]
     return ", ".join(names) or NONE

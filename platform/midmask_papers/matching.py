@@ -50,10 +50,10 @@ class Match:
             UserError: if systems or seeds were measured on different queries.
             ValueError: if a system has no result on one of the places, or other seeds than on the first.
         """
-        return contrast([_weighted(term, results, self.places, measure) for term in self.terms], level)
+        return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], level)
 
 
-def _weighted(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
+def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
     """A term with its system's values on each of these places, seeds ascending."""
     key, samples, seeds = term.key, [], set()
     for corpus, split in places:
@@ -115,7 +115,7 @@ def match(
         found = tuple(
             (corpus, split)
             for corpus, there in splits.items()
-            if (split := _split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
+            if (split := _choose_split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
         )
         if found and (best is None or len(found) > len(best.places)):
             ours = tuple(replace(term, key=key) for term, key in zip(terms, own, strict=True))
@@ -154,7 +154,7 @@ def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -
     )
 
 
-def _split(
+def _choose_split(
     splits: Sequence[str],
     wanted: str,
     corpus: str,

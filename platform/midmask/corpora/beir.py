@@ -28,12 +28,12 @@ def parse_query(text: str) -> tuple[str, str]:
 def passage_values(row: dict[str, Any]) -> tuple[str, str, str]:
     """(doc_id, title, text) of one row; ValueError where one is missing or of another type."""
     title = row.get("title")
-    return _id(row), _text({"title": "" if title is None else title}, "title"), _text(row, "text", "contents")
+    return _id(row), _read_text({"title": "" if title is None else title}, "title"), _read_text(row, "text", "contents")
 
 
 def query_values(row: dict[str, Any]) -> tuple[str, str]:
     """(query_id, text) of one row; ValueError where one is missing or of another type."""
-    return _id(row), _text(row, "text", "contents")
+    return _id(row), _read_text(row, "text", "contents")
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _id(row: dict[str, Any]) -> str:
     return str(value)
 
 
-def _text(row: dict[str, Any], *names: str) -> str:
+def _read_text(row: dict[str, Any], *names: str) -> str:
     for name in names:
         if isinstance(value := row.get(name), str):
             return value

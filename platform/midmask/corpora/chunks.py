@@ -152,13 +152,13 @@ class TextPiece:
             else f"(over {8 * self.max_characters} bytes)"
         )
         try:
-            block.add(record.line, None, None, self._values(record))
+            block.add(record.line, None, None, self._parse_values(record))
         except Fault as fault:
             block.add(record.line, str(fault), text[:RAW_CHARACTERS], None)
         except (ValueError, RecursionError):
             block.add(record.line, MALFORMED, text[:RAW_CHARACTERS], None)
 
-    def _values(self, record: Record) -> tuple[Any, ...]:
+    def _parse_values(self, record: Record) -> tuple[Any, ...]:
         if record.data is None:
             raise Fault(OVERSIZED)
         try:
@@ -182,9 +182,9 @@ def checked(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[An
         raise Fault(NOT_UTF8) from None
     _check_ids(values[: 2 if rows == "qrels" else 1])
     if rows == "docs":
-        return _checked_passage(values, max_characters)
+        return _check_passage(values, max_characters)
     if rows == "queries":
-        return _checked_query(values)
+        return _check_query(values)
     return values
 
 
@@ -197,7 +197,7 @@ def _check_ids(ids: tuple[str, ...]) -> None:
             raise Fault(SPACED_ID)
 
 
-def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
+def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
     """A passage that has a title but no text keeps its title as its text."""
     doc_id, title, text = values
     if not text.strip():
@@ -209,7 +209,7 @@ def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any,
     return doc_id, title, text
 
 
-def _checked_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _check_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """(query_id, text, answers); a format without answer strings gives None."""
     if not values[1].strip():
         raise Fault(EMPTY_QUERY)
@@ -252,13 +252,13 @@ def opened(folder: Place, file: str) -> Iterator[BinaryIO]:
     Raises:
         UserError: if the file is not there, cannot be read, is not a text, or its gzip stream is broken.
     """
-    with _named_errors(folder, file), whole_stream(folder / file), (folder / file).reading() as raw:
+    with _name_errors(folder, file), whole_stream(folder / file), (folder / file).reading() as raw:
         stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
         yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def _named_errors(folder: Place, file: str) -> Iterator[None]:
+def _name_errors(folder: Place, file: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -279,7 +279,7 @@ def file_size(folder: Place, file: str) -> int:
     Raises:
         UserError: if the file is not there, or is a folder.
     """
-    with _named_errors(folder, file), (folder / file).reading() as stream:
+    with _name_errors(folder, file), (folder / file).reading() as stream:
         return int(stream.size())  # type: ignore[attr-defined]
 
 

@@ -74,7 +74,7 @@ class CorpusConfig(Config):
 
     @field_validator("name")
     @classmethod
-    def _known_format(cls, name: str) -> str:
+    def _refuse_unknown_format(cls, name: str) -> str:
         refuse_unknown_form(name)
         return name
 

@@ -99,7 +99,7 @@ def _offline(dataset_id: str, rows: str) -> Iterator[None]:
                 kind.stream = _refuse
             yield
         except Exception as error:  # readers of two hundred formats
-            if what := _lacking(error):
+            if what := _missing_file(error):
                 raise MissingLibrary(dataset_id, rows, what) from None
             said = " ".join(str(error).split())[:300]
             raise UserError(
@@ -114,7 +114,7 @@ def _refuse(source: Any) -> NoReturn:
     raise _RefusedByLibrary(getattr(source, "url", None) or getattr(source, "uri", repr(source)))
 
 
-def _lacking(error: Exception) -> str:
+def _missing_file(error: Exception) -> str:
     """The source or file that is not there, if that is what is wrong."""
     tried = error.args[1] if isinstance(error, RuntimeError) and len(error.args) == 2 else []
     errors = [error, *(one for _, one in tried)] if isinstance(tried, list) else [error]

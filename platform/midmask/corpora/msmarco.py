@@ -69,14 +69,14 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
     return CorpusPieces(
         name,
-        _titled(docs, titles),
+        _add_titles(docs, titles),
         text_pieces("queries", folder, queries, parse_query, limits),
         qrel_pieces(folder, files, limits),
         beside=(titles,) if titles else (),
     )
 
 
-def _titled(docs: tuple[TextPiece, ...], titles: str) -> tuple[Piece, ...]:
+def _add_titles(docs: tuple[TextPiece, ...], titles: str) -> tuple[Piece, ...]:
     return tuple(TitledPiece(piece, titles) for piece in docs) if titles else docs
 
 

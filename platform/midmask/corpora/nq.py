@@ -60,7 +60,7 @@ class Numbered:
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of psgs_w100.tsv."""
-    doc_id, passage, title = _cells(text)
+    doc_id, passage, title = _split_cells(text)
     return doc_id.strip(), title, passage
 
 
@@ -70,7 +70,7 @@ def parse_question(text: str) -> tuple[str, str, list[str]]:
     Raises:
         Fault: without a single answer, since no passage could be judged.
     """
-    query_id, question, answers = _cells(text)
+    query_id, question, answers = _split_cells(text)
     found_answers = [answer for answer in parse_answers(answers) if answer.strip()]
     if not found_answers:
         raise Fault(NO_ANSWER)
@@ -89,13 +89,13 @@ def parse_answers(text: str) -> list[str]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _literal(text)
+        value = _parse_literal(text)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("not a list of strings")
     return value
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes that escape nothing
@@ -104,7 +104,7 @@ def _literal(text: str) -> Any:
         raise ValueError(f"no list: {error}") from None
 
 
-def _cells(text: str) -> list[str]:
+def _split_cells(text: str) -> list[str]:
     try:
         return next(csv.reader([text], delimiter="\t"))
     except csv.Error as error:

@@ -115,7 +115,7 @@ def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable
         ):
             for rows in pq.ParquetFile(source).iter_batches(batch_size=ROW_GROUP):
                 queries = queries_of(name, first, rows)
-                file.write_table(_encoded(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
+                file.write_table(_tokenise(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
                 first += len(rows)
 
     return write
@@ -126,7 +126,7 @@ def _writer_of_queries(
 ) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the queries of each passage."""
     if config.kind == "sentences":
-        return lambda name, first, rows: [_own_sentences(text) for text in rows["text"].to_pylist()]
+        return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
     if config.kind == "titles":
         return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
     if config.kind == "model":
@@ -137,11 +137,11 @@ def _writer_of_queries(
     return lambda name, first, rows: given_to(out, shards.index(name), first, len(rows))
 
 
-def _own_sentences(text: str) -> list[str]:
+def _split_sentences(text: str) -> list[str]:
     return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
 
 
-def _encoded(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
+def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
     flat = [query for own in queries for query in own]
     ids = iter(encode(flat) if flat else [])
     return pa.table([doc_ids, queries, [[next(ids) for _ in own] for own in queries]], schema=SCHEMA)

@@ -94,17 +94,17 @@ def spans_content(config: SpansConfig) -> dict[str, Any]:
     return {**splitter(), "file": Place(config.file).digest()}
 
 
-def _documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
+def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
     """(doc_id, text) of the shard's documents, in order."""
     with shard.reading() as stream:
         for _, passages in groupby(
-            _passages(pq.ParquetFile(stream)), partial(_document_of, config.documents == "titles")
+            _read_passages(pq.ParquetFile(stream)), partial(_document_of, config.documents == "titles")
         ):
             rows = list(passages)
             yield rows[0][0], "\n\n".join(text for _, _, text in rows)
 
 
-def _passages(file: Any) -> Iterator[tuple[str, str, str]]:
+def _read_passages(file: Any) -> Iterator[tuple[str, str, str]]:
     for batch in file.iter_batches(batch_size=ROW_GROUP):
         yield from zip(*(batch[name].to_pylist() for name in ("doc_id", "title", "text")), strict=True)
 
@@ -115,7 +115,7 @@ def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
     return ("title", title) if titles and title else ("passage", doc_id)
 
 
-def _given(config: SpansConfig) -> Iterator[GivenLine]:
+def _read_given(config: SpansConfig) -> Iterator[GivenLine]:
     """The file's lines; a blank span is a line of its own, of which nothing is kept."""
     for number, document in read_spans(Place(config.file)):
         usable = [span for span in document.spans if span.strip()]
@@ -130,16 +130,16 @@ def _given(config: SpansConfig) -> Iterator[GivenLine]:
 
 def _begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
     if config.file:
-        sort_by_shard(_given(config), inputs["corpus"].place, out)
+        sort_by_shard(_read_given(config), inputs["corpus"].place, out)
 
 
-def _tokenised_shard(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
+def _tokeniser_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
     """Name of a shard -> its documents, in order: those of the corpus, or those that the file has spans of."""
     tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
     docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
 
     def cut(name: str) -> Iterator[Document]:
-        documents = _documents(config, docs / name)
+        documents = _read_documents(config, docs / name)
         while several := list(islice(documents, ROW_GROUP)):
             yield from tokenise_pieces(several, tokenizer, limit)
 
@@ -171,7 +171,7 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
     Args:
         place: the artifact's.
     """
-    documents = _tokenised_shard(config, inputs, place)
+    documents = _tokeniser_of_shards(config, inputs, place)
     for name in (inputs["corpus"].place / "docs").names():
         for document in documents(name):
             spans, _ = _spans_of(config, document)
@@ -181,7 +181,7 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
 
 def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
-    documents = _tokenised_shard(config, inputs, out)
+    documents = _tokeniser_of_shards(config, inputs, out)
 
     def rows_of(document: Document) -> list[dict[str, Any]]:
         spans, random_ = _spans_of(config, document)
@@ -237,7 +237,7 @@ def _read(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
     docs = inputs["corpus"].place / "docs"
     if not config.file:
-        return {"documents": sum(1 for name in docs.names() for _ in _documents(config, docs / name))}
+        return {"documents": sum(1 for name in docs.names() for _ in _read_documents(config, docs / name))}
     documents, spans = count_given(out)
     passages = 0
     for name in docs.names():

@@ -41,7 +41,7 @@ class AttentionWeigher:
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            for row, attention in zip(batch, self._received([rows[row] for row in batch]), strict=True):
+            for row, attention in zip(batch, self._sum_received([rows[row] for row in batch]), strict=True):
                 received[row] = attention
         return of_words(torch.cat([torch.zeros(0), *received]).numpy().astype(np.float64), found, self._pieces)
 
@@ -49,7 +49,7 @@ class AttentionWeigher:
         return 0.0, 1.0
 
     @torch.inference_mode()
-    def _received(self, rows: list[Tensor]) -> list[Tensor]:
+    def _sum_received(self, rows: list[Tensor]) -> list[Tensor]:
         """What each token of each row receives, [length] each."""
         lengths_B = torch.tensor([len(row) for row in rows], device=self._device)
         ids_BL = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id).to(self._device)

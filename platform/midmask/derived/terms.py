@@ -60,7 +60,7 @@ class WeighConfig(Config):
 
     @field_validator("source")
     @classmethod
-    def _known_source(cls, source: str) -> str:
+    def _check_source(cls, source: str) -> str:
         kind, _, path = source.partition(":")
         if kind not in SOURCES or bool(path) != (kind == "file"):
             raise unknown("weights.source", source, SOURCES, hint="Write file:PATH for a file of weights.")
@@ -191,7 +191,7 @@ def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name
     return weight_U.clip(0.0, 1.0)
 
 
-def _weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
+def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
     if config.needs_statistics:
         return CountWeigher(config, inputs["statistics"])
     tokens = inputs["tokens"].place
@@ -210,7 +210,7 @@ def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
 def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
-    weigher = _weigher(config, inputs, out, vocabulary)
+    weigher = _make_weigher(config, inputs, out, vocabulary)
 
     def write(name: str) -> None:
         with (tokens / "passages" / name).reading() as stream:

@@ -89,7 +89,7 @@ def read_ids(shard: Place) -> pa.ListArray:
         return pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
 
 
-def _counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
 
@@ -126,5 +126,5 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
     }
 
 
-STATISTICS = Sharded("counted", "tokens/passages", lambda config, inputs, out: None, _counter, _add_up)
+STATISTICS = Sharded("counted", "tokens/passages", lambda config, inputs, out: None, _make_counter, _add_up)
 """The step: tokens in, word statistics out (counted/, words.parquet)."""

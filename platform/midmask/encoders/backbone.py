@@ -228,11 +228,11 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         if config.name in SIZES:
             settings = sized_settings(config.name, config.dropout)
             settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
-            return _made(settings, config)
+            return _make(settings, config)
         if config.fresh:
-            backbone = _made(read_settings(config.name, config.dropout), config)
+            backbone = _make(read_settings(config.name, config.dropout), config)
         else:
-            backbone = _load(config.name, dropout=config.dropout, split=_split(Path(config.name), config))
+            backbone = _load(config.name, dropout=config.dropout, split=_choose_split(Path(config.name), config))
     _check_vocabulary(backbone, vocabulary, config.name)
     return backbone
 
@@ -247,7 +247,7 @@ def shape_of(config: BackboneConfig) -> BackboneShape:
     return shape_from(settings_of(config.name, config.dropout))
 
 
-def _made(settings: Any, config: BackboneConfig) -> Backbone:
+def _make(settings: Any, config: BackboneConfig) -> Backbone:
     return Backbone(fresh_model(settings), dropout=config.dropout, split=config.split)
 
 
@@ -261,10 +261,10 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
         UserError: if there is no model of a supported family, or its experts are not the wanted ones.
     """
     with fresh_weights(0):
-        return _load(str(folder), dropout=dropout, split=_split(folder, wanted))
+        return _load(str(folder), dropout=dropout, split=_choose_split(folder, wanted))
 
 
-def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
+def _choose_split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
     saved = saved_split(folder)
     if wanted is None:

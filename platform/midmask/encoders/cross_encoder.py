@@ -135,7 +135,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
     tokenizer, name = load_tokenizer(tokenizer_folder), config.name
     with fresh_weights(seed):
         settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
-        model = _made(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
+        model = _make(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
     if len(model.get_input_embeddings().weight) < len(tokenizer):
         raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
     if max_length > (longest := shape_from(settings).max_length):
@@ -149,7 +149,7 @@ def fresh_classifier(config: BackboneConfig, vocabulary: int, pad_id: int) -> An
     Raises:
         UserError: if there is no such model of a supported family.
     """
-    return _made(_classifier_settings(config, vocabulary, pad_id))
+    return _make(_classifier_settings(config, vocabulary, pad_id))
 
 
 def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
@@ -166,7 +166,7 @@ def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -
     return settings
 
 
-def _made(settings: Any) -> Any:
+def _make(settings: Any) -> Any:
     return AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
 
 

@@ -54,16 +54,16 @@ def read_facts(folder: Path) -> ModelSettings:
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
     if (folder / foreign.FILE).is_file():
-        with _settings_followed(folder):
+        with _refuse_foreign_settings(folder):
             representation, length, form = foreign.read_modules(folder)
             return ModelSettings(representation=representation, query_length=length, passage_length=length, form=form)
-    with _settings_followed(folder):
+    with _refuse_foreign_settings(folder):
         length = foreign.longest_text(folder)
         return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
 
 
 @contextmanager
-def _settings_followed(folder: Path) -> Iterator[None]:
+def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
     """What `foreign` meets in JSON files of other types than sentence-transformers writes becomes one line."""
     try:
         yield
@@ -106,7 +106,7 @@ def read_projection(folder: Path) -> Tensor | None:
     if width is None:
         return None
     own = (folder / FILE).is_file()
-    with _settings_followed(folder):
+    with _refuse_foreign_settings(folder):
         place = folder / PROJECTION if own else folder / foreign.dense_folder(folder)
     weight = _read_weight(place)
     if weight.ndim != 2 or len(weight) != width:

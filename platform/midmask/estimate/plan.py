@@ -85,15 +85,15 @@ def estimate(
     left: dict[str, Step] = {}
     seen: set[str] = set()
     for target in targets:
-        _missing(target, storage, left, seen)
+        _collect_missing(target, storage, left, seen)
     own = tuple(charges.of(step) for step in left.values())
     facts = dict.fromkeys(_volume(charges, step) for step in left.values())
-    free = shutil.disk_usage(_nearest(storage)).free if storage.is_path else None
+    free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
     volumes = (*(fact for fact in facts if fact), *charges.notes)
     return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free)
 
 
-def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
+def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
     """Steps that will be computed, as `recipes.run.Runner` goes: inputs first, and nothing behind a finished step."""
     if step.fingerprint in seen:
         return
@@ -101,7 +101,7 @@ def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) 
     if step.is_finished(storage):
         return
     for source in step.sources().values():
-        _missing(source, storage, left, seen)
+        _collect_missing(source, storage, left, seen)
     left[step.fingerprint] = step
 
 
@@ -115,7 +115,7 @@ def _volume(charges: Charges, step: Step) -> str:
     return f"{name}: {volume.passages:,} passages, {volume.queries:,} queries, {volume.source}"
 
 
-def _nearest(storage: Place) -> Path:
+def _nearest_folder(storage: Place) -> Path:
     """The first folder on the way to the storage that is there."""
     folder = Path(storage.uri).absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())

@@ -71,7 +71,7 @@ def group_corpora(group: str, place: str) -> dict[str, CorpusConfig]:
         UserError: for an unknown group; or naming all that is missing below `place`, and how to lay it out.
     """
     root = Place(place)
-    missing = {folder: lacking for folder in folders(group) if (lacking := _lacking(root / folder))}
+    missing = {folder: lacking for folder in folders(group) if (lacking := _missing_files(root / folder))}
     if missing:
         listed = "; ".join(f"{folder}: {', '.join(lacking)}" for folder, lacking in missing.items())
         raise UserError(
@@ -84,7 +84,7 @@ def group_corpora(group: str, place: str) -> dict[str, CorpusConfig]:
     }
 
 
-def _lacking(folder: Place) -> list[str]:
+def _missing_files(folder: Place) -> list[str]:
     if not folder.exists():
         return ["the folder"]
     return [name for name in FILES if not ((folder / name).exists() or (folder / f"{name}.gz").exists())]

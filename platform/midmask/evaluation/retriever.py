@@ -64,8 +64,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     started = time.perf_counter()
     corpus = inputs["corpus"]
     searched = judged_queries(corpus, config.split, limit=config.max_queries)
-    found, itself = _listed(config, inputs, searched)
-    own, covered = _judged(config, corpus, found, searched)
+    found, itself = _cut_ranking(config, inputs, searched)
+    own, covered = _measure_queries(config, corpus, found, searched)
     if covered["without_results"]:
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
     values = {config.split: own, **_slices(config, corpus, found, searched)}
@@ -91,7 +91,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     }
 
 
-def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
+def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
     """The list of the sampled queries, cut to the depth, and how many passages in it were the query itself."""
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
@@ -110,7 +110,7 @@ def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
     return measures.default_measures(corpus.result["passages"], config.depth)
 
 
-def _judged(
+def _measure_queries(
     config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]
 ) -> tuple[pa.Table, dict[str, int]]:
     """Values per query, and what they cover: Success@k by answer strings, where the split has them; else judgements."""

@@ -34,14 +34,14 @@ def tie_groups(comparisons: Sequence[Comparison]) -> list[Group]:
     groups = [frozenset(means)] if means else []
     for row in comparisons:
         if row.significant:
-            groups = _split(groups, row.system, row.baseline)
+            groups = _split_groups(groups, row.system, row.baseline)
     place = {name: at for at, name in enumerate(sorted(means, key=lambda name: -means[name]))}
     ordered = sorted(sorted(place[name] for name in group) for group in groups)
     names = list(place)
     return [tuple(names[at] for at in group) for group in ordered]
 
 
-def _split(groups: list[frozenset[str]], one: str, other: str) -> list[frozenset[str]]:
+def _split_groups(groups: list[frozenset[str]], one: str, other: str) -> list[frozenset[str]]:
     parted: set[frozenset[str]] = set()
     for group in groups:
         parted.update((group - {one}, group - {other}) if {one, other} <= group else (group,))

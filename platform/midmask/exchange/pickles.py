@@ -108,7 +108,7 @@ def _scalar(kind: _Type, data: object) -> object:
     return _array(data, kind, (1,), "C").item()
 
 
-def _encoded(text: str, encoding: str) -> bytes:
+def _encode(text: str, encoding: str) -> bytes:
     """Protocols before 3 have no bytes, and write them as a text to be encoded."""
     if not isinstance(text, str) or encoding != "latin1":
         _refuse(f"a text in {encoding!r}")
@@ -122,7 +122,7 @@ def _refuse(what: str) -> NoReturn:
 _KNOWN: dict[tuple[str, str], Callable[..., object]] = {
     ("numpy", "ndarray"): lambda *_: _refuse("an array made by itself"),  # only ever an argument
     ("numpy", "dtype"): _Type,
-    ("_codecs", "encode"): _encoded,
+    ("_codecs", "encode"): _encode,
 }
 for _package in ("numpy.core", "numpy._core"):  # before and since numpy 2
     _KNOWN[f"{_package}.multiarray", "_reconstruct"] = lambda *_: PickledArray(None)

@@ -44,7 +44,9 @@ def costs_of(step: Step, storage: Place) -> Costs:
     """The costs of an evaluation that lies in this storage. Steps whose artifacts have been deleted since are left out,
     and so is a prefix that a training went on from: its record holds the prefix's seconds too.
     """
-    records = [(one, load(place).result) for one in _behind(step) if ((place := one.place(storage)) / RECORD).exists()]
+    records = [
+        (one, load(place).result) for one in _walk_inputs(step) if ((place := one.place(storage)) / RECORD).exists()
+    ]
     trainings = [(one.name, found) for one, found in records if one.name in TRAINING]
     on_gpu = any(found.get("device") == "cuda" for _, found in trainings)
     hours = {True: 0.0, False: 0.0}
@@ -63,7 +65,7 @@ def costs_of(step: Step, storage: Place) -> Costs:
     )
 
 
-def _behind(step: Step) -> Iterator[Step]:
+def _walk_inputs(step: Step) -> Iterator[Step]:
     """The step and its inputs' inputs, each once, without the prefixes that trainings were resumed from."""
     seen: set[str] = set()
     waiting = [step]

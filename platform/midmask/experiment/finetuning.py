@@ -76,7 +76,7 @@ class Stages:
 
     def _finetune(self, stage: StageConfig, before: list[Step]) -> Step:
         start = before[-1] if stage.starts_from == "previous" else self.pretrained
-        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._learnt_from(stage, before)}
+        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._training_inputs(stage, before)}
         if start is not None:
             inputs["start"] = start
         backbone, tokens = self.recipe.backbone, self.recipe.tokens
@@ -92,7 +92,7 @@ class Stages:
         )
         return Step("finetune", config, inputs, content=self.backbone if start is None else {})
 
-    def _learnt_from(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+    def _training_inputs(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
         """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
         queries alone, the others are not trained on: random passages would stand in for their negatives.
         """
@@ -115,9 +115,9 @@ class Stages:
 
     def _lists(self, sources: tuple[NegativeSource, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
         """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
-        return {f"ranked{number}": self._listed(source, wanted, before) for number, source in enumerate(sources)}
+        return {f"ranked{number}": self._plan_source(source, wanted, before) for number, source in enumerate(sources)}
 
-    def _listed(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
+    def _plan_source(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
             asked = ReadNegativesConfig(file=source.file)
             return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])

@@ -111,7 +111,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
         spans=survey.find(spans_content, recipe.spans),
         pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
-        weights=survey.find(weigh_content, _weighing(recipe)) if weighed else {},
+        weights=survey.find(weigh_content, _weigh_config(recipe)) if weighed else {},
         stages=stages_content(recipe, survey),
     )
 
@@ -138,7 +138,7 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    pretrained = _pretrained(recipe, always, derived, held, share, resume)
+    pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
     return Plan(survey, corpus, tokens, read, derived["spans"], derived["pseudo_queries"], initial, pretrained, stages)
 
@@ -151,7 +151,7 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Pla
     return plans
 
 
-def _weighing(recipe: Recipe) -> WeighConfig:
+def _weigh_config(recipe: Recipe) -> WeighConfig:
     """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
     attends = recipe.weights.kind == "attention"
     encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
@@ -160,14 +160,14 @@ def _weighing(recipe: Recipe) -> WeighConfig:
 
 def _weights(recipe: Recipe, both: Mapping[str, Step], held: Contents) -> Step:
     """Term weights, from word counts or the source that is named."""
-    config = _weighing(recipe)
+    config = _weigh_config(recipe)
     inputs = dict(both) if config.kind == "file" else {"tokens": both["tokens"]}
     if config.needs_statistics:
         inputs["statistics"] = Step("statistics", StatisticsConfig(), {"tokens": both["tokens"]})
     return Step("weigh", config, inputs, content=held.weights)
 
 
-def _pretrained(
+def _plan_pretraining(
     recipe: Recipe,
     always: Mapping[str, Step],
     derived: Mapping[str, Step],

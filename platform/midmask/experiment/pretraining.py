@@ -45,12 +45,12 @@ def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) ->
         asked = ReadTokensConfig(folder=recipe.given_tokens, max_length=recipe.tokens.max_length)
         return Step("read_tokens", asked, {"like": tokens}, content=content)
     prepared = [Step("prepare", _collection(recipe, name), content=held[name]) for name in recipe.pretrain_on]
-    collection = prepared[0] if len(prepared) == 1 else _joined(prepared)
+    collection = prepared[0] if len(prepared) == 1 else _join_corpora(prepared)
     is_corpus = collection.fingerprint == tokens.inputs["corpus"].fingerprint
     return tokens if is_corpus else tokens_like(tokens, recipe.tokens, collection)
 
 
-def _joined(prepared: list[Step]) -> Step:
+def _join_corpora(prepared: list[Step]) -> Step:
     names = tuple(step.config.short_name for step in prepared)  # type: ignore[attr-defined]
     return Step("join", JoinConfig(names=names), {f"corpus{number}": step for number, step in enumerate(prepared)})
 

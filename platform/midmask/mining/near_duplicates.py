@@ -40,7 +40,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
     relevant = pc.unique(qrels.filter(pc.greater_equal(qrels["grade"], 1))["doc_id"])
     names: list[str] = []
     found = [np.empty((0, BANDS * ROWS), np.uint32)]
-    for doc_ids, texts in _passages(inputs["corpus"].place, relevant):
+    for doc_ids, texts in _read_passages(inputs["corpus"].place, relevant):
         names.extend(doc_ids)
         found.append(signatures(texts))
     minima_GH, group = np.unique(np.concatenate(found), axis=0, return_inverse=True)
@@ -51,7 +51,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
         np.save(stream, minima_GH)
 
 
-def _passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
+def _read_passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
     """Ids and texts of the wanted passages, some at a time."""
     for name in (corpus / "docs").names():
         yield from _batches(corpus / "docs" / name, wanted)

@@ -86,9 +86,9 @@ class Best:
         self.scores = np.concatenate([self.scores, scores_N])
         self.rows = np.concatenate([self.rows, rows_N])
         if len(self.scores) > self._k:
-            self._cut()
+            self._keep_best()
 
-    def _cut(self) -> None:
+    def _keep_best(self) -> None:
         least = _kth(self.scores, self._k)
         near = np.flatnonzero(self.scores >= least)
         scores, rows = self.scores[near], self.rows[near]

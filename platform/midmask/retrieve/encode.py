@@ -87,14 +87,14 @@ class Encode:
         if self.config.terms is not None and representation.lexical is None:
             raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
-            table = self._selected()
+            table = self._select_queries()
             with (self.out / SELECTION).writing() as stream:
                 pq.write_table(table, stream, row_group_size=QUERY_BLOCK)
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)
 
-    def _selected(self) -> pa.Table:
+    def _select_queries(self) -> pa.Table:
         """Query ids and token rows of the queries that are wanted, by query id."""
         config, tokens = self.config, self.inputs["tokens"].place
         wanted = judged_queries(
@@ -211,7 +211,7 @@ class EncodeWorker:
         try:
             views = work.encoder.encode(token_rows(table["ids"]))
         except NotFinite as error:
-            raise _naming(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
+            raise _not_finite(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
         views.write(work.out, block.name)
         log.info("encoded %s %d to %d", work.config.side, block.start, block.start + block.rows)
         return 1
@@ -226,7 +226,7 @@ def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     return work.finish()
 
 
-def _naming(names: list[str], kind: str) -> UserError:
+def _not_finite(names: list[str], kind: str) -> UserError:
     first = ", ".join(repr(name) for name in names[:5])
     return UserError(
         f"the encoder gives vectors that are not finite for {len(names)} {kind}, among them {first}; its training "

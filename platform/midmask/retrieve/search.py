@@ -131,7 +131,7 @@ class Search:
             searched: all query blocks in order, each when every shard has searched it.
         """
         place = self.out / "ranked" / f"{self.split}.parquet"
-        rows = ranked.write(place, self._merged(shards, searched))
+        rows = ranked.write(place, self._merge(shards, searched))
         seconds = self._query_seconds(shards)
         (self.out / "partial").delete()
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
@@ -148,7 +148,7 @@ class Search:
             "splits": {self.split: {"queries": queries, "ranked": rows, "empty_slots": empty}},
             "query_seconds": round(seconds, 6),
             "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
-            "bytes_per_passage": round(self._searched_bytes() / passages, 2),
+            "bytes_per_passage": round(self._count_bytes() / passages, 2),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
@@ -159,13 +159,13 @@ class Search:
         blocks = range(len(self.query_blocks))
         return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
 
-    def _searched_bytes(self) -> int:
+    def _count_bytes(self) -> int:
         """Of the passages' files as far as they are searched (these views, so many words of each), and of an index."""
         place, terms = self.inputs["passages"].place, self.config.passage_terms
         stored = sum(stored_size(place, block.name, self.views, terms) for block in self.blocks)
         return stored + (0 if self.config.is_exact else int(self.inputs["index"].result["bytes"]))
 
-    def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
+    def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
         doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"].combine_chunks()
         places_N = places_of(doc_ids)

@@ -92,11 +92,11 @@ def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         **(out / COUNTS).read_json(),
         "passages_cut": int(pc.sum(table["passage_cut"]).as_py()),
         "queries_cut": queries_cut,
-        "positive_first_share": _positive_first(table),
+        "positive_first_share": _share_of_positives_first(table),
     }
 
 
-def _positive_first(table: pa.Table) -> float | None:
+def _share_of_positives_first(table: pa.Table) -> float | None:
     best = table.group_by("query_id").aggregate([("score", "max")])
     positive = table.filter(table["relevant"]).group_by("query_id").aggregate([("score", "max")])
     both = positive.rename_columns(["query_id", "positive"]).join(best, "query_id")

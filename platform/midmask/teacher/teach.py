@@ -78,7 +78,7 @@ class TeacherConfig(Config):
     jsonl: bool = Field(False, description="also write the scores as scores.jsonl.gz")
 
     @model_validator(mode="after")
-    def _trained_or_given(self) -> Self:
+    def _refuse_two_teachers(self) -> Self:
         if self.folder is None and self.scores is None and self.train is None:
             raise ValueError("a teacher is a folder or is trained; set folder, or train (or scores, a file)")
         if self.folder is not None and self.scores is not None:

@@ -132,7 +132,7 @@ def _create_name(client: MlflowClient, name: str) -> None:
             raise
 
 
-def _tracked(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
+def _find_model(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
     """The model of a tracked run with this fingerprint; its tags become the entry's too."""
     same = client.search_logged_models([experiment], f"tags.`{FINGERPRINT}` = '{entry.fingerprint}'")
     found = next((model for model in same if ARTIFACT in model.tags), None)
@@ -148,7 +148,7 @@ def _create_version(
 
     The model that runs are linked to (`lineage`) gets the files, so that its measures are the version's too.
     """
-    logged = _tracked(client, experiment, entry) or client.create_logged_model(
+    logged = _find_model(client, experiment, entry) or client.create_logged_model(
         experiment,
         name=model_name(f"{entry.objective}-{entry.backbone}"),
         source_run_id=entry.run_id,

@@ -48,7 +48,7 @@ class TrackedRun:
         with self._lock:
             new = {key: float(value) for key, value in values.items() if self._last_steps.get(key, -1) < step}
             self._last_steps.update(dict.fromkeys(new, step))
-        rows = self._put_metrics(new, dict.fromkeys(new, step))
+        rows = self._queue_metrics(new, dict.fromkeys(new, step))
         if of is not None and on is not None and rows:
             for start in range(0, len(rows), LIMITS["metrics"]):
                 entry = measured_entry(_model(of), on, rows[start : start + LIMITS["metrics"]])
@@ -59,9 +59,9 @@ class TrackedRun:
         with self._lock:
             steps = {key: self._last_steps.get(key, -1) + 1 for key in values}
             self._last_steps.update(steps)
-        self._put_metrics(values, steps)
+        self._queue_metrics(values, steps)
 
-    def _put_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[MetricRow]:
+    def _queue_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[MetricRow]:
         now = int(time.time() * 1000)
         rows = [[check_key(key), float(value), now, steps[key]] for key, value in values.items()]
         for start in range(0, len(rows), LIMITS["metrics"]):

@@ -24,19 +24,19 @@ def pretraining_rows(
         ValueError: if a place that is read is not given.
     """
     reads = objective.reads()
-    weights = _given(places, "weights") if reads.term_weights else None
+    weights = _require_place(places, "weights") if reads.term_weights else None
     by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
     if reads.rows == "packed":
         return PackedExamples(places["tokens"], fingerprint, max_length, weights)
     if reads.rows == "spans":
-        return SpanExamples(_given(places, "spans"), fingerprint, reads.context)
+        return SpanExamples(_require_place(places, "spans"), fingerprint, reads.context)
     if reads.rows == "pseudo_queries":
-        queries = _given(places, "pseudo_queries")
+        queries = _require_place(places, "pseudo_queries")
         return PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
     return PassageExamples(places["tokens"], fingerprint, weights, by_length)
 
 
-def _given(places: Mapping[str, Place], name: str) -> Place:
+def _require_place(places: Mapping[str, Place], name: str) -> Place:
     if name not in places:
         raise ValueError(f"the objective reads {name}, and the setup has no place for them")
     return places[name]

@@ -139,14 +139,14 @@ class CoTMoTE(Objective):
             encoded[f"{side}_mlm"] = masked_lm_part(
                 self.backbone, hidden_BLD, rows.encoder, weight=self.config.encoder_weight
             )
-            decoded[f"{side}_clm"] = self._decoded(hidden_BLD, rows)
+            decoded[f"{side}_clm"] = self._decode_each(hidden_BLD, rows)
         return Loss({**encoded, **decoded})
 
     def _hidden(self, side: Side, rows: SideRows) -> Tensor:
         expert = OTHER[side] if self.config.switched else side
         return self.backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B, expert)
 
-    def _decoded(self, hidden_BLD: Tensor, rows: SideRows) -> Part:
+    def _decode_each(self, hidden_BLD: Tensor, rows: SideRows) -> Part:
         """The decoder's loss behind each of the vectors by itself, summed."""
         totals = [hidden_BLD.new_zeros(())]
         if rows.decoder is not None:

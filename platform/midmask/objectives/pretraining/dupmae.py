@@ -149,12 +149,12 @@ class DupMAE(Objective):
 
     def bag_part(self, hidden_BLD: Tensor, drawn: DupMAERows) -> Part:
         """The loss of naming the text's words from its tokens' last states."""
-        logits_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
+        logits_BV = self._pool_logits(hidden_BLD, drawn.pooled_BL)
         weights_BL = drawn.bag.weights(self.config.bow_targets, logits_BV.dtype) * drawn.has_bag_B[:, None]
         total = bag_cross_entropy(logits_BV, drawn.bag.ids_BL, weights_BL)
         return Part(total, drawn.has_bag_B.sum(), self.config.bow_weight)
 
-    def _pooled_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """mu, [B, V]."""
         if self.projection is None:
             head = (self.backbone.output_weight_VD, self.backbone.output_bias_V)
@@ -169,5 +169,5 @@ class DupMAE(Objective):
         if self.decoder is not None:
             found |= use_of_vector(hidden_BLD[:, 0], lambda vector: self._decoder_part(vector, drawn))
         if self.config.decode != "cls":
-            found["winning_vocabulary"] = winning_vocabulary(self._pooled_logits(hidden_BLD, drawn.pooled_BL))
+            found["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
         return found

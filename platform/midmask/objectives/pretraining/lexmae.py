@@ -133,7 +133,7 @@ class LexMAE(Objective):
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
         return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(self._vector(hidden_BLD, drawn), drawn)})
 
-    def _pooled_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """u, [B, V]."""
         features_BLD = self.backbone.transform(hidden_BLD)
         return linear_column_max(features_BLD, self.backbone.output_weight_VD, self.backbone.output_bias_V, pooled_BL)
@@ -144,7 +144,7 @@ class LexMAE(Objective):
             return hidden_BLD[:, 0]
         if self.config.bottleneck == "off":
             return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])[:, 0]
-        u_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
+        u_BV = self._pool_logits(hidden_BLD, drawn.pooled_BL)
         if self.config.bottleneck == "softmax":
             a_BV = torch.softmax(u_BV, 1)
         else:
@@ -169,5 +169,5 @@ class LexMAE(Objective):
         vector_BD = self._vector(hidden_BLD, drawn)
         found = use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
         if self.config.bottleneck != "cls":
-            found["winning_vocabulary"] = winning_vocabulary(self._pooled_logits(hidden_BLD, drawn.pooled_BL))
+            found["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
         return found

@@ -92,12 +92,12 @@ class MLMTermFrequency(Objective):
 
     def forward(self, drawn: TermFrequencyRows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        distances_B = self._distances(self._predicted(hidden_BLD[:, 0]), drawn.bag)
+        distances_B = self._distances(self._predict_terms(hidden_BLD[:, 0]), drawn.bag)
         total = (distances_B * drawn.bag.present_BL.any(1)).sum()
         frequencies = Part(total, drawn.bag.count, self.config.tf_weight)
         return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "term_frequencies": frequencies})
 
-    def _predicted(self, vector_BD: Tensor) -> Tensor:
+    def _predict_terms(self, vector_BD: Tensor) -> Tensor:
         """y, [B, V]."""
         if self.frequencies is not None:
             return vocabulary_logits(vector_BD, self.frequencies.weight, self.frequencies.bias)

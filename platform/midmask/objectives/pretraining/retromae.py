@@ -90,9 +90,9 @@ class RetroMAEDecoder(nn.ModuleList):
 
     def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         """The decoder's ids and targets, and which columns its rows see, as in `RetroMAERows`."""
-        return (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
+        return (self._mask_for_enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
 
-    def _enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+    def _mask_for_enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         visible_BLL = visibility(
             text,
             vocabulary,
