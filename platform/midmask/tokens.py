@@ -18,7 +18,7 @@ from pydantic import Field
 from midmask.artifact import Place
 from midmask.identity import Config
 from midmask.sharded import Inputs, Sharded
-from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
     else:
         tokenizer = train_wordpiece(config, inputs["corpus"].place)
     with tempfile.TemporaryDirectory() as folder:
-        unused_copy(tokenizer).save_pretrained(folder)
+        copy_untruncated(tokenizer).save_pretrained(folder)
         (out / "tokenizer").upload(Path(folder))
 
 

@@ -106,7 +106,7 @@ def load_tokenizer(folder: Path) -> Any:
         ) from None
 
 
-def unused_copy(tokenizer: Any) -> Any:
+def copy_untruncated(tokenizer: Any) -> Any:
     """The tokenizer to be saved: without the truncation and padding that whoever used it last has left in it, so that
     its file does not depend on what the process did before.
     """

@@ -13,7 +13,7 @@ from midmask.benchmark.results import Results
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.seeds import deviation
 from midmask_papers.figures import BLUE, COLUMN_INCHES, ORANGE, quiet
-from midmask_papers.matching import preferred
+from midmask_papers.matching import order_splits
 from midmask_papers.paper_tables import VIEWS
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def panels(results: Results, measure: str = "RR@10") -> list[Panel]:
     found = []
     where = dict.fromkeys((one.corpus, one.key.representation, one.key.setting) for one in results)
     for corpus, representation, setting in where:
-        split = preferred(results.where(corpus=corpus).names("split"))[0]
+        split = order_splits(results.where(corpus=corpus).names("split"))[0]
         here = results.where(corpus=corpus, split=split)
         own = here.where(representation=representation, setting=setting)
         trained = {name: _by_collection(own.where(system=name), measure) for name in own.names("system")}

@@ -12,7 +12,7 @@ from midmask_papers.claims_masking import fewer_stops, rom_helps, self_contrast,
 from midmask_papers.claims_retromae import RETROMAE
 from midmask_papers.claims_sigir23 import SIGIR23
 from midmask_papers.published import PAPERS, paper
-from midmask_papers.statistics import Statistic, shipped
+from midmask_papers.statistics import Statistic, read_shipped
 from midmask_papers.verdict import Claim, Verdict, points
 
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
@@ -51,7 +51,7 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
     return Registry("claim", {claim.name: claim for claim in found})
 
 
-CLAIMS: Registry[Claim] = claims(shipped())
+CLAIMS: Registry[Claim] = claims(read_shipped())
 
 
 def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Verdict]]:

@@ -6,9 +6,9 @@ from itertools import product
 
 from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask_papers.matching import Term, called
+from midmask_papers.matching import Term, resolve_corpus
 from midmask_papers.published import Published, published
-from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, measured_by, pair, pick, points, term
+from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, how_to_measure, pair, pick, points, term
 
 PAPER = "sigir23"
 WEAK, STRONG = "1", "4"
@@ -93,7 +93,7 @@ def no_trec_difference(results: Results) -> Verdict:
     """(e) No two systems differ significantly on TREC DL (paired t-test, Bonferroni, 0.05)."""
     found = list(_trec_comparisons(results))
     if not found:
-        how = measured_by(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
+        how = how_to_measure(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
         return Verdict("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
     significant = [row for row in found if row.significant]
     largest = max(found, key=lambda row: abs(row.difference))
@@ -108,7 +108,7 @@ def no_trec_difference(results: Results) -> Verdict:
 
 
 def _trec_comparisons(results: Results) -> Iterator[Comparison]:
-    for corpus in (called(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
+    for corpus in (resolve_corpus(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
         here = results.where(corpus=corpus)
         for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
             own = here.where(setting=setting, representation=representation)

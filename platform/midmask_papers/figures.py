@@ -9,7 +9,7 @@ import numpy as np
 
 from midmask.benchmark.results import Results
 from midmask.evaluation.rendering import MISSING, markdown
-from midmask_papers.matching import NONE, home, preferred
+from midmask_papers.matching import NONE, home, order_splits
 from midmask_papers.paper_tables import VIEWS
 from midmask_papers.published import published
 
@@ -54,7 +54,7 @@ def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
     with a single setting are left out.
     """
     here = results.where(corpus=home(results)) if results else results
-    split = next(iter(preferred(here.names("split"))), None)
+    split = next(iter(order_splits(here.names("split"))), None)
     found = []
     for representation in here.names("representation"):
         own = here.where(representation=representation, split=split)

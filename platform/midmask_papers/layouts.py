@@ -13,7 +13,7 @@ from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
-from midmask_papers.matching import CORPUS, NONE, called, home, key_of, preferred
+from midmask_papers.matching import CORPUS, NONE, home, key_of, order_splits, resolve_corpus
 from midmask_papers.published import Published, paper, published
 
 AVERAGED = frozenset(GROUPS)
@@ -136,14 +136,14 @@ def _tables(results: Results, slot: Slot) -> list[pa.Table]:
     corpus = _corpus(results, slot)
     own = results.where(**vars(slot.key), corpus=corpus)
     wanted = slot.split if corpus == slot.corpus else ""
-    split = next(iter(preferred(own.names("split"), wanted)), None)
+    split = next(iter(order_splits(own.names("split"), wanted)), None)
     return [one.per_query for one in own if one.split == split and slot.measure in one.measures]
 
 
 def _corpus(results: Results, slot: Slot) -> str:
     """MS MARCO stands for the corpus that systems are fine-tuned on; other corpora for themselves."""
     stands = slot.corpus == "msmarco" and slot.corpus not in results.names("corpus")
-    return home(results) if stands else called(slot.corpus, results)
+    return home(results) if stands else resolve_corpus(slot.corpus, results)
 
 
 def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], TableCell]:

@@ -84,12 +84,12 @@ def home(results: Results) -> str:
     return results[0].corpus
 
 
-def preferred(splits: Sequence[str], wanted: str = "") -> list[str]:
+def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:
     """These splits, the one to tell first: the wanted one if it is there, then test, then dev."""
     return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
 
 
-def called(name: str, results: Results) -> str:
+def resolve_corpus(name: str, results: Results) -> str:
     """The corpus that papers call so, by its own name or by its id in ir_datasets; the name itself if there is none."""
     corpora = results.names("corpus")
     ids = (name, f"beir-{name}", f"msmarco-passage-{name}", f"msmarco-passage-{name}-judged")
@@ -163,7 +163,7 @@ def _choose_split(
 ) -> str:
     """The best split of a corpus that has all these systems; empty if none has."""
     return next(
-        (split for split in preferred(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
+        (split for split in order_splits(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
     )
 
 

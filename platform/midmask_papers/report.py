@@ -18,7 +18,7 @@ from midmask_papers.figures import spread_figure
 from midmask_papers.layouts import NamedTable
 from midmask_papers.maps import Mapped, as_statistics, embedding_maps, maps_section
 from midmask_papers.paper_tables import paper_tables
-from midmask_papers.statistics import read_statistics, shipped
+from midmask_papers.statistics import read_shipped, read_statistics
 
 STATISTICS = "statistics.yaml"
 
@@ -58,7 +58,7 @@ def write_report(
     results.write(Place(str(folder / "results.parquet")))
     own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
     (folder / "claims.md").write_text(
-        claims_report(results, [*shipped(), *as_statistics(maps), *own]), encoding="utf-8"
+        claims_report(results, [*read_shipped(), *as_statistics(maps), *own]), encoding="utf-8"
     )
     parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
     parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]

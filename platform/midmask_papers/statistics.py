@@ -47,7 +47,7 @@ def difference(left: Statistic, right: Statistic, level: float) -> IntervalEstim
     return interval(left.mean - right.mean, [left.variance, right.variance], level)
 
 
-def shipped() -> tuple[Statistic, ...]:
+def read_shipped() -> tuple[Statistic, ...]:
     """Those that come with the package."""
     return _parse((files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8"), "statistics.yaml")
 

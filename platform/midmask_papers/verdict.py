@@ -141,19 +141,19 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Verdict:
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Verdict:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
     found = [decide(part, results, LEVEL / len(parts)) for part in parts]
-    verdict = combined(found)
+    verdict = combine(found)
     if not any(one.outcome == "not measured" for one in found):
         return verdict
     given = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
-    return replace(verdict, sentence=f"{verdict.sentence} {measured_by(preset + given)}")
+    return replace(verdict, sentence=f"{verdict.sentence} {how_to_measure(preset + given)}")
 
 
-def measured_by(preset: str) -> str:
+def how_to_measure(preset: str) -> str:
     """The sentence that tells how to measure a claim."""
     return f"`jobs/benchmark_middle_training.py --preset {preset}` measures it."
 
 
-def combined(found: Sequence[Verdict]) -> Verdict:
+def combine(found: Sequence[Verdict]) -> Verdict:
     """Of the worst outcome among them; its numbers are those of the first part that has it, or, if all hold, of the
     part that is nearest to not holding.
     """

@@ -84,7 +84,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         collection = Collection(corpus, config, stream, rejected)
         if not write_shards(_count(collection.passages(), passages), out / "docs"):
             raise UserError(f"{config.name}: there is no passage in it")
-        queries, qrels, rule = collection.judged()
+        queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
     write_table(iter([queries]), out / "queries.parquet", QUERIES)
     write_table(iter([qrels]), out / "qrels.parquet", QRELS)

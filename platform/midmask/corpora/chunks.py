@@ -133,7 +133,7 @@ class TextPiece:
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
-        with opened(self.folder, self.file) as stream:
+        with open_file(self.folder, self.file) as stream:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
@@ -165,10 +165,10 @@ class TextPiece:
             values = self.parse(record.data.decode().removeprefix("\ufeff"))
         except UnicodeError:
             raise Fault(NOT_UTF8) from None
-        return checked(self.rows, values, self.max_characters)
+        return check_values(self.rows, values, self.max_characters)
 
 
-def checked(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
+def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
     """A row's own values as the block has them.
 
     Raises:
@@ -246,7 +246,7 @@ class ParsedBlock:
 
 
 @contextlib.contextmanager
-def opened(folder: Place, file: str) -> Iterator[BinaryIO]:
+def open_file(folder: Place, file: str) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked if its name ends in .gz.
 
     Raises:

@@ -24,7 +24,7 @@ Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 
 @dataclass
 class Collection:
-    """One reading of a corpus's files. `passages()` first, to its end; then `judged()`.
+    """One reading of a corpus's files. `passages()` first, to its end; then `read_judged()`.
 
     Passages stream through; their ids (about 25 bytes each), the queries and the judgements are held as Arrow columns.
     """
@@ -70,7 +70,7 @@ class Collection:
         self.rejected.left_out[rows][rule] += int((~kept).sum())
         return table.filter(pa.array(kept))
 
-    def judged(self) -> tuple[pa.Table, pa.Table, Rule]:
+    def read_judged(self) -> tuple[pa.Table, pa.Table, Rule]:
         """Queries (with words, question, answers and the split of their file), judgements (split, query_id, doc_id,
         grade), and the rule of splitting.
         """

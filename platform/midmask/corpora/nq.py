@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import dpr_json
-from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, opened
-from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
+from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, open_file
+from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
 from midmask.corpora.dpr_json import Items
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
@@ -118,7 +118,7 @@ def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         UserError: naming what is missing, and the layout.
     """
     limits = {"max_characters": max_characters}
-    passages = found(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
+    passages = find_file(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
     names = folder.names()
     trained = _by_split(folder, names, TRAINING)
     asked = _by_split(folder, names, QUESTIONS)
@@ -170,7 +170,7 @@ def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict
 
 
 def _has_header(folder: Place, file: str) -> bool:
-    with opened(folder, file) as stream:
+    with open_file(folder, file) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 

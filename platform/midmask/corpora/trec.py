@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
-from midmask.corpora.chunks import Lines, Record, TextPiece, opened
+from midmask.corpora.chunks import Lines, Record, TextPiece, open_file
 from midmask.corpora.corpus import CorpusPieces, split_names, text_pieces
 from midmask.corpora.markup import elements, plain_text
 from midmask.corpora.qrels import qrel_pieces
@@ -150,7 +150,7 @@ def mixed_pieces(
 
 
 def _first_character(folder: Place, file: str) -> bytes:
-    with opened(folder, file) as stream:
+    with open_file(folder, file) as stream:
         return stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
 
 

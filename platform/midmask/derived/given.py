@@ -134,7 +134,7 @@ def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def given_to(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
+def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
     """The texts of a shard's passages first … first + count - 1, each in the order in which they were given."""
     wanted = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
     with (out / "given.parquet").reading() as stream:

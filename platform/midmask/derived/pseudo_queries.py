@@ -26,7 +26,7 @@ from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.derived.generate import GenerateConfig, Generator
-from midmask.derived.given import given_to, judged_queries, read_file, sort_by_shard
+from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
 from midmask.derived.sentences import sentences, splitter
 from midmask.errors import UserError
 from midmask.identity import Config, file_fingerprint
@@ -134,7 +134,7 @@ def _writer_of_queries(
         return lambda name, first, rows: generator.queries(
             rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
         )
-    return lambda name, first, rows: given_to(out, shards.index(name), first, len(rows))
+    return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
 
 
 def _split_sentences(text: str) -> list[str]:

@@ -29,7 +29,7 @@ from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.derived.cutting import Document, cut_into_spans, join_spans, overlap, tokenise_pieces
-from midmask.derived.given import GivenLine, count_given, given_to, sort_by_shard
+from midmask.derived.given import GivenLine, count_given, read_given, sort_by_shard
 from midmask.derived.sentences import splitter
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
@@ -138,23 +138,23 @@ def _tokeniser_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Cal
     tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
     docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
 
-    def cut(name: str) -> Iterator[Document]:
+    def read_and_cut(name: str) -> Iterator[Document]:
         documents = _read_documents(config, docs / name)
         while several := list(islice(documents, ROW_GROUP)):
             yield from tokenise_pieces(several, tokenizer, limit)
 
-    def given(name: str) -> Iterator[Document]:
+    def read_spans(name: str) -> Iterator[Document]:
         number, first = docs.names().index(name), 0
         with (docs / name).reading() as stream:
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id"]):
-                texts = given_to(out, number, first, len(batch))
+                texts = read_given(out, number, first, len(batch))
                 for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
                     if own:
                         parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
                         yield join_spans(doc_id, parts, limit)
                 first += len(batch)
 
-    return given if config.file else cut
+    return read_spans if config.file else read_and_cut
 
 
 def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:

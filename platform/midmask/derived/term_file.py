@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.derived.given import GivenLine, given_to, is_utf8, sort_by_shard
+from midmask.derived.given import GivenLine, is_utf8, read_given, sort_by_shard
 from midmask.derived.words import ShardWords, token_ids
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
@@ -87,7 +87,7 @@ class FileWeigher:
 
     def weights(self, found: ShardWords, name: str) -> NDArray[np.float64]:
         """Also writes what was used to `matched/`."""
-        given = given_to(self._out, self._numbers[name], 0, len(found.lengths_P))
+        given = read_given(self._out, self._numbers[name], 0, len(found.lengths_P))
         terms = [_normalise(self._spell_word(word)) for word in found.words.to_pylist()]
         bounds = np.searchsorted(found.passage_U, np.arange(len(given) + 1)).tolist()
         weight_U = np.zeros(len(found.word_U))

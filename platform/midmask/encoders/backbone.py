@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from midmask.encoders.experts import QueryExpert, Split, saved_split
+from midmask.encoders.experts import QueryExpert, Split, read_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
@@ -25,7 +25,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -204,7 +204,7 @@ class Backbone(nn.Module):
             self.model.save_pretrained(folder)
         if self.experts is not None:
             self.experts.save(folder)
-        unused_copy(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
+        copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
 
 
 def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
@@ -266,7 +266,7 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
 
 def _choose_split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
-    saved = saved_split(folder)
+    saved = read_split(folder)
     if wanted is None:
         return saved
     if saved is not None and wanted.experts != "drop" and saved != wanted.split:
@@ -279,7 +279,7 @@ def _choose_split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
 
 def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
     backbone = Backbone(read_model(name, dropout), dropout=dropout, split=split)
-    if backbone.experts is not None and saved_split(Path(name)) is not None:
+    if backbone.experts is not None and read_split(Path(name)) is not None:
         backbone.experts.load(Path(name))
     return backbone
 

@@ -23,7 +23,7 @@ from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import load_tokenizer, unused_copy
+from midmask.vocabulary import copy_untruncated, load_tokenizer
 
 TYPES = "token_type_ids"
 
@@ -115,7 +115,7 @@ class CrossEncoder(nn.Module):
         """Writes a folder that AutoModelForSequenceClassification and sentence_transformers.CrossEncoder load, the
         latter giving raw logits. Its tokenizer cuts pairs as they are cut here.
         """
-        tokenizer = unused_copy(load_tokenizer(tokenizer_folder))
+        tokenizer = copy_untruncated(load_tokenizer(tokenizer_folder))
         tokenizer.model_max_length = self.max_length
         tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written

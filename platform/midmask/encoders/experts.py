@@ -110,7 +110,7 @@ def _key(name: str) -> str:
     return name.replace(".", "/")
 
 
-def saved_split(folder: Path) -> Split | None:
+def read_split(folder: Path) -> Split | None:
     """How the encoder in a folder is split into experts; none if it is not.
 
     Raises:
@@ -131,5 +131,5 @@ def _unreadable(folder: Path, reason: str) -> UserError:
 
 def put_query_expert(encoder: nn.Module, folder: Path) -> None:
     """Gives an encoder that was loaded from a folder the query's weights for good, if the folder has experts."""
-    if saved_split(folder) is not None:
+    if read_split(folder) is not None:
         encoder.load_state_dict(safetensors.torch.load_file(folder / FILE), strict=False)

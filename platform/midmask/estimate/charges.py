@@ -130,7 +130,7 @@ class Charges:
         if isinstance(config, TeachConfig):
             return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))
         if "spans" in step.inputs:
-            done = self.volumes.finished(step.inputs["spans"])
+            done = self.volumes.find_finished(step.inputs["spans"])
             longest = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
             span = done.result["tokens_per_span"] if done else min(longest, texts.tokens / 2 + 1)
             return Lengths(span, span)

@@ -17,7 +17,7 @@ LOOKED_AT = 4
 """Finished trainings of each kind that are looked at: those whose fingerprints come first, a sample by chance."""
 
 
-def measured(shape: Shape, storage: Place) -> Shape:
+def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
     """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
     of them, since some ran beside other work; the shape itself if there are none."""
     found = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]

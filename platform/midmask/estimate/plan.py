@@ -10,7 +10,7 @@ from pathlib import Path
 from midmask.artifact import Place
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.devices import Shape, this_machine
-from midmask.estimate.measured import measured
+from midmask.estimate.measured import apply_measured_utilisation
 from midmask.experiment.step import Step
 
 
@@ -77,7 +77,7 @@ def estimate(
         per_training: processes of a training, each with one device, or core, to itself; none: one if `side_by_side`,
             else as `workers` says.
     """
-    known = shape or measured(this_machine(), storage)
+    known = shape or apply_measured_utilisation(this_machine(), storage)
     every = known.count if known.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
     at_once = (workers or max(1, every // count)) if side_by_side else 1

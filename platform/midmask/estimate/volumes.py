@@ -81,7 +81,7 @@ class Volumes:
         self._corpora: dict[str, Volume] = {}
         self._texts: dict[str, TextVolumes] = {}
 
-    def finished(self, step: Step) -> Artifact | None:
+    def find_finished(self, step: Step) -> Artifact | None:
         place = step.place(self._storage)
         return load(place) if (place / RECORD).exists() else None
 
@@ -92,7 +92,7 @@ class Volumes:
         return self._corpora[step.fingerprint]
 
     def _look(self, step: Step) -> Volume:
-        done = self.finished(step)
+        done = self.find_finished(step)
         if done is not None:
             return _read_volume(done)
         if step.inputs:
@@ -107,7 +107,7 @@ class Volumes:
         return self._texts[step.fingerprint]
 
     def _read(self, step: Step) -> TextVolumes:
-        done = self.finished(step)
+        done = self.find_finished(step)
         config: Any = step.config
         query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
         if done is not None and "tokens" in done.result:

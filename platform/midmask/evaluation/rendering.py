@@ -59,7 +59,7 @@ class Beside:
     published: Mapping[tuple[str, str], float] = field(default_factory=dict)
     doubtful: frozenset[tuple[str, str]] = frozenset()
 
-    def shown(self, place: tuple[str, str], style: Style) -> str:
+    def render_published(self, place: tuple[str, str], style: Style) -> str:
         if place not in self.published:
             return ""
         return f" ({style.number(self.published[place])}{'?' if place in self.doubtful else ''})"
@@ -210,7 +210,7 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
     def text(place: tuple[str, str]) -> str:
         cell = table.cells.get(place)
         if cell is None:
-            return MISSING + beside.shown(place, style)
+            return MISSING + beside.render_published(place, style)
         value = style.number(cell.mean)
         marked = {
             "better_than": "".join(sorted(keys[other] for other in cell.better_than)),
@@ -221,7 +221,7 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
         return (
             (markup.bold(value) if cell.best else value)
             + (markup.raised(mark) if mark else "")
-            + beside.shown(place, style)
+            + beside.render_published(place, style)
         )
 
     rows = []

@@ -169,13 +169,13 @@ def _with_plain_keys(read: Callable[[Any], None], keys: Callable[[list[Any]], li
         keys: of the reader's stack.
     """
 
-    def checked(reader: Any) -> None:
+    def check_keys_and_read(reader: Any) -> None:
         for key in keys(reader.stack):
             if not isinstance(key, str | int | float | bytes):
                 _refuse(f"a {type(key).__name__} as a key")
         read(reader)
 
-    return checked
+    return check_keys_and_read
 
 
 _Reader.dispatch = {

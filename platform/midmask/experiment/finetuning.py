@@ -15,7 +15,7 @@ from typing import Any
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mined, ranking
+from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mining_step, ranking
 from midmask.experiment.stage import NegativeSource, StageConfig
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig
@@ -101,9 +101,9 @@ class Stages:
             lists = self._lists(stage.sources, stage.mine, before)
             if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
                 found["scores"] = self._score(stage, lists, before)
-                found["negatives"] = mined({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
+                found["negatives"] = mining_step({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
             else:
-                found["negatives"] = mined(lists, self.corpus, stage.mine)
+                found["negatives"] = mining_step(lists, self.corpus, stage.mine)
                 if stage.teacher is not None:
                     found["scores"] = self._score(stage, {"negatives": found["negatives"]}, before)
             if stage.mine.max_queries is not None:
@@ -147,6 +147,6 @@ class Stages:
             backbone, content = config.backbone, self.held[config.backbone.name]
         read = config.read_from(self.recipe.tokens)
         tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokens.content)
-        negatives = mined(self._lists(sources, config.mine, before), self.corpus, config.mine)
+        negatives = mining_step(self._lists(sources, config.mine, before), self.corpus, config.mine)
         inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
         return Step("teach", config.teaching(backbone, query_length=read.query_length), inputs, content=content)

@@ -33,19 +33,19 @@ class Graph:
         graph = Graph()
         known: dict[str, bool] = {}
 
-        def finished(step: Step) -> bool:
+        def is_done(step: Step) -> bool:
             if step.fingerprint not in known:
                 known[step.fingerprint] = is_finished(step)
                 if known[step.fingerprint]:
                     graph.there[step.fingerprint] = step
             return known[step.fingerprint]
 
-        waiting = [step for step in targets if not finished(step)]
+        waiting = [step for step in targets if not is_done(step)]
         while waiting:
             step = waiting.pop()
             if step.fingerprint in graph.left:
                 continue
-            lacking = [source for source in step.sources().values() if not finished(source)]
+            lacking = [source for source in step.sources().values() if not is_done(source)]
             graph.left[step.fingerprint] = step
             graph.lacks[step.fingerprint] = {source.fingerprint for source in lacking}
             for source in lacking:

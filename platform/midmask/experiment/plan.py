@@ -18,7 +18,14 @@ from midmask.experiment.finetuning import Stages, stages_content
 from midmask.experiment.pretraining import collections_content, pretraining_tokens
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted as adopted
-from midmask.experiment.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
+from midmask.experiment.searching import (
+    bm25_ranking,
+    evaluation_step,
+    folder_content,
+    mining_step,
+    ranking,
+    tokens_like,
+)
 from midmask.experiment.step import Step as Step
 from midmask.experiment.steps import InitialConfig, PretrainConfig
 from midmask.experiment.survey import Survey
@@ -51,7 +58,7 @@ class Plan:
         """
         tokens = on or self.tokens
         ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
-        return evaluated(ranked, tokens.inputs["corpus"], config)
+        return evaluation_step(ranked, tokens.inputs["corpus"], config)
 
     def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
         """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems, whatever
@@ -63,7 +70,7 @@ class Plan:
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
         corpus = (on or self.tokens).inputs["corpus"]
         words = config.model_copy(update=dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT})
-        return evaluated(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
+        return evaluation_step(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
 
     def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
@@ -77,7 +84,7 @@ class Plan:
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
         ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
-        return mined({"ranked0": ranked}, self.corpus, config)
+        return mining_step({"ranked0": ranked}, self.corpus, config)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
 from midmask.mining.known import KnownRelevant
 from midmask.mining.listed import find_listed, stretches
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
-from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
+from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, negatives_table, refuse_unscored
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.lines import write_lines
 from midmask.retrieve.selection import judged_queries
@@ -120,7 +120,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             chosen = draw(stretch, verdict, config.choice)
             audit.add(stretch, verdict, chosen)
             refused.add(stretch, verdict)
-            negatives = told(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
+            negatives = negatives_table(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
             writer.write_table(negatives)
             positives = known.positives(stretch.query_ids)
             lines.writelines(line_of(entry) for entry in entries(negatives, positives, stretch.query_ids))
@@ -188,7 +188,7 @@ class _Refused:
         for code in np.unique(verdict[verdict != ALLOWED]).tolist():
             rows = np.flatnonzero(verdict == code)[: EXAMPLES - self._have[code]]
             self._have[code] += len(rows)
-            self._tables.append(told(stretch, verdict, rows))
+            self._tables.append(negatives_table(stretch, verdict, rows))
 
     def write(self, place: Place) -> None:
         with place.writing() as stream:

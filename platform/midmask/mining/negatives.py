@@ -205,7 +205,7 @@ def _again(stretch: Stretch, chosen: Ints, choice: Choice) -> Ints:
     return np.concatenate(again)
 
 
-def told(stretch: Stretch, verdict: Codes, rows: Ints) -> pa.Table:
+def negatives_table(stretch: Stretch, verdict: Codes, rows: Ints) -> pa.Table:
     """Rows with what became of them, and where they come from (NEGATIVES)."""
     source = pa.array(stretch.source[rows])
     columns = {

@@ -98,7 +98,7 @@ class Best:
             scores, rows = np.delete(scores, last), np.delete(rows, last)
         self.scores, self.rows = scores, rows
 
-    def ordered(self) -> tuple[Floats, Ints]:
+    def ranking(self) -> tuple[Floats, Ints]:
         """Scores and rows, the best first."""
         order = np.lexsort((self._places_N[self.rows], -self.scores))
         return self.scores[order], self.rows[order]

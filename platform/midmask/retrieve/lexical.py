@@ -96,7 +96,7 @@ def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: in
     def run(start: int) -> None:
         part = slice(start, min(start + size, queries))
         for query, best in enumerate(search(part), start):
-            scores_QK[query], rows_QK[query] = best.ordered()
+            scores_QK[query], rows_QK[query] = best.ranking()
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(run, range(0, queries, size)))

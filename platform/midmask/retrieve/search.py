@@ -224,9 +224,9 @@ def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     (shard,) = work.shards(1)
     worker = SearchWorker(work, shard)
 
-    def searched() -> Iterator[int]:
+    def search_blocks() -> Iterator[int]:
         for block in range(blocks):
             worker.search(block)
             yield block
 
-    return work.finish([shard], searched())
+    return work.finish([shard], search_blocks())

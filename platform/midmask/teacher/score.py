@@ -65,7 +65,7 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     scorer = Scorer(inputs["teacher"].place / "model", inputs["corpus"].place, reading)
 
     def write(name: str) -> None:
-        table = scorer.scored(read_table(out / FOLDER / name))
+        table = scorer.score(read_table(out / FOLDER / name))
         with (out / "scores" / name).writing() as stream:
             pq.write_table(table, stream, compression="zstd")
         log.info("scored %d pairs of shard %s", len(table), name)

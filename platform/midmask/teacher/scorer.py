@@ -76,7 +76,7 @@ class Scorer:
         self._queries = read_table(corpus / "queries.parquet")
         self._passages = PassageTexts(corpus, titles=reading.titles)
 
-    def scored(self, pairs: pa.Table) -> pa.Table:
+    def score(self, pairs: pa.Table) -> pa.Table:
         """The pairs (query_id, doc_id, relevant, row) in their order, with their scores and what was cut (SCORED).
 
         Raises:

@@ -33,10 +33,10 @@ EXPIRES_S = 150.0
 
 def lease_tags() -> dict[str, str]:
     """The tags of a run that this process begins to write."""
-    return {OWNER: f"{_host()}:{os.getpid()}:{start_of(os.getpid())}", **renewed()}
+    return {OWNER: f"{_host()}:{os.getpid()}:{start_of(os.getpid())}", **lease_tag()}
 
 
-def renewed() -> dict[str, str]:
+def lease_tag() -> dict[str, str]:
     return {LEASE: f"{time.time():.0f}"}
 
 
@@ -140,4 +140,4 @@ class Leases:
                 held = list(self._held)
             for run in held:
                 with contextlib.suppress(RuntimeError):  # finished meanwhile
-                    run.tag(renewed())
+                    run.tag(lease_tag())

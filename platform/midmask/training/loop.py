@@ -147,9 +147,9 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
     def there(x: Tensor) -> Tensor:
         return x.to(device, non_blocking=True)
 
-    def moved(rows: TokenRows) -> TokenRows:
+    def move(rows: TokenRows) -> TokenRows:
         weights_BL = None if rows.weights_BL is None else there(rows.weights_BL)
         return TokenRows(there(rows.ids_BL), there(rows.lengths_B), there(rows.keys_B), weights_BL)
 
     teacher_QG = None if batch.teacher_QG is None else there(batch.teacher_QG)
-    return replace(batch, texts={name: moved(rows) for name, rows in batch.texts.items()}, teacher_QG=teacher_QG)
+    return replace(batch, texts={name: move(rows) for name, rows in batch.texts.items()}, teacher_QG=teacher_QG)

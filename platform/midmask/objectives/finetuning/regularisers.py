@@ -63,7 +63,7 @@ class Regularisers(Config):
         given = (self.query is not None, self.passage is not None, self.anti_zero > 0, True, True)
         return tuple(name for name, is_given in zip(PARTS, given, strict=True) if is_given)
 
-    def ramped(self, progress: Tensor) -> Tensor | float:
+    def ramp_factor(self, progress: Tensor) -> Tensor | float:
         """What λ is multiplied by when so much of the run, [] in [0, 1), is done."""
         return (progress / self.ramp).clamp(max=1.0).square() if self.ramp else 1.0
 
@@ -82,7 +82,7 @@ def regularising_parts(
     if config.passage_groups == "separate" and group > 1:
         first_N = torch.arange(len(passage_NV), device=passage_NV.device) % group == 0
         passages = [passage_NV[first_N], passage_NV[~first_N]]
-    factor = config.ramped(progress)
+    factor = config.ramp_factor(progress)
     parts = {"query_terms": _terms(query_QV), "passage_terms": _terms(passage_NV)}
     if config.query is not None:
         value = _term(config.query, [query_QV])

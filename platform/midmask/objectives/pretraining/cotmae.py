@@ -28,7 +28,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     DecodedConfig,
     VectorDecoding,
     end_to_end,
-    masked_context,
+    mask_for_context,
 )
 from midmask.vocabulary import Vocabulary
 
@@ -64,7 +64,7 @@ class CoTMAE(VectorDecoding):
             end_to_end(first, second, vocabulary.pad_id), vocabulary, self.config, count_specials=False
         )
         others = end_to_end(second, first, vocabulary.pad_id)
-        return BothSides(encoder, masked_context(others, vocabulary, self.config.decoder_mask_ratio))
+        return BothSides(encoder, mask_for_context(others, vocabulary, self.config.decoder_mask_ratio))
 
     @property
     def reader(self) -> Decoder:

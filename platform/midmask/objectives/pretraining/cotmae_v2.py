@@ -32,10 +32,10 @@ from midmask.objectives.pretraining.sparse_view import (
     Projection,
     SparsePooling,
     pooled_positions,
-    projected,
+    project,
     sparse_weights,
 )
-from midmask.objectives.pretraining.vector_decoding import decoded_part, end_to_end, masked_context, next_tokens
+from midmask.objectives.pretraining.vector_decoding import decoder_part, end_to_end, mask_for_context, next_tokens
 from midmask.vocabulary import Vocabulary
 
 
@@ -99,7 +99,7 @@ class CoTMAEv2(Objective):
             text, context = (end_to_end(*pair, vocabulary.pad_id) for pair in ((text, context), (context, text)))
         encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False)
         pooled_BL = pooled_positions(text, vocabulary, self.config.pooling)
-        masked = masked_context(context, vocabulary, self.config.decoder_mask_ratio)
+        masked = mask_for_context(context, vocabulary, self.config.decoder_mask_ratio)
         return CoTMAEv2Rows(encoder, masked, next_tokens(context), pooled_BL)
 
     def counts(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
@@ -114,16 +114,16 @@ class CoTMAEv2(Objective):
 
     def _ae(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ae_weight
-        return decoded_part(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
 
     def _ar(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ar_weight
-        return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
     def both_views(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""
         sparse_BV = sparse_weights(self.backbone, hidden_BLD, pooled_BL)
-        projected_BD = projected(self.backbone, sparse_BV, self.config.projection)
+        projected_BD = project(self.backbone, sparse_BV, self.config.projection)
         return torch.stack([hidden_BLD[:, 0], projected_BD.to(hidden_BLD.dtype)], 1)
 
     def health(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:

@@ -38,10 +38,10 @@ from midmask.objectives.pretraining.sparse_view import (
     Projection,
     SparsePooling,
     pooled_positions,
-    projected,
+    project,
     sparse_weights,
 )
-from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoded_part, next_tokens
+from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, next_tokens
 from midmask.vocabulary import Vocabulary
 
 OTHER: dict[Side, Side] = {"passage": "query", "query": "passage"}
@@ -155,7 +155,7 @@ class CoTMoTE(Objective):
         return Part(torch.stack(totals).sum(), _targets(rows), self.config.decoder_weight)
 
     def _decode(self, vectors_BKD: Tensor, rows: MaskedRows) -> Part:
-        return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
+        return decoder_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
 
     def _vectors(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""
@@ -163,7 +163,7 @@ class CoTMoTE(Objective):
         if self.config.views != "sparse":
             found["dense"] = hidden_BLD[:, :1]
         if self.config.views != "dense":
-            vector_BD = projected(self.backbone, self._sparse(hidden_BLD, pooled_BL), self.config.projection)
+            vector_BD = project(self.backbone, self._sparse(hidden_BLD, pooled_BL), self.config.projection)
             found["sparse"] = vector_BD[:, None].to(hidden_BLD.dtype)
         if len(found) == 2 and self.config.decoding == "together":
             return {"both": torch.cat(list(found.values()), 1)}

@@ -39,7 +39,7 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
-from midmask.randomness.masks import Purpose, rekeyed
+from midmask.randomness.masks import Purpose, rekey
 from midmask.vocabulary import Vocabulary
 
 SATURATED_FLOOR = 1e-4
@@ -113,7 +113,7 @@ class LexMAE(Objective):
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
         encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False, unknown="masked")
-        apart = rekeyed(text)
+        apart = rekey(text)
         selected_BL = select_tokens(apart, vocabulary, ratio=self.config.chance, purpose=Purpose.DECODER)
         if self.config.overlap == "inclusive":
             selected_BL |= encoder.selected_BL

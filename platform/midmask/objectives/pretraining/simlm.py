@@ -34,11 +34,11 @@ from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_enc
 from midmask.objectives.pretraining.vector_decoding import (
     BothSides,
     DecodedConfig,
-    decoded_part,
+    decoder_part,
     loss_of_both,
     vector_health,
 )
-from midmask.randomness.masks import Purpose, rekeyed, uniform
+from midmask.randomness.masks import Purpose, rekey, uniform
 from midmask.vocabulary import Vocabulary
 
 GUESSES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
@@ -136,7 +136,7 @@ class SimLM(Objective):
         targets = flat_targets(text.ids_BL, ordinary_BL)
         sides = (
             MaskedRows(self._guess(each, hidden_BL, vocabulary), text.lengths_B, *targets)
-            for each, hidden_BL in ((text, encoder_BL), (rekeyed(text), decoder_BL))
+            for each, hidden_BL in ((text, encoder_BL), (rekey(text), decoder_BL))
         )
         learns_BL = encoder_BL & (self.generator is not None)
         masked_BL = text.ids_BL.masked_fill(encoder_BL, vocabulary.mask_id)
@@ -162,7 +162,7 @@ class SimLM(Objective):
 
     def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.decoder_weight
-        return decoded_part(self.backbone, self.positions, self.decoder, vector_B1D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.decoder, vector_B1D, rows, weight=weight)
 
     def _generator_part(self, rows: MaskedRows) -> Part:
         if self.generator is None:
