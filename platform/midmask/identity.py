@@ -189,7 +189,7 @@ def override(config: C, changes: dict[str, Any]) -> C:
         parsed = _parse_value(path, value) if isinstance(value, str) else value
         whole = any(name.startswith(f"{path}.") for name in known) and (parsed is None or isinstance(parsed, dict))
         if path not in known and not whole:
-            raise unknown("field", path, known, hint="--dry-run shows all fields." if len(known) > SHOWN else "")
+            raise unknown("field", path, known, hint="docs/fields.md lists all fields." if len(known) > SHOWN else "")
         target: Any = data
         *parents, leaf = path.split(".")
         try:

@@ -62,7 +62,7 @@ def refuse_unknown_form(name: str) -> None:
         raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
     wanted = FORMATS[kind]
     if colon and not wanted.place:
-        raise UserError(f"corpus {name!r}: {kind} takes no place; write --corpus {kind}")
+        raise UserError(f"corpus {name!r}: {kind} takes no place; write {kind}")
     if wanted.place and not place:
         raise UserError(
             f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.corpora.chunks import END, SPACED_ID, Piece
-from midmask.errors import UserError
+from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Quarantine:
 
 
 def _remedy(bad: Counter[str]) -> str:
-    advice = "Mend the files, or go on without these rows: --set corpus.bad_rows_threshold=SHARE"
+    advice = f"Mend the files, or go on without these rows: {how_to_set('corpus.bad_rows_threshold', 'SHARE')}"
     if bad[SPACED_ID]:
         return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
     return advice

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from midmask.artifact import Artifact
+from midmask.errors import how_to_set
 
 MUCH = 0.2
 """Share of cut passages above which a warning is printed."""
@@ -54,7 +55,7 @@ def _empty(label: str, result: Mapping[str, Any]) -> str:
     """A search with an index that found fewer passages than were asked for."""
     return (
         f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots "
-        "empty; --set evaluation.nprobe or evaluation.ef_search searches further."
+        "empty. To search more of it, raise evaluation.nprobe (IVF) or evaluation.ef_search (HNSW)."
     )
 
 
@@ -66,5 +67,5 @@ def _warning(done: Artifact) -> str | None:
     field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
     return (
         f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
-        f"tokens, so their ends are not searched; --set {field}={2 * read['length']} reads more of them."
+        f"tokens, so their ends are not searched. To read more of them: {how_to_set(field, 2 * read['length'])}."
     )
