@@ -153,7 +153,7 @@ def _take_over(folder: Place, name: str, watch: LeaseWatch) -> None:
     """
     dead = [other for other in _attempts(folder) if other < name and not watch.lives(folder / f"{other}{LEASE}")]
     if dead:
-        log.info("going on from %s, which an ended process has left", folder / dead[-1])
+        log.info("resuming from %s, which a process that has ended left unfinished", folder / dead[-1])
         try:
             for file in (folder / dead[-1]).sizes():
                 if file != RECORD and not file.endswith(DRAFT):

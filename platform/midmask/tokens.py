@@ -43,12 +43,17 @@ class TokensConfig(Config):
     )
     vocabulary_size: int = Field(8192, ge=200, le=1_000_000, description="entries of the trained vocabulary")
     vocabulary_passages: int = Field(
-        200_000, ge=1, description="passages that the vocabulary is trained on, from the first"
+        200_000, ge=1, description="number of passages that the vocabulary is trained on, counted from the first"
     )
     max_length: int = Field(
-        128, ge=8, le=8192, description="tokens of a passage, special tokens included; the rest is cut"
+        128,
+        ge=8,
+        le=8192,
+        description="largest number of tokens of a passage, special tokens included; the rest is cut",
     )
-    query_length: int = Field(32, ge=4, le=8192, description="tokens of a query, special tokens included")
+    query_length: int = Field(
+        32, ge=4, le=8192, description="largest number of tokens of a query, special tokens included"
+    )
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
     query_prompt: str = Field("", max_length=2000, description="words put before each query, such as 'query: '")
     passage_prompt: str = Field("", max_length=2000, description="words put before each passage and its title")

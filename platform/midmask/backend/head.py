@@ -153,7 +153,7 @@ def _wait_for_job_server(process: subprocess.Popen[bytes], said: Path, environme
         if ended or time.monotonic() > deadline:
             why = "ended at once" if ended else f"did not answer within {STARTS_WITHIN_S:g} s"
             last = said.read_text(errors="replace").strip().splitlines()[-1:]
-            raise UserError(f"the local Ray {why}: {' '.join(last) or 'it said nothing'}")
+            raise UserError(f"the local Ray {why}: {' '.join(last) or 'it printed nothing'}")
         time.sleep(0.25)
 
 

@@ -110,13 +110,17 @@ def _count(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[p
 
 
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
-    """Writes which passages are the query itself, if any are; gives the facts."""
+    """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
     if facts["pairs"]:
         write_table(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
-        log.info("%d passages are the query itself (by %s), which must not retrieve them", len(pairs), facts["rule"])
+        log.info(
+            "%d passages are themselves queries (same %s) and are left out of these queries' results",
+            len(pairs),
+            facts["rule"],
+        )
     elif facts["same_id"] or facts["same_text"]:
-        log.info("queries are no passages (rule %s): %s", facts["rule"], facts)
+        log.info("no query is treated as a passage (rule %s): %s", facts["rule"], facts)
     return facts
 
 

@@ -33,7 +33,9 @@ class ReadTokensConfig(Config):
     """Token rows from a folder. What its files hold is the artifact's identity, not where they lie."""
 
     folder: str = runtime(..., "folder or URI of .parquet or .arrow files with a column input_ids or token_ids")
-    max_length: int = Field(ge=8, le=8192, description="tokens of a passage, special tokens included; the rest is cut")
+    max_length: int = Field(
+        ge=8, le=8192, description="largest number of tokens of a passage, special tokens included; the rest is cut"
+    )
 
 
 def tokens_content(folder: str) -> dict[str, Any]:
@@ -122,8 +124,8 @@ class _TokenReading:
         strange_F = np.flatnonzero((begins_F != bool(self.framed)) | (closes_F != bool(self.framed)))
         if len(strange_F):
             raise UserError(
-                f"{self._locate(block, starts_B[filled_F[strange_F[0]]])}: of [CLS] and [SEP] at a row's ends, it has "
-                "not what the rows before it have, or one without the other; write all rows with both, or without"
+                f"{self._locate(block, starts_B[filled_F[strange_F[0]]])}: its first and last token are not "
+                "[CLS] and [SEP] as in the rows before it, or only one of them is; write all rows with both, or without"
             )
 
     def _quarantine_empty(self, block: TokenBlock, empty: Ints) -> None:

@@ -45,10 +45,10 @@ class PseudoQueriesConfig(Config):
 
     source: str = Field("sentences", description="sentences, titles, train, file:PATH or model:FOLDER")
     per_passage: int = Field(
-        5, ge=1, le=1000, description="model: queries a passage (CoT-MoTE: 5, query-as-context: 20)"
+        5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
     max_length: int = Field(
-        64, ge=4, le=8192, description="tokens of a query, special tokens included; the rest is cut"
+        64, ge=4, le=8192, description="largest number of tokens of a query, special tokens included; the rest is cut"
     )
     generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how queries are written")
 

@@ -56,14 +56,16 @@ class SpansConfig(Config):
     source: str = Field(
         "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
     )
-    span_length: int = Field(128, ge=8, le=8192, description="tokens of a span at most, special tokens included")
+    span_length: int = Field(
+        128, ge=8, le=8192, description="largest number of tokens of a span, special tokens included"
+    )
     short_share: float = Field(
         0.15, ge=0.0, le=1.0, description="share of spans whose length limit is drawn from 2 tokens up (CoT-MAE: 0.15)"
     )
     documents: Literal["passages", "titles"] = Field(
         "passages", description="what a document is: a passage, or passages that follow each other under one title"
     )
-    seed: int = Field(0, ge=0, description="of span lengths and overlaps")
+    seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
 
     @field_validator("source")
     @classmethod

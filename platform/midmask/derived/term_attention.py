@@ -77,7 +77,7 @@ def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Ten
     layers = backbone.encoder(input_ids=ids_BL, attention_mask=real_BL.long(), output_attentions=True).attentions
     if not layers:
         raise UserError(
-            f"weights.encoder: a {backbone.shape.family} model does not tell where it looks; choose a BERT-like one"
+            f"weights.encoder: a {backbone.shape.family} model returns no attention weights; choose a BERT-like one"
         )
     attention: Tensor = layers[-1].float().mean(1)
     return attention

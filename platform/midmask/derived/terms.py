@@ -43,11 +43,11 @@ class WeighConfig(Config):
     )
     scaling: Literal["passage", "corpus", "none"] = Field(
         "passage",
-        description="how weights come to [0, 1]: lowest to highest of the passage; of the corpus (idf, bm25: as far as "
-        "its counts allow; file: of all its weights); or as they are. Unpublished for ROM",
+        description="how weights are scaled to [0, 1]: from the lowest and highest of the passage; of the corpus (idf, "
+        "bm25: as far as its counts allow; file: of all its weights); none: not scaled. Unpublished for ROM",
     )
-    k1: float = Field(0.9, ge=0, le=10, description="bm25: how soon repeated words stop to count")
-    b: float = Field(0.4, ge=0, le=1, description="bm25: how much long passages are held back")
+    k1: float = Field(0.9, ge=0, le=10, description="bm25: how fast repetitions of a word saturate")
+    b: float = Field(0.4, ge=0, le=1, description="bm25: how much a passage's length lowers its weights")
     encoder: str | None = Field(
         None, description="attention: a Hugging Face folder with the tokens' vocabulary; none: the recipe's backbone"
     )
@@ -71,7 +71,7 @@ class WeighConfig(Config):
         if self.scaling == "none" and self.kind in ("idf", "bm25"):
             raise ValueError(f"scaling = none, but {self.kind} weights are not in [0, 1]; choose passage or corpus")
         if self.scaling == "corpus" and self.kind == "attention":
-            raise ValueError("scaling = corpus: what range attention has is not known beforehand; choose passage")
+            raise ValueError("scaling = corpus: the range of attention weights is not known in advance; choose passage")
         return self
 
     @property

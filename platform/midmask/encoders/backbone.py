@@ -43,11 +43,11 @@ class BackboneConfig(Config):
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
     experts: Literal["none", "ffn", "all", "drop"] = Field(
         "none",
-        description="what queries and passages have each for themselves: nothing, feed-forward layers, or everything; "
-        "drop: nothing, and a folder's query expert is left behind",
+        description="layers that queries and passages do not share: none, the feed-forward layers, or all; drop: none, and "
+        "the query expert of a loaded folder is not used",
     )
     expert_norms: bool = Field(
-        False, description="ffn: whether the norms of feed-forward layers are each expert's own too (unpublished)"
+        False, description="ffn: whether each expert also has norms of its own in the feed-forward layers (unpublished)"
     )
 
     @field_validator("experts", mode="before")
@@ -64,7 +64,7 @@ class BackboneConfig(Config):
 
     @property
     def split(self) -> Split | None:
-        """Which weights queries and passages have each for themselves, if any."""
+        """Which weights queries and passages do not share; None if they share all."""
         return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
 
 

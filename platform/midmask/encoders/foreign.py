@@ -175,8 +175,8 @@ def _read_dense(place: Path) -> int:
     ]
     if faults:
         raise UserError(
-            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask projects without. Take the model's "
-            "vectors before it: remove it from modules.json in a copy, and fine-tune."
+            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask supports only a Dense without it. To use "
+            "the vectors before this Dense, remove it from modules.json in a copy of the folder, and fine-tune."
         )
     return int(config["out_features"])
 
@@ -186,7 +186,7 @@ def _splade(folder: Path, place: Path) -> Representation:
     asked = (config.get("pooling_strategy", "max"), config.get("activation_function", "relu"))
     if asked != ("max", "relu"):
         raise UserError(
-            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask has max of relu alone."
+            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask supports only max of relu."
         )
     if _settings(folder).get("similarity_fn_name") not in (None, "dot"):
         raise UserError(f"{folder / SETTINGS}: midmask scores lexical views by dot, not by the similarity named there.")

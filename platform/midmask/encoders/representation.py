@@ -24,14 +24,20 @@ class Representation(Config):
     """Which views of a text are scored. With both, their scores are added, unweighted."""
 
     dense: Literal["cls", "mean"] | None = Field("cls", description="the dense view: [CLS], the mean of all tokens")
-    width: int | None = Field(None, ge=1, description="dimensions that the dense view is projected to; none: as it is")
+    width: int | None = Field(
+        None, ge=1, description="dimensions that the dense view is projected to; none: no projection"
+    )
     normalise: bool = Field(False, description="the dense view has length 1, so that its score is the cosine")
     lexical: Literal["splade", "logits"] | None = Field(
         None, description="the lexical view: log(1 + relu) of the highest logit of each word, or that logit (DupMAE)"
     )
-    specials: bool = Field(True, description="whether the lexical view looks at [CLS] and [SEP] too")
-    query_terms: int | None = Field(None, ge=1, description="words of a query that count, the heaviest; none: all")
-    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count, the heaviest; none: all")
+    specials: bool = Field(True, description="whether the lexical view is also pooled over [CLS] and [SEP]")
+    query_terms: int | None = Field(
+        None, ge=1, description="number of a query's heaviest words that are kept; none: all"
+    )
+    passage_terms: int | None = Field(
+        None, ge=1, description="number of a passage's heaviest words that are kept; none: all"
+    )
 
     @model_validator(mode="after")
     def _some_view_is_there(self) -> Self:

@@ -28,17 +28,25 @@ class EvaluateConfig(IndexFields):
     """Search of a whole corpus for a split's queries, and its measures. What is about the search (index, lengths,
     threads) makes the encoding and search steps that come before (`recipes.plan`)."""
 
-    split: str = Field("dev", description="whose queries are searched; selection looks at dev only")
+    split: str = Field("dev", description="split whose queries are searched; selection uses dev only")
     depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
     measures: tuple[str, ...] = Field(
         (), description="ir-measures names such as nDCG@10, or presets such as sigir23, beir, nq; none: the usual ones"
     )
-    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
-    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of a hybrid encoder's vectors")
-    query_terms: int | None = Field(None, ge=1, description="words of a query that count; none: as it was encoded")
-    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count; none: as it was encoded")
-    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
-    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
+    views: Literal["all", "dense", "lexical"] = Field("all", description="which vectors of a hybrid encoder are scored")
+    query_terms: int | None = Field(
+        None, ge=1, description="number of a query's heaviest words that are scored; none: all that were encoded"
+    )
+    passage_terms: int | None = Field(
+        None, ge=1, description="number of a passage's heaviest words that are scored; none: all that were encoded"
+    )
+    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
+    passage_length: int | None = Field(
+        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
+    )
     threads: int = runtime(1, "threads of the search", ge=1)
 
     @field_validator("measures")

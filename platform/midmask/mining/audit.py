@@ -50,7 +50,9 @@ class Audit:
         wrong = chosen[stretch.facts.is_positive[chosen]]
         if len(wrong):
             row = stretch.table.slice(int(wrong[0]), 1).to_pylist()[0]
-            raise ValueError(f"passage {row['doc_id']!r} is relevant to query {row['query_id']!r}: no negative")
+            raise ValueError(
+                f"passage {row['doc_id']!r} is relevant to query {row['query_id']!r}, so it cannot be a negative"
+            )
         became = verdict.copy()
         became[chosen] = CODE["chosen"]
         np.add.at(self._verdicts, (stretch.source, became), 1)

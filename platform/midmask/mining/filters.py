@@ -48,10 +48,10 @@ class FilterConfig(Config):
     """Which candidates are too likely to be relevant, or too far off, to be negatives."""
 
     near_duplicates: float = Field(
-        0.8, ge=0.5, le=1, description="similarity to a positive from which a passage is refused; 1: its copies alone"
+        0.8, ge=0.5, le=1, description="similarity to a positive from which a passage is refused; 1: only copies"
     )
     teacher_margin: float | None = Field(
-        None, description="a negative's teacher score is at least so far below its positive's; none: not asked"
+        None, description="least difference between the teacher's scores of a positive and its negative; none: no limit"
     )
     unscored: Literal["error", "refuse"] = Field(
         "error", description="with a teacher margin, a candidate without a teacher score: an error, or refused"
@@ -59,10 +59,10 @@ class FilterConfig(Config):
     max_score: float | None = Field(None, description="highest score of a negative in its list; none: any")
     min_score: float | None = Field(None, description="lowest score of a negative in its list; none: any")
     absolute_margin: float | None = Field(
-        None, description="a negative's score is at least so far below its positive's; none: not asked"
+        None, description="least difference between the scores of a positive and its negative; none: no limit"
     )
     relative_margin: float | None = Field(
-        None, description="the same as a share of the positive's score, such as 0.05; none: not asked"
+        None, description="least difference as a share of the positive's score, such as 0.05; none: no limit"
     )
 
     @property

@@ -44,13 +44,15 @@ class MineConfig(IndexFields):
     """How hard negatives are mined. What is about the search (depth, index, lengths, threads) makes the encoding and
     search steps that come before (`recipes.plan`)."""
 
-    split: str = Field("train", description="whose queries get negatives")
+    split: str = Field("train", description="split whose queries get negatives")
     depth: int = Field(200, ge=1, le=100_000, description="passages ranked for each query")
     min_rank: int = Field(1, ge=1, description="best rank a negative may have, counted from 1 with the positives")
     max_rank: int | None = Field(None, ge=1, description="worst rank a negative may have; none: depth")
-    per_query: int = Field(30, ge=1, le=10_000, description="negatives a query, of all lists together")
+    per_query: int = Field(30, ge=1, le=10_000, description="negatives for each query, from all lists together")
     per_source: int | None = Field(
-        None, ge=1, description="negatives a query from each list, each adding other passages; none: as they come"
+        None,
+        ge=1,
+        description="negatives for each query from each list, other passages from each; none: no limit",
     )
     choose: Literal["random", "top"] = Field(
         "random", description="drawn from the allowed passages by the seed, or those of the best ranks"
@@ -59,11 +61,15 @@ class MineConfig(IndexFields):
         False, description="whether a query with too few allowed passages gets some of them several times"
     )
     filters: FilterConfig = Field(default_factory=FilterConfig, description="what is refused for being relevant")
-    seed: int = Field(0, ge=0, description="of the draw")
-    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
-    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
-    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
-    actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
+    seed: int = Field(0, ge=0, description="seed of the choice among allowed passages")
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
+    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
+    passage_length: int | None = Field(
+        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
+    )
+    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")
@@ -169,7 +175,7 @@ def judge(config: MineConfig, stretch: Stretch) -> Codes:
         row = stretch.table.slice(int(np.flatnonzero(np.isnan(stretch.facts.score))[0]), 1).to_pylist()[0]
         raise UserError(
             f"filters: the list {row['source']!r} has no scores, so max_score, min_score, absolute_margin and "
-            "relative_margin cannot be asked; use filters.teacher_margin with a teacher's scores"
+            "relative_margin cannot be applied; use filters.teacher_margin with a teacher's scores"
         )
     verdict = verdicts(stretch.facts, config.filters, config.ranks)
     if config.filters.teacher_margin is not None and config.filters.unscored == "error":

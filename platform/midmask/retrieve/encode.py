@@ -53,12 +53,14 @@ class EncodeConfig(Config):
     judged: Literal["any", "relevant"] = Field(
         "any", description="queries with any judgement, or with a relevant passage"
     )
-    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
     terms: int | None = Field(
         None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
     )
-    actors: int = runtime(1, "processes that blocks are dealt out to, on a cluster", ge=1)
+    actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")

@@ -43,7 +43,7 @@ class SearchConfig(IndexFields):
     passage_terms: int | None = Field(
         None, ge=1, description="the same of a passage; fewer than were encoded need no new encoding"
     )
-    actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
+    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
 

@@ -39,7 +39,9 @@ class ScoreConfig(Config):
     split: str = Field("train", description="whose relevant passages, and whose ranked lists, are scored")
     depth: int | None = Field(None, ge=1, description="passages of a ranked list that are scored; none: all")
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
-    query_length: int = Field(32, ge=4, description="tokens of a query, special tokens included; the rest is cut")
+    query_length: int = Field(
+        32, ge=4, description="largest number of tokens of a query, special tokens included; the rest is cut"
+    )
     passage_length: int | None = Field(
         None, ge=8, description="tokens of a passage, special tokens included; none: as many as the pair has room for"
     )

@@ -58,7 +58,7 @@ class TeacherConfig(Config):
         "(.pkl, .pkl.gz)",
     )
     backbone: BackboneConfig | None = Field(
-        None, description="what is trained; none: the recipe's encoder as it is before any middle training"
+        None, description="backbone that is trained; none: the recipe's encoder as it is before any middle training"
     )
     loss: ListwiseRanking.Config = Field(
         default_factory=ListwiseRanking.Config, description="the ranking loss, and how long a pair is"

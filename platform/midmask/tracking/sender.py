@@ -240,4 +240,4 @@ def send_file(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
     elif Path(value[0]).exists():
         client.log_artifact(run_id, *value)
     else:
-        log.warning("%s has gone before it could be copied to run %s", value[0], run_id)
+        log.warning("%s was deleted before it could be copied to run %s", value[0], run_id)

@@ -39,7 +39,7 @@ class RankingConfig(ObjectiveConfig):
     temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the encoder's scores")
     candidates: Literal["all", "positives", "own", "local_negatives"] = Field(
         "all",
-        description="what a query's positive is held against in the cross-entropy: all passages of all workers; "
+        description="what a query's positive is compared with in the cross-entropy: all passages of all workers; "
         "positives: the positives of all workers and the query's hard negatives; own: the query's hard negatives; "
         "local_negatives: those of all queries of this worker, no other positives",
     )

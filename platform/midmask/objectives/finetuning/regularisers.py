@@ -34,17 +34,21 @@ PARTS = ("query_regulariser", "passage_regulariser", "anti_zero", "query_terms",
 class Regularisers(Config):
     """How sparse the lexical view of each side is made; its default leaves it alone."""
 
-    query: Literal["flops", "l1"] | None = Field(None, description="what makes queries sparse; none: nothing does")
-    passage: Literal["flops", "l1"] | None = Field(None, description="what makes passages sparse; none: nothing does")
-    lambda_query: float = Field(0.0, ge=0.0, description="factor of the queries' term; 0: it is only reported")
-    lambda_passage: float = Field(0.0, ge=0.0, description="factor of the passages' term; 0: it is only reported")
+    query: Literal["flops", "l1"] | None = Field(
+        None, description="regulariser of the queries' lexical vectors; none: no regulariser"
+    )
+    passage: Literal["flops", "l1"] | None = Field(
+        None, description="regulariser of the passages' lexical vectors; none: no regulariser"
+    )
+    lambda_query: float = Field(0.0, ge=0.0, description="factor of the queries' term; 0: the term is only logged")
+    lambda_passage: float = Field(0.0, ge=0.0, description="factor of the passages' term; 0: the term is only logged")
     passage_groups: Literal["joint", "separate"] = Field(
         "joint",
         description="joint: one mean over all passages (sentence-transformers); separate: the average of the term over "
         "positives and that over negatives (SPLADE's first trainer)",
     )
     anti_zero: float = Field(0.0, ge=0.0, description="factor of the term that is infinite where all weights are 0")
-    ramp: float = Field(0.0, ge=0.0, le=1.0, description="share of the run in which the factors rise, as its square")
+    ramp: float = Field(0.0, ge=0.0, le=1.0, description="share of the run in which the factors rise, by its square")
 
     @model_validator(mode="after")
     def _factors_have_a_term(self) -> Self:

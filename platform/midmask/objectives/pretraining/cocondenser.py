@@ -36,7 +36,7 @@ class CoCondenser(CoupledObjective):
     class Config(HeadConfig):
         """coCondenser; the defaults are the paper's."""
 
-        name: Literal["cocondenser"] = Field("cocondenser", description="the objective")
+        name: Literal["cocondenser"] = Field("cocondenser", description="name of the objective")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores of two spans")
         contrastive_weight: float = Field(1.0, ge=0.0, description="factor of the contrastive loss")
 

@@ -88,7 +88,7 @@ class Condenser(Objective):
     class Config(HeadConfig):
         """Condenser; the defaults are the published commands'."""
 
-        name: Literal["condenser"] = Field("condenser", description="the objective")
+        name: Literal["condenser"] = Field("condenser", description="name of the objective")
 
     parts: ClassVar[tuple[str, ...]] = ("head_mlm", "late_mlm")
 

@@ -37,9 +37,9 @@ class CoTMAE(VectorDecoding):
     class Config(DecodedConfig):
         """CoT-MAE; the defaults are those of the released models."""
 
-        name: Literal["cotmae"] = Field("cotmae", description="the objective")
+        name: Literal["cotmae"] = Field("cotmae", description="name of the objective")
         context: Literal["random", "nearby", "overlap", "mixed"] = Field(
-            "mixed", description="how the second span is chosen; mixed: one of the three ways, each time anew"
+            "mixed", description="how the second span is chosen; mixed: one of the three ways, drawn for each pair"
         )
         decoder_mask_ratio: float = Field(0.45, gt=0.0, lt=1.0, description="share of tokens hidden from the decoder")
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder; the paper's text: 1")

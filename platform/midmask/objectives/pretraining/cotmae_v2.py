@@ -53,7 +53,7 @@ class CoTMAEv2(Objective):
     class Config(MaskedConfig):
         """CoT-MAE v2. Its paper gives no hyper-parameters: all defaults are those of its relatives."""
 
-        name: Literal["cotmae_v2"] = Field("cotmae_v2", description="the objective")
+        name: Literal["cotmae_v2"] = Field("cotmae_v2", description="name of the objective")
         context: Literal["random", "nearby", "overlap", "mixed", "pseudo_query"] = Field(
             "mixed",
             description="another span of the document, chosen so; or a pseudo-query for the passage (unpublished)",
@@ -67,7 +67,8 @@ class CoTMAEv2(Objective):
             None, ge=1, description="tokens that an ar row sees, itself included; none: all before it (unpublished)"
         )
         pooling: SparsePooling = Field(
-            "all", description="positions that s looks at: all but padding, or none of the specials (unpublished)"
+            "all",
+            description="positions that s is pooled over: all but padding, or without special tokens (unpublished)",
         )
         projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"

@@ -73,7 +73,7 @@ class CoTMoTE(Objective):
         """CoT-MoTE; `backbone.experts` says how much of the encoder is each side's own."""
 
         trains_queries: ClassVar[bool] = True
-        name: Literal["cotmote"] = Field("cotmote", description="the objective")
+        name: Literal["cotmote"] = Field("cotmote", description="name of the objective")
         views: Literal["dense", "sparse", "both"] = Field("both", description="which vectors of a text are decoded")
         decoding: Literal["apart", "together"] = Field(
             "apart", description="both views: each by itself, losses summed; or side by side (unpublished)"
@@ -90,7 +90,7 @@ class CoTMoTE(Objective):
             "head", description="under s: the MLM head's, or hidden states times embeddings, as equation 4 prints"
         )
         pooling: SparsePooling = Field(
-            "all", description="positions s looks at: all, or none of the specials (unpublished)"
+            "all", description="positions that s is pooled over: all, or without special tokens (unpublished)"
         )
         projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"

@@ -69,14 +69,14 @@ class DupMAE(Objective):
     class Config(DecodingConfig):
         """DupMAE; which defaults are the paper's and which the code's is in the module's docstring."""
 
-        name: Literal["dupmae"] = Field("dupmae", description="the objective")
+        name: Literal["dupmae"] = Field("dupmae", description="name of the objective")
         decode: Literal["cls", "ot", "both"] = Field(
             "both", description="what decodes: the sentence vector, the ordinary tokens, or both"
         )
         query_stream: Literal["paper", "embedding"] = Field(
             "embedding", description="enhanced: queries are P + h, or the embedding module applied to h (DupMAE's code)"
         )
-        bow_weight: float = Field(1.0, gt=0.0, description="factor of the bag's loss; paper 1, code 0.1")
+        bow_weight: float = Field(1.0, gt=0.0, description="factor of the bag-of-words loss; paper 1, code 0.1")
         bow_head: Literal["tied", "projection"] = Field(
             "tied", description="logits of ordinary tokens: by the MLM head (code), or by a matrix of their own (paper)"
         )
@@ -93,7 +93,7 @@ class DupMAE(Objective):
             fields = type(self).model_fields
             if idle := [name for name in IDLE[self.decode] if getattr(self, name) != fields[name].default]:
                 raise ValueError(
-                    f"{idle[0]} = {getattr(self, idle[0])} says nothing with decode = {self.decode}; use decode = both"
+                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use decode = both"
                 )
             return self
 

@@ -46,7 +46,7 @@ class ICT(CoupledObjective):
     class Config(ObjectiveConfig):
         """Inverse cloze task and random crops."""
 
-        name: Literal["ict"] = Field("ict", description="the objective")
+        name: Literal["ict"] = Field("ict", description="name of the objective")
         views: Literal["cloze", "crops"] = Field("cloze", description="a run of words and the rest, or two runs")
         shortest: float = Field(0.05, gt=0.0, le=1.0, description="least share of the words in a run")
         longest: float = Field(0.5, gt=0.0, le=1.0, description="greatest share of the words in a run")

@@ -59,7 +59,7 @@ class LexMAE(Objective):
     class Config(MaskedConfig):
         """LexMAE; the defaults are the paper's."""
 
-        name: Literal["lexmae"] = Field("lexmae", description="the objective")
+        name: Literal["lexmae"] = Field("lexmae", description="name of the objective")
         encoder_mask: EncoderMask = Field(
             "exact", description="exactly ceil(ratio * n) tokens (LexMAE); tokens one by one; whole words; by weight"
         )
@@ -68,7 +68,7 @@ class LexMAE(Objective):
             "inclusive", description="the decoder's mask holds the encoder's; is drawn apart; or avoids the encoder's"
         )
         bottleneck: Literal["softmax", "saturated", "cls", "off"] = Field(
-            "softmax", description="what feeds the decoder: words by softmax or log(1 + relu); the [CLS] state; nothing"
+            "softmax", description="what the decoder reads: words by softmax or log(1 + relu); the [CLS] state; nothing"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder")
         encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")

@@ -48,7 +48,9 @@ class DecodingConfig(MaskedConfig):
 
     decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
     decoding: Literal["enhanced", "basic"] = Field("enhanced", description="two-stream, or plain masked decoding")
-    decoder_layers: int = Field(1, ge=1, le=12, description="layers of the decoder; more than 1 only if basic")
+    decoder_layers: int = Field(
+        1, ge=1, le=12, description="layers of the decoder; more than 1 only with decoding=basic"
+    )
     query_stream: Literal["paper", "embedding"] = Field(
         "paper", description="enhanced: queries are P + h, or the embedding module applied to h"
     )
@@ -72,7 +74,7 @@ class DecodingConfig(MaskedConfig):
             lack = "no table of positions" if not shape.has_positions else f"embeddings {shape.embedding_width} wide"
             raise UserError(
                 f"objective.query_stream = embedding: a {shape.family} backbone has {lack}, so its embedding module "
-                "makes no queries of a sentence vector. Use objective.query_stream=paper."
+                "cannot make queries from a sentence vector. Use objective.query_stream=paper."
             )
 
 
@@ -135,7 +137,7 @@ class RetroMAE(Objective):
     class Config(DecodingConfig):
         """RetroMAE; the defaults are the paper's."""
 
-        name: Literal["retromae"] = Field("retromae", description="the objective")
+        name: Literal["retromae"] = Field("retromae", description="name of the objective")
 
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 

@@ -48,7 +48,7 @@ class SimCSE(CoupledObjective):
     class Config(MaskedConfig):
         """Unsupervised SimCSE; the defaults are the published commands'."""
 
-        name: Literal["simcse"] = Field("simcse", description="the objective")
+        name: Literal["simcse"] = Field("simcse", description="name of the objective")
         temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines")
         projection: bool = Field(True, description="compare tanh(W h + b), thrown away later, instead of h")
         mlm_weight: float = Field(0.0, ge=0.0, description="factor of the auxiliary MLM loss; 0: no such pass")
