@@ -61,8 +61,8 @@ class CorpusConfig(Config):
     )
     splits: Literal["complete", "official"] = Field(
         "complete",
-        description="complete: those of train, dev and test that the collection lacks are drawn from the others, because "
-        "a recipe needs all three; official: the splits of the files, as in published results",
+        description="complete: those of train, dev and test that the collection lacks are drawn from the others, "
+        "because a recipe needs all three; official: the splits of the files, as in published results",
     )
     self_matches: Literal["auto", "id", "text", "none"] = Field(
         "auto",

@@ -43,8 +43,8 @@ class BackboneConfig(Config):
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
     experts: Literal["none", "ffn", "all", "drop"] = Field(
         "none",
-        description="layers that queries and passages do not share: none, the feed-forward layers, or all; drop: none, and "
-        "the query expert of a loaded folder is not used",
+        description="layers that queries and passages do not share: none, the feed-forward layers, or all; drop: none, "
+        "and the query expert of a loaded folder is not used",
     )
     expert_norms: bool = Field(
         False, description="ffn: whether each expert also has norms of its own in the feed-forward layers (unpublished)"

@@ -175,8 +175,8 @@ def _read_dense(place: Path) -> int:
     ]
     if faults:
         raise UserError(
-            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask supports only a Dense without it. To use "
-            "the vectors before this Dense, remove it from modules.json in a copy of the folder, and fine-tune."
+            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask does not support this. To "
+            "use the vectors before this Dense, remove it from modules.json in a copy of the folder, and fine-tune."
         )
     return int(config["out_features"])
 

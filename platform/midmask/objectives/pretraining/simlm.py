@@ -64,8 +64,8 @@ class SimLM(Objective):
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder, copied from the encoder's top")
         generator: str = Field(
             "tiny",
-            description="tiny, mini, small or base: fresh weights, trained beside the encoder and dropped; or a Hugging Face "
-            "masked LM with the same vocabulary, by folder or hub id: frozen",
+            description="tiny, mini, small or base: fresh weights, trained beside the encoder and dropped; or a "
+            "Hugging Face masked LM with the same vocabulary, by folder or hub id: frozen",
         )
         generator_weight: float = Field(0.2, ge=0.0, description="factor of the loss of a generator that is trained")
 
@@ -74,7 +74,7 @@ class SimLM(Objective):
             if self.decoder_mask_ratio < self.encoder_mask_ratio:
                 raise ValueError(
                     f"decoder_mask_ratio = {self.decoder_mask_ratio} is below encoder_mask_ratio = "
-                    f"{self.encoder_mask_ratio}: tokens that are replaced for the encoder are also replaced for the decoder"
+                    f"{self.encoder_mask_ratio}: tokens replaced for the encoder are also replaced for the decoder"
                 )
             return self
 
