@@ -88,8 +88,8 @@ def _sync(folder: str) -> None:
 
 @contextlib.contextmanager
 def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
-    """A folder of this process's own to make the artifact in, with what a dead process has left of it; None if another
-    process finishes the artifact first.
+    """Yields a folder in which only this process makes the artifact, with the files that a dead process has left; None
+    if another process finishes the artifact first.
 
     The folder stays when the block ends with an error, so that the next attempt goes on from it.
     """

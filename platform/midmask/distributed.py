@@ -47,7 +47,7 @@ def gather_rows(rows_BD: Tensor) -> Tensor:
 
 
 def own_rows(rows_BD: Tensor) -> Tensor:
-    """Where this worker's rows stand among those of `gather_rows`; int64, [B]."""
+    """Positions of this worker's rows among those of `gather_rows`; int64, [B]."""
     first = 0 if _is_alone() else sum(_row_counts(rows_BD)[: rank()])
     return torch.arange(first, first + len(rows_BD), device=rows_BD.device)
 

@@ -1,5 +1,5 @@
-"""Fused vocabulary heads: a linear layer over the vocabulary together with what is made of its logits, which never
-exist all at once.
+"""Fused vocabulary heads: a linear layer over the vocabulary fused with the function of its logits, which are never in
+memory all at once.
 
 Shapes: R rows that carry a label, D width, V vocabulary, B rows of a batch, L tokens, C rows of a chunk, T vocabulary
 entries of a tile.

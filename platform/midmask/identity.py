@@ -137,7 +137,7 @@ def _library_version(name: str) -> str:
 
 
 def as_user_error(error: ValidationError, where: str) -> UserError:
-    """The first fault of a failed validation as one line: field, value, what is wanted."""
+    """The first fault of a failed validation as one line: field, value, and the condition that it breaks."""
     fault = error.errors()[0]
     path = ".".join(str(part) for part in fault["loc"])
     field = ".".join(part for part in (where, path) if part)

@@ -64,7 +64,7 @@ class LeaseWatch:
         return now - since < self._timing.dead_s
 
     def is_surely_dead(self, lease: Place) -> bool:
-        """Whether the owner's process is known to be gone, or has let go of the lease."""
+        """Whether the owner's process is known to have ended, or has released the lease."""
         state = _read_lease(lease)
         return state is None or self._is_gone(state) is True
 

@@ -1,5 +1,5 @@
-"""What the middle training read, as a figure: the main finding of Lassance et al. (SIGIR 2023), a panel per corpus and
-representation, with no middle training as the level to pass.
+"""Figure of the scores by the collection of the middle training: the main finding of Lassance et al. (SIGIR 2023), a
+panel per corpus and representation, with no middle training as the level to pass.
 """
 
 from collections.abc import Sequence
@@ -94,8 +94,8 @@ def _render_seeds(seeds: Seeds) -> str:
 
 
 def collections_figure(results: Results, path: Path, measure: str = "RR@10") -> str:
-    """Draws the systems by what they read, and returns the numbers as a Markdown table; draws nothing and returns an
-    empty text where no system was trained on two collections.
+    """Draws the systems by the collection of their middle training, and returns the numbers as a Markdown table; draws
+    nothing and returns an empty text where no system was trained on two collections.
     """
     found = panels(results, measure)
     if not found:

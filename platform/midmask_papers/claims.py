@@ -1,4 +1,4 @@
-"""Every qualitative claim of the papers as a named, computed check, and the report of what they came to."""
+"""Every qualitative claim of the papers as a named, computed check, and the report of their verdicts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -55,7 +55,7 @@ CLAIMS: Registry[Claim] = claims(read_shipped())
 
 
 def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Verdict]]:
-    """Every claim with what it came to, in the papers' order; statistics: those that are shipped, unless given."""
+    """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
     found = CLAIMS if statistics is None else claims(statistics)
     return [(claim, claim.check(results)) for claim in found.values()]
 

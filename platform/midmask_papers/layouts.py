@@ -22,7 +22,7 @@ AVERAGED = frozenset(GROUPS)
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of a table and what stands there. number: what is printed; none: nothing."""
+    """A cell of a table. number: the printed value; none: nothing is printed."""
 
     row: str
     column: str
@@ -35,7 +35,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of a paper. baseline: the row that stars are held against; empty: superscripts for all pairs."""
+    """A table of a paper. baseline: the row that stars compare with; empty: superscripts for all pairs."""
 
     name: str
     heading: str
@@ -46,7 +46,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table with the name of its files, its heading, and what stands beside it."""
+    """A table with the name of its files, its heading, and the published numbers beside it."""
 
     name: str
     heading: str

@@ -1,5 +1,5 @@
-"""Which of our results stand for a paper's systems: exactly those it names or, where there are none, the same systems
-under one other setting, or after reading one other collection, all of them alike. What differs from the paper is told.
+"""Chooses our results for a paper's systems: exactly those it names or, where there are none, the same systems under
+one other setting, or after reading one other collection, all of them alike. What differs from the paper is told.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Match:
-    """Our systems in the paper's place, where they were all measured, and what is not as in the paper."""
+    """Our systems for a paper, the corpus and split on which all were measured, and the differences from the paper."""
 
     terms: tuple[Term, ...]
     places: tuple[CorpusSplit, ...]
@@ -85,7 +85,7 @@ def home(results: Results) -> str:
 
 
 def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:
-    """These splits, the one to tell first: the wanted one if it is there, then test, then dev."""
+    """These splits, the one to report first: the wanted one if it is there, then test, then dev."""
     return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
 
 

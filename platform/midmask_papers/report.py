@@ -24,7 +24,7 @@ STATISTICS = "statistics.yaml"
 
 
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
-    """The report of what a benchmark's cells have left in the storage, written to the folder; its text.
+    """Writes the report of a benchmark's results in the storage to the folder; returns its text.
 
     Args:
         failed: cell -> why it could not be run.
@@ -96,7 +96,7 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
 
 
 def label(key: SystemKey, benchmark: Benchmark) -> str:
-    """A row's name: the system, and what it was pre-trained on where that differs between rows."""
+    """A row's name: the system, and the collection of its middle training where rows differ in it."""
     several = len(benchmark.collections) > 1 and key.collection != NONE
     return f"{key.system} ({key.collection})" if several else key.system
 

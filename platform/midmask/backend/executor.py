@@ -27,7 +27,7 @@ WHOLE_COLLECTION = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseu
 
 
 def execute(graph: Graph, storage: Place, use: Resources, observer: Observer, *, keep_going: bool = False) -> None:
-    """Runs all that is left of the graph. What was there before is not reported: see `report_finished`.
+    """Runs all unfinished steps of the graph. Steps that were finished before are not reported: see `report_finished`.
 
     Args:
         use: what a step that trains or encodes may use, and how many of these run at once.

@@ -1,4 +1,4 @@
-"""Tells what is installed, and what the stores of this project hold."""
+"""Shows the installed versions, and what the stores of this project contain."""
 
 import importlib.metadata
 import os

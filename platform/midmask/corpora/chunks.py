@@ -55,7 +55,7 @@ class Piece(Protocol):
 
 
 class SplitPiece(Piece, Protocol):
-    """A piece of queries or judgements; `split` is theirs, "" where the file does not say."""
+    """A piece of queries or judgements; `split` is their split, "" if the file does not name one."""
 
     @property
     def split(self) -> str: ...

@@ -91,7 +91,7 @@ class CorpusConfig(Config):
 
     @property
     def short_name(self) -> str:
-        """`pydocs`, an id with hyphens for slashes, or the last folder of the place: what metrics and tables bear."""
+        """`pydocs`, an id with hyphens for slashes, or the last folder of the place: the name in metrics and tables."""
         if FORMATS[self.format].place == "ID":
             return self.place.replace("/", "-")
         return self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name

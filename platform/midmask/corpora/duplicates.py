@@ -50,7 +50,7 @@ def _hash_windows(words: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
 
 
 def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
-    """Pairs of rows that meet in a band and agree in half of all hashes; int64 [P, 2].
+    """Pairs of rows that are equal in a band and in half of all hashes; int64 [P, 2].
 
     In a band, a row is compared with the one before it and with the first 16 of its group: joined up, that finds a
     cluster without comparing all its members with each other.

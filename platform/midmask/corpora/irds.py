@@ -70,7 +70,7 @@ class IrPiece:
         return digest.hexdigest()[:16]
 
     def missing(self) -> str:
-        """What the first record needs and this machine lacks; "" if there is nothing."""
+        """The file that the first record needs and this machine lacks; "" if none is missing."""
         try:
             next(records(self.dataset_id, self.rows), None)
         except MissingLibrary as error:

@@ -47,7 +47,7 @@ def records(dataset_id: str, rows: str) -> Iterator[Any]:
 
 
 def missing_line(dataset_id: str, lacking: list[tuple[str, str, str]]) -> str:
-    """What to tell of a corpus that lacks some of its parts: (id, rows, what is lacking) each."""
+    """The error's line for a corpus that lacks parts: (id, rows, missing file) each."""
     parts = "; ".join(f"{rows} of {own} ({what})" for own, rows, what in lacking)
     commands = " && ".join(f"ir_datasets export {own} {rows} > /dev/null" for own, rows, _ in lacking)
     return (
@@ -67,7 +67,7 @@ def children(dataset_id: str) -> list[str]:
 def dataset(dataset_id: str) -> Any:
     """
     Raises:
-        UserError: without the package, and for an id that it does not know.
+        UserError: without the package, and for an id that the package does not have.
     """
     registry = _library().registry
     try:

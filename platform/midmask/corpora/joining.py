@@ -15,7 +15,7 @@ from midmask.identity import Config
 
 
 class JoinConfig(Config):
-    """What is joined, in order.
+    """Names of the collections that are joined, in order.
 
     Raises:
         UserError: if two collections have one name, since their ids could not be told apart.

@@ -1,4 +1,4 @@
-"""Judgement files: the layout is read off the file, and said, never guessed row by row.
+"""Judgement files: the layout is recognised once for a file and logged, not guessed for each row.
 
 Known layouts, divided by tabs or else by white space: 4 columns `query 0 doc grade` (TREC); 3 columns `query doc grade`
 (BEIR, with or without a header); 2 columns `query doc`, which means grade 1. A header names its columns, in any order.

@@ -1,4 +1,4 @@
-"""What became of every row read: kept, quarantined with its reason, or left out by a rule that the user set."""
+"""Counts and files of the rows read: kept, quarantined with a reason, or left out by a rule that the user set."""
 
 import json
 import logging
@@ -101,7 +101,9 @@ def _remedy(bad: Counter[str]) -> str:
 def separate_rejected(
     tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, rejected: Quarantine
 ) -> Iterator[pa.Table]:
-    """The good rows of blocks that come in source order; `line` now counts from the file's start, markers are gone."""
+    """Yields the good rows of blocks, which come in source order; `line` then counts from the file's start, and rows
+    that mark blocks are removed.
+    """
     offsets = np.zeros(len(pieces) + 1, np.int64)
     for table in tables:
         piece = table.column("piece").to_numpy()

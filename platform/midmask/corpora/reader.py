@@ -1,4 +1,4 @@
-"""What a format's module provides, and what is asked of a corpus whatever its format."""
+"""The interface of a format's reader, and functions on a corpus of any format."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def open_corpus(config: CorpusConfig) -> CorpusPieces:
 
 
 def judged_splits(config: CorpusConfig) -> list[str]:
-    """Names of the splits that a prepared collection has, told from its files' names; sorted, [] without judgements.
+    """Names of the splits that a prepared collection has, from its files' names; sorted, [] without judgements.
 
     Raises:
         UserError: as `open_corpus`.

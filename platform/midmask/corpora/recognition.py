@@ -1,4 +1,4 @@
-"""The format of a folder that is named without one, told by which readers can open it."""
+"""Recognises the format of a folder: the one whose reader can open it."""
 
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.formats import FORMATS

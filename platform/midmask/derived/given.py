@@ -30,7 +30,7 @@ LAYOUT = 'wanted is a line {"doc_id": …, "queries": […]}, {"doc_id": …, "q
 
 
 class GivenLine(NamedTuple):
-    """One line of a file: a passage and its texts; or what is wrong with it, and what it says."""
+    """One line of a file: a passage and its texts, or the fault of the line and its text."""
 
     number: int
     doc_id: str

@@ -39,7 +39,7 @@ class ReadTokensConfig(Config):
 
 
 def tokens_content(folder: str) -> dict[str, Any]:
-    """What the files hold, by fingerprint; for the step's identity.
+    """Fingerprints of the files, for the step's identity.
 
     Raises:
         UserError: if there are none.

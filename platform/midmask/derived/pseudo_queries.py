@@ -73,7 +73,7 @@ class PseudoQueriesConfig(Config):
 
 
 def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
-    """What the source holds, by fingerprint, as a part of the artifact's identity.
+    """Fingerprints of the source's files, as a part of the artifact's identity.
 
     Raises:
         UserError: if the file or the model is not there.

@@ -84,7 +84,7 @@ def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Ten
 
 
 def of_words(received_T: Doubles, found: ShardWords, pieces: Literal["mean", "max", "sum"]) -> Doubles:
-    """What the tokens of each word use receive, as one number, [U]."""
+    """The attention that the tokens of each word use receive, as one number, [U]."""
     received_C = received_T[found.candidate_T]
     uses = len(found.word_U)
     if pieces == "max":

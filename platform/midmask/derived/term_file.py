@@ -86,7 +86,7 @@ class FileWeigher:
         self._out = out
 
     def weights(self, found: ShardWords, name: str) -> NDArray[np.float64]:
-        """Also writes what was used to `matched/`."""
+        """Also writes the weights that were used to `matched/`."""
         given = read_given(self._out, self._numbers[name], 0, len(found.lengths_P))
         terms = [_normalise(self._spell_word(word)) for word in found.words.to_pylist()]
         bounds = np.searchsorted(found.passage_U, np.arange(len(given) + 1)).tolist()

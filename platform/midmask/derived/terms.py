@@ -105,7 +105,7 @@ class WeighConfig(Config):
 
 
 def weigh_content(config: WeighConfig) -> dict[str, Any]:
-    """What the source holds, by fingerprint, as a part of the artifact's identity.
+    """Fingerprints of the source's files, as a part of the artifact's identity.
 
     Raises:
         UserError: if the file or the encoder is not there.

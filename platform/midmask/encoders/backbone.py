@@ -91,7 +91,7 @@ class Backbone(nn.Module):
         self.pooling = Pooling(Representation(), self.width)
 
     def represent_as(self, representation: Representation, *, seed: int) -> None:
-        """Sets what is scored. A projection has fresh weights that depend on `seed` alone."""
+        """Sets the representation that is scored. A projection has fresh weights that depend on `seed` alone."""
         with fresh_weights(seed):
             self.pooling = Pooling(representation, self.width)
 
@@ -163,7 +163,9 @@ class Backbone(nn.Module):
         return padding_mask(lengths_B, length)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """What the first layer reads: words, positions, types, norm, dropout, projection; [B, L, D]."""
+        """Input of the first layer: embeddings of words, positions and types, after norm, dropout and projection; [B,
+        L, D].
+        """
         return self.family.embed(self.encoder, input_ids=ids_BL)
 
     def embed_stream(self, x_BLD: Tensor) -> Tensor:

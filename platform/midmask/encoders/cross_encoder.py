@@ -125,8 +125,8 @@ class CrossEncoder(nn.Module):
 
 
 def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int) -> CrossEncoder:
-    """What a teacher's training begins with: a backbone's encoder under a head for one label. What is made afresh
-    depends on `seed` alone. Of an encoder with experts, the passages' is taken.
+    """The model that a teacher's training starts from: a backbone's encoder under a head for one label. Fresh weights
+    depend on `seed` alone. Of an encoder with experts, the passage expert is taken.
 
     Raises:
         UserError: if there is no such model of a supported family, its vocabulary is not the tokenizer's, or it has no

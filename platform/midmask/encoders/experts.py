@@ -40,7 +40,7 @@ class Split:
         return f"experts = {self.kind}, expert_norms = {str(self.norms).lower()}"
 
     def names(self, encoder: nn.Module, family: Family) -> list[str]:
-        """Names of those weights in an encoder; none if the family's feed-forward layers cannot be told."""
+        """Names of those weights in an encoder; none if the family's feed-forward layers are not known."""
         known = [name for name, _ in encoder.named_parameters()]
         if self.kind == "all":
             return known
@@ -69,7 +69,7 @@ class QueryExpert(nn.Module):
             yield key.replace("/", "."), weight
 
     def run(self, encoder: nn.Module, inputs: dict[str, Any]) -> Any:
-        """What the encoder gives with these weights in the place of its own; gradients reach these."""
+        """Runs the encoder with these weights in place of its own; gradients reach these weights."""
         return torch.func.functional_call(encoder, dict(self.named()), kwargs=inputs)
 
     @torch.no_grad()

@@ -83,7 +83,7 @@ def save_bi_encoder(
 
 
 def load_bi_encoder(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
-    """The backbone in a folder with the views that the folder says, its projection included.
+    """The backbone in a folder with the views that the folder's files name, its projection included.
 
     Args:
         wanted: with which experts; none: with those that the folder holds.

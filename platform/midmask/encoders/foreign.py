@@ -46,8 +46,8 @@ _MODES = {
 
 
 def read_modules(folder: Path) -> tuple[Representation, int | None, TextForm]:
-    """The representation that a folder's modules amount to, the tokens of its longest text, if that is said, and how
-    its texts are written.
+    """The representation that a folder's modules compute, the number of tokens of its longest text if a file has it,
+    and the form of its texts.
 
     Raises:
         UserError: naming the module or setting that midmask cannot follow.
@@ -97,8 +97,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def longest_text(folder: Path) -> int | None:
-    """Tokens of the longest text that a folder's model reads: what its sentence-transformers settings say, else its
-    tokenizer, and never more than it has positions; None if nothing says it.
+    """Tokens of the longest text that a folder's model reads: from its sentence-transformers settings, else from its
+    tokenizer, and at most its number of positions; None if no file has it.
 
     Raises:
         UserError: for settings that treat letter case otherwise than the tokenizer.

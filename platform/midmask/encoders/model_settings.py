@@ -1,4 +1,4 @@
-"""What a folder's model makes of a text, as far as its files tell.
+"""How a folder's model reads and represents a text, as far as its files state it.
 
 midmask.json        of a folder that midmask wrote: a `ModelSettings`, which says everything
 modules.json        of sentence-transformers, any version from 2 on: read by `foreign`
@@ -33,7 +33,7 @@ PROJECTION = "2_Dense"
 
 
 class ModelSettings(Config):
-    """What a model was trained for: its views of a text, how texts were written, and how many tokens it read."""
+    """Settings of a model's training: its views of a text, the form of the texts, and how many tokens it read."""
 
     format: int = Field(FORMAT, ge=1, description="version of this file's layout")
     representation: Representation = Field(description="which views of a text are scored")
@@ -46,7 +46,7 @@ class ModelSettings(Config):
 
 
 def read_facts(folder: Path) -> ModelSettings:
-    """What a folder's files say about its model.
+    """Reads the facts about a model from its folder's files.
 
     Raises:
         UserError: if they say what midmask cannot do, or cannot be read.

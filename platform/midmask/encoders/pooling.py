@@ -1,4 +1,4 @@
-"""From hidden states to what is scored: the views of a text that a `Representation` asks for.
+"""From hidden states to the vectors that are scored: the views of a text that a `Representation` has.
 
 Shapes: B rows, L tokens, D width, V vocabulary.
 """

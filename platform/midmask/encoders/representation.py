@@ -1,4 +1,5 @@
-"""What a text becomes for a search: a dense vector, weights over the vocabulary, or both; and the score of two texts.
+"""The vectors of a text that a search compares (a dense one, weights over the vocabulary, or both), and the score of
+two texts.
 
     cls        dense = cls                                              DPR, RetroMAE, "CLS:768"
     splade     lexical = splade                                         Formal et al. 2021
@@ -80,7 +81,7 @@ class TextVectors:
     lexical_BV: Tensor | None
 
     def pruned(self, terms: int | None) -> "TextVectors":
-        """The same with all but the `terms` heaviest words of each text at 0."""
+        """These vectors with all but the `terms` heaviest words of each text set to 0."""
         return self if self.lexical_BV is None else replace(self, lexical_BV=prune(self.lexical_BV, terms))
 
     def tensors(self) -> tuple[Tensor, ...]:
@@ -88,7 +89,7 @@ class TextVectors:
         return tuple(view for view in (self.dense_BD, self.lexical_BV) if view is not None)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> "TextVectors":
-        """The same with `change` made to each view that is there."""
+        """These vectors with `change` applied to each view that is not None."""
         dense_BD, lexical_BV = (None if view is None else change(view) for view in (self.dense_BD, self.lexical_BV))
         return TextVectors(dense_BD, lexical_BV)
 
@@ -112,7 +113,9 @@ def scores(query: TextVectors, passage: TextVectors) -> Tensor:
 
 
 def group_scores(query: TextVectors, passage: TextVectors) -> Tensor:
-    """Of every query with its own G passages, [Q, G], where the passages of all queries stand end to end."""
+    """Scores of every query with its own G passages, [Q, G]; the passages of all queries are in one list, query after
+    query.
+    """
     pairs = list(zip(query.tensors(), passage.tensors(), strict=True))
     with torch.autocast(pairs[0][0].device.type, enabled=False):
         products = [torch.bmm(right.view(len(left), -1, left.shape[1]), left[..., None]) for left, right in pairs]

@@ -49,7 +49,8 @@ class Charge:
 
 
 class Charges:
-    """Charges steps, knowing what is finished in a storage. notes: what had to be assumed, each once, in order.
+    """Computes the cost of steps, given what is finished in a storage. notes: the assumptions made, each once, in
+    order.
 
     Args:
         kind: of the devices, cpu or cuda.

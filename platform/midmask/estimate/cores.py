@@ -1,4 +1,4 @@
-"""Steps without a model, which CPU cores do: how many texts they read, how fast, and what they write."""
+"""Steps without a model, which run on CPU cores: how many texts they read, how fast, and what they write."""
 
 from typing import Any
 

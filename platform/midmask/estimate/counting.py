@@ -86,7 +86,7 @@ def count_training(
     kind: str,
     bf16: bool,
 ) -> Counted:
-    """What a step of an objective costs on some encoder.
+    """Counts the cost of a step of an objective on an encoder.
 
     Args:
         vocabulary: entries of the tokenizer.
@@ -139,7 +139,9 @@ def count_scoring(encoder: BackboneConfig, vocabulary: int, query: int, passage:
 
 
 class EncoderAlone(Objective):
-    """Stands in for an objective whose loss looks at numbers: all texts of a batch go through the encoder."""
+    """Replaces an objective whose loss depends on values, which fake tensors lack: all texts of a batch go through the
+    encoder.
+    """
 
     parts: ClassVar[tuple[str, ...]] = ("encoder",)
 

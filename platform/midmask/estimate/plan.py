@@ -1,6 +1,4 @@
-"""What a plan will cost on a cluster shape, step by step. Finished steps cost nothing, and neither does what only they
-need.
-"""
+"""The cost of a plan on a cluster shape, step by step. Finished steps and their inputs cost nothing."""
 
 import shutil
 from collections.abc import Iterable
@@ -38,7 +36,7 @@ class Estimate:
 
     @property
     def peak_bytes(self) -> float:
-        """The most that lies in the storage at a time beside what was there."""
+        """The largest number of bytes in the storage at a time, beside those that were there before."""
         return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
 
     def hours(self, charge: Charge) -> float:
@@ -68,7 +66,7 @@ def estimate(
     per_training: int | None = None,
     side_by_side: bool = False,
 ) -> Estimate:
-    """What is still to be paid for these steps and all that they need.
+    """The cost of these steps and of the unfinished steps that they need.
 
     Args:
         shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.

@@ -44,7 +44,7 @@ def deepest(names: Sequence[str]) -> int:
 
 
 def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
-    """Judgements (split, query_id, doc_id, grade) of what was retrieved: 1 with an answer in it, else 0.
+    """Judgements (split, query_id, doc_id, grade) of the retrieved passages: 1 if one contains an answer, else 0.
 
     Args:
         ranked: query_id, doc_id. answers: split, query_id, answers, all of one split. docs: the corpus's folder of

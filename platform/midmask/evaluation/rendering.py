@@ -33,7 +33,7 @@ STRICTER = 5
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are printed, and what superscripts say.
+    """How numbers are printed, and what superscripts mean.
 
     marks: better_than names, by their letters, the systems that a row is significantly better than; ties gives the
     letters of its tie groups; stars: * significantly better than the baseline, ** at a fifth of the level (0.01 of
@@ -51,8 +51,8 @@ class Style:
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands with a table's numbers. about: sentences before the caption. published: (system, column) -> the
-    number that a paper prints, shown in brackets. doubtful: those of them that are marked with a question mark.
+    """Additions to a table's numbers. about: sentences before the caption. published: (system, column) -> the number
+    that a paper prints, shown in brackets. doubtful: those of them that are marked with a question mark.
     """
 
     about: str = ""

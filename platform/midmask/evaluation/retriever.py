@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 
 
 class EvaluateConfig(IndexFields):
-    """Search of a whole corpus for a split's queries, and its measures. What is about the search (index, lengths,
-    threads) makes the encoding and search steps that come before (`recipes.plan`)."""
+    """Search of a whole corpus for a split's queries, and its measures. The fields of the search (index, lengths,
+    threads) configure the encoding and search steps before it (`experiment.plan`).
+    """
 
     split: str = Field("dev", description="split whose queries are searched; selection uses dev only")
     depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")

@@ -1,4 +1,4 @@
-"""Tie groups: which systems a comparison of all pairs cannot tell apart (the compact letter display of statistics).
+"""Tie groups: systems that a comparison of all pairs cannot distinguish (the compact letter display of statistics).
 
 A group is a largest possible set of systems of which no two differ significantly. Hence two systems share a letter if,
 and only if, they do not differ significantly; every system has a letter; and no group is part of another. Not being
@@ -58,6 +58,6 @@ def letters(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def label(number: int) -> str:
-    """a, b, …, z, then a1, b1, …: names that can stand side by side without a gap."""
+    """a, b, …, z, then a1, b1, …: names that can be written side by side without a gap."""
     letter, turn = chr(ord("a") + number % 26), number // 26
     return f"{letter}{turn}" if turn else letter

@@ -30,7 +30,7 @@ _TYPES = re.compile(r"[fiu][1248]|U\d{1,4}")
 
 
 def read_pickle(place: Place) -> Any:
-    """What a pickle holds, gzip'd or not; an array is a `PickledArray`.
+    """The contents of a pickle, gzip'd or not; an array is a `PickledArray`.
 
     Raises:
         UserError: if it holds anything but plain data, or is none.

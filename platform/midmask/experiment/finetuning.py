@@ -28,7 +28,7 @@ from midmask.teacher.teach import TeacherConfig
 
 
 def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
-    """What the files and folders that stages name hold, by their names as given.
+    """Fingerprints of the files and folders that stages name, by their names as given.
 
     Raises:
         UserError: for a file of negatives or a teacher that is not there.

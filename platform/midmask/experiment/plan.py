@@ -1,4 +1,5 @@
-"""A recipe as a graph of steps: what is computed, from what, under which fingerprint. Where it runs is not said here.
+"""A recipe as a graph of steps: each step has its config, its inputs and its fingerprint. Where steps run is decided
+elsewhere (`backend`).
 
 Two recipes that agree on a step's config and inputs share the step: a sweep's trials share corpus and tokens, and a
 baseline computed yesterday is found today.
@@ -89,7 +90,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the places that a recipe names hold, by fingerprint."""
+    """Fingerprints of the files and folders that a recipe names."""
 
     corpus: Mapping[str, Any]
     pretrain_on: Mapping[str, Any]
@@ -103,7 +104,7 @@ class Contents:
 
 
 def contents_of(recipe: Recipe, survey: Survey) -> Contents:
-    """What the recipe's paths hold.
+    """Reads the fingerprints of the files and folders that the recipe names.
 
     Raises:
         UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.

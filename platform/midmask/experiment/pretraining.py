@@ -1,4 +1,4 @@
-"""What the middle training reads, where that is not the corpus that is fine-tuned and evaluated on.
+"""The collections of the middle training, where they are not the corpus of fine-tuning and evaluation.
 
     several collections    prepare, prepare, … ─► join ─► tokenise
     one collection         prepare ─► tokenise
@@ -19,7 +19,7 @@ from midmask.experiment.survey import Survey
 
 
 def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
-    """What the collections of `pretrain_on` hold, by their names as given; nothing without a middle training.
+    """Fingerprints of the collections of `pretrain_on`, by their names as given; empty without a middle training.
 
     Raises:
         UserError: for a collection or folder that is not there.

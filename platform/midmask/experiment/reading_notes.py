@@ -1,4 +1,4 @@
-"""What stands below every table of evaluations: where its queries come from, and how much of each text was read."""
+"""The notes below every table of evaluations: where its queries come from, and how much of each text was read."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -124,7 +124,9 @@ class Recipe(Config):
         return self.backbone.model_copy(update={"experts": "none", "expert_norms": False})
 
     def fine_tuned_as(self, other: "Recipe") -> "Recipe":
-        """This middle training with the other's fine-tuning, so that only the former tells them apart."""
+        """This middle training with the other's fine-tuning, so that the two recipes differ only in the middle
+        training.
+        """
         shared = ("protocol", "representation", "stages", "evaluation")
         return self.model_copy(update={name: getattr(other, name) for name in shared})
 

@@ -137,7 +137,7 @@ def evaluation_step(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
 
 
 def mining_step(lists: Mapping[str, Step], corpus: Step, config: MineConfig) -> Step:
-    """Hard negatives chosen from lists (inputs of `mining.mine`), without what is nearly a positive."""
+    """The step that chooses hard negatives from lists (inputs of `mining.mine`), without near copies of positives."""
     alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
     return Step("mine", config, {**lists, "corpus": corpus, "near_duplicates": alike})
 

@@ -1,4 +1,4 @@
-"""One stage of fine-tuning: where it starts, what it learns from, against which negatives, by whose opinion."""
+"""One stage of fine-tuning: where it starts, its loss, its negatives and its teacher."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Self

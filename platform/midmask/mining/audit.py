@@ -1,5 +1,5 @@
-"""The audit of a mining run: what was refused and why, how many candidates are likely relevant, and what it would cost
-to be stricter. Counts are added up stretch by stretch.
+"""The audit of a mining run: which candidates were refused and why, how many are likely relevant, and how many
+negatives a stricter filter would cost. Counts are added up for one block of queries after another.
 
 False negatives are estimated three ways, each as a share of the candidates within the wanted ranks, before any rule:
 those judged relevant (what a miner without the judgements would have taken), near-duplicates of a positive, and, of

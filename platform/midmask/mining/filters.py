@@ -73,7 +73,7 @@ class FilterConfig(Config):
 
 
 class CandidateFacts(NamedTuple):
-    """What is known of each candidate, one number or truth a row; NaN where a score is not known.
+    """Facts about each candidate, one number or boolean a row; NaN where a score is not known.
 
     positive_score: the lowest score of the query's positives in the candidate's list; -inf if one is not in it.
     positive_teacher: the lowest teacher score of the query's positives; NaN if one has none.
@@ -135,7 +135,7 @@ def beyond_absolute(score: Doubles, positive: Doubles, margin: float) -> Bools:
 
 
 def beyond_relative(score: Doubles, positive: Doubles, margin: float) -> Bools:
-    """The same with the margin as a share of the positive's magnitude."""
+    """As `beyond_absolute`, with the margin as a share of the positive's magnitude."""
     missing = np.isneginf(positive)
     lowest = np.where(missing, 0, positive)
     return np.asarray(missing | (score > lowest - np.abs(lowest) * margin))

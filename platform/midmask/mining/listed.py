@@ -40,7 +40,8 @@ class Listed:
 
 
 def find_listed(lists: Sequence[Artifact]) -> list[Listed]:
-    """The lists that negatives are taken from; sources of one name are told apart by their artifacts' fingerprints.
+    """The lists that negatives are taken from; sources with the same name are distinguished by their artifacts'
+    fingerprints.
 
     Raises:
         UserError: if there are none, or one of them twice.

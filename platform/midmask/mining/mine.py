@@ -41,8 +41,9 @@ EXAMPLES = 20
 
 
 class MineConfig(IndexFields):
-    """How hard negatives are mined. What is about the search (depth, index, lengths, threads) makes the encoding and
-    search steps that come before (`recipes.plan`)."""
+    """How hard negatives are mined. The fields of the search (depth, index, lengths, threads) configure the encoding
+    and search steps before it (`experiment.plan`).
+    """
 
     split: str = Field("train", description="split whose queries get negatives")
     depth: int = Field(200, ge=1, le=100_000, description="passages ranked for each query")

@@ -19,7 +19,7 @@ _U = np.uint64
 
 
 class Purpose(IntEnum):
-    """What a random number decides; two purposes never share one."""
+    """The use of a random number; two purposes never share a number."""
 
     SELECT = 1
     CORRUPT = 2

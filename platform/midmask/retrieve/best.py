@@ -78,7 +78,7 @@ class Best:
 
     @property
     def least(self) -> np.float32:
-        """What a passage must reach to come in; -inf while there is room."""
+        """The score above which a passage is taken in; -inf while there is room."""
         return self.scores.min() if len(self.scores) == self._k else np.float32(-np.inf)
 
     def offer(self, scores_N: Floats, rows_N: Ints) -> None:

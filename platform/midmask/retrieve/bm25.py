@@ -1,4 +1,4 @@
-"""BM25 (bm25s, the Lucene variant of Kamphuis et al. 2020): the row that every trained encoder is held against.
+"""BM25 (bm25s, the Lucene variant of Kamphuis et al. 2020): the baseline of every trained encoder.
 
 Words are lower-cased runs of two or more word characters, stemmed by Snowball English; no stop words are removed; a
 passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. On SQuAD dev this gives RR@10 0.798 and nDCG@10

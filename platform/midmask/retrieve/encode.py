@@ -72,7 +72,9 @@ class EncodeConfig(Config):
 
 @dataclass(frozen=True)
 class Encode:
-    """What is encoded, as plain data that travels to any node. Inputs: model, tokens; for queries also corpus."""
+    """An encoding's config and inputs, as plain data that can be sent to any node. Inputs: model, tokens; for queries
+    also corpus.
+    """
 
     config: EncodeConfig
     inputs: Mapping[str, Artifact]

@@ -120,7 +120,7 @@ class FlatGuesses:
         return scores_BN
 
     def shares(self, dense_QD: Floats) -> Doubles:
-        """What the mean adds to all scores of a query, [Q]."""
+        """The term that the mean adds to all scores of a query, [Q]."""
         shares_Q: Doubles = np.vecdot(dense_QD.astype(np.float64), self._mean_D.astype(np.float64))
         return shares_Q
 

@@ -1,4 +1,4 @@
-"""Approximate indexes of dense vectors: their settings, what is refused of them, and the step that builds one.
+"""Approximate indexes of dense vectors: their settings and checks, and the step that builds one.
 
     encoded passages ─► index (faiss, of all passages) ─► index/passages.faiss ─► every search of every split
 

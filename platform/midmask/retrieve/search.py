@@ -49,8 +49,8 @@ class SearchConfig(IndexFields):
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, as plain data that travels to any node. Inputs: passages and queries (both encoded), tokens;
-    `index`, of the passages, unless the search is exact.
+    """A search's config and inputs, as plain data that can be sent to any node. Inputs: passages and queries (both
+    encoded), tokens; `index`, of the passages, unless the search is exact.
     """
 
     config: SearchConfig
@@ -96,7 +96,7 @@ class Search:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What is scored: "dense", "lexical", or both.
+        """The views that are scored: "dense", "lexical", or both.
 
         Raises:
             UserError: for a view that was not encoded.

@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 class ScoreConfig(Config):
-    """Which pairs are scored, and what the teacher reads of them."""
+    """The pairs to score, and how much of each the teacher reads."""
 
     split: str = Field("train", description="whose relevant passages, and whose ranked lists, are scored")
     depth: int | None = Field(None, ge=1, description="passages of a ranked list that are scored; none: all")

@@ -1,4 +1,4 @@
-"""Files of tracked runs (per-query values, ranked lists, reports), for whoever only looks."""
+"""Files of tracked runs (per-query values, ranked lists, reports), for readers."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Which tracked runs are still written by a living process, told by two tags of every run.
+"""Finds the tracked runs that a living process still writes, by two tags of every run.
 
 `midmask.owner` names the process that writes the run: host, process id and the time that process started. On its own
 host this decides at once. From elsewhere `midmask.lease` decides, the time (seconds since 1970) up to which the owner
@@ -76,7 +76,7 @@ def close_dead_runs(client: MlflowClient, experiment_id: str) -> int:
 
 
 def is_written(client: MlflowClient, experiment_id: str, run_id: str) -> bool:
-    """Whether a living process writes this run; False for a run of an earlier version, whose tags do not say."""
+    """Whether a living process writes this run; False for a run of an earlier version, which lacks the tags."""
     run = client.get_run(run_id)
     if run.info.status != "RUNNING" or OWNER not in run.data.tags:
         return False

@@ -32,7 +32,7 @@ SAMPLES = 3
 
 
 class MetricSink(Protocol):
-    """What the machine needs of a run."""
+    """The part of a tracked run that the system monitor writes to."""
 
     @property
     def is_open(self) -> bool: ...

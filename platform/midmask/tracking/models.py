@@ -1,4 +1,4 @@
-"""Finished models in MLflow's registry: the folder as it is, its signature, and what it was made of.
+"""Finished models in MLflow's registry: the folder as it is, its signature, and its origin.
 
 A version is a LoggedModel whose files are the model's own folder and `MLmodel`, so that what is fetched loads in
 midmask, transformers or sentence-transformers like any folder. It has no flavour of Python code: nothing is pickled,
@@ -39,7 +39,7 @@ _ALIAS = re.compile(r"(?![vV]\d+$)(?!latest$)[\w-]{1,255}", re.ASCII)
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """What is registered.
+    """An entry of the registry: a model's folder with its tags.
 
     objective, backbone: of the model's last training; they make its name. fingerprint: of the artifact that holds it.
     outputs: view -> its width, such as {"dense": 384, "lexical": 30522}. lineage: name -> value of what made it

@@ -58,7 +58,7 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
 
 
 def artifact_key(corpus: str, split: str) -> str:
-    """The tag that tells where a run's evaluation on a corpus and split lies, as MLflow accepts it."""
+    """The tag with the place of a run's evaluation on a corpus and split, in a form that MLflow accepts."""
     return f"{ARTIFACT}/{_segment(corpus)}/{_segment(split)}"
 
 
@@ -160,7 +160,7 @@ def check_key(key: str) -> str:
 
 
 def shorten(text: str, longest: int) -> str:
-    """The text, cut with a marker that tells how much is missing if it is longer than `longest` characters."""
+    """The text; if it is longer than `longest` characters, it is cut, with a marker of how many are missing."""
     if len(text) <= longest:
         return text
     marker = f"… [cut, {len(text)} characters]"

@@ -1,4 +1,4 @@
-"""Tracked runs as rows of plain data, for whoever only looks. Nothing here creates a store."""
+"""Reads tracked runs as rows of plain data. Nothing here creates a store."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -52,7 +52,9 @@ class StoreReader:
 
     @property
     def identity(self) -> str:
-        """Tells a store that was made anew in the same place from the one before; empty while nothing is tracked."""
+        """Identifies the store, so that one made anew in the same place is distinguished from the one before; empty
+        while nothing is tracked.
+        """
         own = self._experiment
         return f"{own.experiment_id} of {own.creation_time}" if own else ""
 

@@ -40,7 +40,7 @@ class TrackedRun:
         self, values: Mapping[str, float], step: int, *, of: TrackedModel | None = None, on: Dataset | None = None
     ) -> None:
         """Metrics at a step. A key's step that was logged before, in this process or in the run that is resumed, is
-        dropped: a worker that comes back from a checkpoint tells the same steps again.
+        dropped: a worker that resumes from a checkpoint logs the same steps again.
 
         Args:
             of, on: the model that was measured, and what on, where both are known; MLflow then compares models too.

@@ -64,7 +64,7 @@ class Tracker:
             raise
 
     def find(self, fingerprint: str, *, step: str) -> Found:
-        """What the store knows of a step with this fingerprint; cached and pruned runs do not count."""
+        """Finds the run of a step with this fingerprint in the store; cached and pruned runs do not count."""
         self._sender.drain(self._patience.answer)
         query = f"tags.`midmask.fingerprint` = '{fingerprint}' and tags.`midmask.step` = '{step}'"
         runs = self._ask(lambda: self._client.search_runs([self.experiment_id], query, order_by=["start_time DESC"]))
@@ -112,7 +112,9 @@ class Tracker:
         return None
 
     def link_cached(self, finished: str, name: str, *, tags: Mapping[str, str], parent: str | None = None) -> str:
-        """A small run that says: nothing was computed, see the finished one. Its id; it makes no leaderboard row."""
+        """Makes a small run that links a finished one, because nothing was computed; returns its id. It has no
+        leaderboard row.
+        """
         links = {"midmask.status": "cached", "midmask.cached_run": finished, **({PARENT: parent} if parent else {})}
         run_id = self._create(name, tags_as_texts({**tags, **links}))
         self._ask(lambda: self._client.set_terminated(run_id, STATUSES["cached"]))

@@ -105,7 +105,7 @@ def newest(folder: Place) -> Place | None:
 
 
 def prune(folder: Place) -> None:
-    """Deletes all but the newest complete checkpoints, and what a kill left half written."""
+    """Deletes all but the newest complete checkpoints, and files that a kill has left half written."""
     complete = [name for name in folder.names() if (folder / name / POSITION).exists()]
     for name in folder.names():
         if name not in complete[-KEPT:]:

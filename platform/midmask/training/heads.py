@@ -20,7 +20,7 @@ FILE = "heads.safetensors"
 
 
 def save_heads(objective: Objective, name: str, folder: Path) -> None:
-    """Writes the heads, if there are any. The file's metadata says `name`, the objective's."""
+    """Writes the heads, if there are any. The file's metadata has `name`, the objective's."""
     plain = torch.contiguous_format
     heads = {key: tensor.detach().cpu().clone(memory_format=plain) for key, tensor in objective.heads_state().items()}
     if heads:

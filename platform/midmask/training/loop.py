@@ -137,8 +137,9 @@ def accumulate(
 
 
 def is_cut(config: TrainConfig) -> bool:
-    """Whether any worker's share of a step takes more than one micro-batch. Workers that meet in a loss must agree on
-    how they do so, and their shares may differ by a row."""
+    """Whether any worker's share of a step takes more than one micro-batch. Workers whose rows are compared in a loss
+    must agree on this, and their shares may differ by a row.
+    """
     largest = -(-config.batch_size // world.size())
     return config.micro_batch is not None and config.micro_batch < largest
 

@@ -1,4 +1,4 @@
-"""What a row of fine-tuning is: a query with a passage that answers it, and passages that do not."""
+"""Rows of fine-tuning: a query with a passage that answers it, and passages that do not."""
 
 import logging
 from dataclasses import dataclass, replace

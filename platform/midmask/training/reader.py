@@ -23,7 +23,7 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class Read:
-    """One step's work for one worker: micro-batches on the CPU, and what the trace says of them.
+    """One step's work for one worker: micro-batches on the CPU, and their numbers for the trace.
 
     tokens: true tokens; slots: tokens with padding; digest: sum over the rows of a CRC-32 of their number and tokens,
     which does not depend on how the rows lie over workers.

@@ -1,4 +1,4 @@
-"""What a row of a middle training is: what the objective reads, and only that."""
+"""Rows of a middle training: the data that the objective reads, and nothing else."""
 
 from collections.abc import Mapping
 
@@ -12,8 +12,8 @@ from midmask.training.packing import PackedExamples
 def pretraining_rows(
     objective: ObjectiveConfig, places: Mapping[str, Place], fingerprint: str, max_length: int
 ) -> Examples:
-    """The rows that an objective reads. Where rows meet in the loss, batches are not grouped by length: all negatives
-    of a text would be of its length.
+    """The rows that an objective reads. Where the loss compares rows, batches are not grouped by length: all negatives
+    of a text would have its length.
 
     Args:
         places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.

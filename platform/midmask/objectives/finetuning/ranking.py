@@ -1,4 +1,4 @@
-"""What all losses of fine-tuning share: queries and passages become vectors, which are scored against each other.
+"""The common part of all fine-tuning losses: queries and passages become vectors, which are scored against each other.
 
 seen      queries and passages as they are; each query brings its positive and `group` - 1 hard negatives
 vectors   those of the backbone's `pooling`: dense, lexical or both, pruned by side; with experts, of each side its own
@@ -81,7 +81,9 @@ class RankingRows:
 
 @dataclass(frozen=True)
 class RankedRows:
-    """What is scored: vectors of this worker's queries, and of its passages, Q * G in query order; and the facts."""
+    """The rows to score: vectors of this worker's queries and of its passages, Q * G in query order, and their ids and
+    teacher scores.
+    """
 
     query: TextVectors
     passage: TextVectors

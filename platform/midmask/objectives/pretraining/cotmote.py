@@ -70,7 +70,7 @@ class CoTMoTERows:
 
 class CoTMoTE(Objective):
     class Config(DecodedConfig):
-        """CoT-MoTE; `backbone.experts` says how much of the encoder is each side's own."""
+        """CoT-MoTE; `backbone.experts` sets how much of the encoder the two sides do not share."""
 
         trains_queries: ClassVar[bool] = True
         name: Literal["cotmote"] = Field("cotmote", description="name of the objective")

@@ -79,8 +79,9 @@ class DecodingConfig(MaskedConfig):
 
 
 class RetroMAEDecoder(nn.ModuleList):
-    """The decoder's layers, what is hidden from them, and what they make of it. The backbone is an argument, not a
-    member: its weights are kept."""
+    """The decoder's layers, their masks and their loss. The backbone is an argument, not a member: its weights are
+    kept.
+    """
 
     def __init__(self, config: DecodingConfig, backbone: Backbone) -> None:
         shape = (backbone.width, backbone.heads, backbone.feed_forward)

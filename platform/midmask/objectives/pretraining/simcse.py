@@ -93,7 +93,7 @@ class SimCSE(CoupledObjective):
         return Represented(views, parts=lambda: {"mlm": self._mlm(drawn)})
 
     def project(self, vectors_BD: Tensor) -> Tensor:
-        """What is compared, from sentence vectors; [B, D]."""
+        """The vectors that are compared, from sentence vectors; [B, D]."""
         return vectors_BD if self.projection is None else torch.tanh(self.projection(vectors_BD))
 
     def _mlm(self, drawn: SimCSERows) -> Part:
@@ -111,6 +111,6 @@ class SimCSE(CoupledObjective):
         return {"contrastive": in_batch_part(one_BD, other_ND, own_B, temperature=self.config.temperature)}
 
     def health(self, drawn: SimCSERows) -> dict[str, Tensor]:
-        """`uniformity` of what is compared; with dropout off two passes agree, so there is no alignment to tell."""
+        """`uniformity` of the compared vectors; with dropout off two passes are equal, so alignment is not measured."""
         vectors_BD = cls_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
         return {"uniformity": uniformity(self.project(vectors_BD))}

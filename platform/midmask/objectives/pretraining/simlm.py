@@ -171,7 +171,7 @@ class SimLM(Objective):
         return masked_lm_part(self.generator, hidden_BLD, rows, weight=self.config.generator_weight)
 
     def health(self, drawn: SimLMRows) -> dict[str, Tensor]:
-        """Also the share of the decoder's targets that another token stands for."""
+        """Also the share of the decoder's targets that were replaced by another token."""
         rows = drawn.sides.decoder
         replaced_R = rows.ids_BL.flatten()[rows.rows_R] != rows.labels_R
         use = vector_health(self.backbone, drawn.sides, self._decode)

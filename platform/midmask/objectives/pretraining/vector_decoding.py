@@ -1,4 +1,5 @@
-"""Methods whose encoder reads a masked text and whose decoder, to be thrown away, reads a text behind its vectors.
+"""Methods whose encoder reads a masked text, and whose decoder, dropped after training, reads a text after the
+encoder's vectors.
 
 What they share: both sides' rows, both losses, the contexts that decoders read, and whether they use the vector at all.
 Shapes: B rows, L tokens, D width, K sentence vectors of a row.
