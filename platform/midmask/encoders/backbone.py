@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from midmask.encoders.experts import QueryExpert, Split, read_split
+from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
@@ -63,9 +63,9 @@ class BackboneConfig(Config):
         return self
 
     @property
-    def split(self) -> Split | None:
+    def split(self) -> ExpertSplit | None:
         """Which weights queries and passages do not share; None if they share all."""
-        return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
+        return ExpertSplit(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
 
 
 class Backbone(nn.Module):
@@ -75,7 +75,7 @@ class Backbone(nn.Module):
     own for both sides. `pooling` makes of hidden states what is scored; the default is the vector of [CLS].
     """
 
-    def __init__(self, model: Any, *, dropout: float, split: Split | None = None) -> None:
+    def __init__(self, model: Any, *, dropout: float, split: ExpertSplit | None = None) -> None:
         super().__init__()
         self.no_bias_V: Tensor
         self.model = model
@@ -266,9 +266,9 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
         return _load(str(folder), dropout=dropout, split=_choose_split(folder, wanted))
 
 
-def _choose_split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
+def _choose_split(folder: Path, wanted: BackboneConfig | None) -> ExpertSplit | None:
     """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
-    saved = read_split(folder)
+    saved = read_expert_split(folder)
     if wanted is None:
         return saved
     if saved is not None and wanted.experts != "drop" and saved != wanted.split:
@@ -279,9 +279,9 @@ def _choose_split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     return wanted.split
 
 
-def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
+def _load(name: str, *, dropout: float, split: ExpertSplit | None) -> Backbone:
     backbone = Backbone(read_model(name, dropout), dropout=dropout, split=split)
-    if backbone.experts is not None and read_split(Path(name)) is not None:
+    if backbone.experts is not None and read_expert_split(Path(name)) is not None:
         backbone.experts.load(Path(name))
     return backbone
 

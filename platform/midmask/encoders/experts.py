@@ -30,7 +30,7 @@ ExpertKind = Literal["ffn", "all"]
 
 
 @dataclass(frozen=True)
-class Split:
+class ExpertSplit:
     """Which weights are each side's own. norms: with `ffn`, also the norm of every feed-forward layer."""
 
     kind: ExpertKind
@@ -51,7 +51,7 @@ class Split:
 class QueryExpert(nn.Module):
     """The weights of an encoder that queries have for themselves, by the encoder's names. They begin as its own."""
 
-    def __init__(self, split: Split, encoder: nn.Module, family: Family) -> None:
+    def __init__(self, split: ExpertSplit, encoder: nn.Module, family: Family) -> None:
         super().__init__()
         self.split = split
         own = dict(encoder.named_parameters())
@@ -110,7 +110,7 @@ def _key(name: str) -> str:
     return name.replace(".", "/")
 
 
-def read_split(folder: Path) -> Split | None:
+def read_expert_split(folder: Path) -> ExpertSplit | None:
     """How the encoder in a folder is split into experts; none if it is not.
 
     Raises:
@@ -122,7 +122,7 @@ def read_split(folder: Path) -> Split | None:
         with safe_open(folder / FILE, "pt") as file:
             about = file.metadata() or {}
         kind: ExpertKind = "all" if about["kind"] == "all" else "ffn"
-        return Split(kind, about["norms"] == "true")
+        return ExpertSplit(kind, about["norms"] == "true")
 
 
 def _unreadable(folder: Path, reason: str) -> UserError:
@@ -131,5 +131,5 @@ def _unreadable(folder: Path, reason: str) -> UserError:
 
 def put_query_expert(encoder: nn.Module, folder: Path) -> None:
     """Gives an encoder that was loaded from a folder the query's weights for good, if the folder has experts."""
-    if read_split(folder) is not None:
+    if read_expert_split(folder) is not None:
         encoder.load_state_dict(safetensors.torch.load_file(folder / FILE), strict=False)

@@ -12,7 +12,7 @@ from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
-from midmask.encoders.experts import read_split
+from midmask.encoders.experts import read_expert_split
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
@@ -160,7 +160,7 @@ class Recipe(Config):
                     f"Use {field}={shape.max_length} or less."
                 )
         divided_later = self.pretrained_backbone != self.backbone
-        if self.objective is not None and divided_later and read_split(Path(self.backbone.name)) is not None:
+        if self.objective is not None and divided_later and read_expert_split(Path(self.backbone.name)) is not None:
             raise UserError(
                 f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and the query "
                 f"expert in {self.backbone.name} would not be loaded. Use backbone.experts=drop, or objective cotmote."

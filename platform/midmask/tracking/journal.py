@@ -123,7 +123,7 @@ class Journal:
         self._is_torn = False
 
     def refuse(self, entries: list[JournalEntry]) -> Path:
-        """Writes entries that the store refuses to a file beside the journal, if the disk has room; returns the path."""
+        """Writes entries that the store refuses to a file beside the journal, if there is room; returns its path."""
         path = self.path.with_suffix(".refused")
         try:
             with open(path, "a") as stream:
