@@ -1,4 +1,4 @@
-"""What an objective throws away, kept beside the model all the same, so that any method can go on where another ended.
+"""Saves the weights that only an objective uses beside the model, so that another method can start from them.
 
 The heads are in the model's folder as `heads.safetensors`: no other library looks for it, and a copied folder has it.
 """

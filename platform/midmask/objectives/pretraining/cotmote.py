@@ -79,7 +79,7 @@ class CoTMoTE(Objective):
             "apart", description="both views: each by itself, losses summed; or side by side (unpublished)"
         )
         query_decodes: Literal["query", "passage", "nothing"] = Field(
-            "query", description="what stands behind a query's vector; behind a passage's: the query (unpublished)"
+            "query", description="what a query's vector decodes to; a passage's decodes to the query (unpublished)"
         )
         switched: bool = Field(False, description="each side goes through the other's expert, as a control")
         decoder_layers: int = Field(1, ge=1, le=12, description="blocks of the decoder")

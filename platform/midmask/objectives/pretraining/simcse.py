@@ -50,7 +50,9 @@ class SimCSE(CoupledObjective):
 
         name: Literal["simcse"] = Field("simcse", description="name of the objective")
         temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines")
-        projection: bool = Field(True, description="compare tanh(W h + b), thrown away later, instead of h")
+        projection: bool = Field(
+            True, description="compare tanh(W h + b), with W and b dropped after training, instead of h"
+        )
         mlm_weight: float = Field(0.0, ge=0.0, description="factor of the auxiliary MLM loss; 0: no such pass")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="MLM: share of tokens to predict")
         encoder_mask: EncoderMask = Field("token", description="MLM: which tokens, as for other masked methods")
