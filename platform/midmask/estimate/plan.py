@@ -1,4 +1,4 @@
-"""The cost of a plan on a cluster shape, step by step. Finished steps and their inputs cost nothing."""
+"""The cost of a plan on a cluster shape, step by step. Finished steps, and steps that only they need, cost nothing."""
 
 import shutil
 from collections.abc import Iterable
