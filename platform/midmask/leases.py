@@ -1,6 +1,6 @@
 """Leases: files by which processes that share a store see who still works.
 
-A lease names its process and is written again every few seconds. Its owner is dead if the process is gone, which is
+A lease names its process and is written again every few seconds. Its owner is dead if the process has ended, which is
 seen at once from the same machine, or if the lease has not changed for a while, which each observer measures with its
 own clock.
 """

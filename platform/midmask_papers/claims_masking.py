@@ -16,7 +16,7 @@ ABOUT = 0.05
 
 
 def stop_share(statistics: Sequence[Statistic], results: Results) -> Verdict:
-    """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was looked at."""
+    """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was measured."""
     printed = pick("rom", "text").value
     found = of(statistics, MEASURE, "mlm")
     if not found:

@@ -1,5 +1,5 @@
 """Chooses our results for a paper's systems: exactly those it names or, where there are none, the same systems under
-one other setting, or after reading one other collection, all of them alike. What differs from the paper is told.
+one other setting, or after reading one other collection, all of them alike. Differences from the paper are listed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(flags: Namespace) -> None:
-    """Prints a line for each thing that was looked at."""
+    """Prints a line for each check."""
     base = home(Path.cwd() / INSIDE)
     for name, text in (
         *_list_versions(),

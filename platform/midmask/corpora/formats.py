@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Format:
     """A line of the table.
 
-    module: in `midmask.corpora`; its READER reads the format. place: what stands behind `NAME:` in a corpus's name, a
-    FOLDER (or URI), an ID, or nothing for a collection that is built in. example: such a place.
+    module: in `midmask.corpora`; its READER reads the format. place: the kind of text after `NAME:` in a corpus's
+    name: a FOLDER (or URI), an ID, or nothing for a collection that is built in. example: such a place.
     """
 
     module: str

@@ -18,7 +18,7 @@ class JoinConfig(Config):
     """Names of the collections that are joined, in order.
 
     Raises:
-        UserError: if two collections have one name, since their ids could not be told apart.
+        UserError: if two collections have one name, since their ids could be equal.
     """
 
     names: tuple[str, ...] = Field(min_length=1, description="short names, which ids begin with")

@@ -76,7 +76,8 @@ def judged_splits(config: CorpusConfig) -> list[str]:
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
 
-    The short name counts, since results bear it; of the place only what the format's reader says (`Reader.identity`).
+    The short name counts, since results are named by it; of the place only what the format's reader states counts
+    (`Reader.identity`).
 
     Raises:
         UserError: as `open_corpus`.

@@ -1,8 +1,8 @@
 """The step "read_tokens": passages that were tokenised elsewhere become a tokens artifact, without queries.
 
-Rows with special tokens at their ends and rows without are told apart by looking, and all must agree; both end up as
-`tokenise` writes them: [CLS] row [SEP]. Shapes: B rows of a block, F of them that are not empty, K that are kept, T
-tokens end to end.
+Rows may have special tokens at their ends or not; this is recognised by the tokens, and all rows must agree. Both are
+written as `tokenise` writes them: [CLS] row [SEP]. Shapes: B rows of a block, F of them that are not empty, K that are
+kept, T tokens end to end.
 """
 
 import json

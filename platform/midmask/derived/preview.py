@@ -1,4 +1,4 @@
-"""A few examples of derived artifacts, as text, for people to look at."""
+"""A few examples of derived artifacts, as text, to be read by people."""
 
 from collections.abc import Iterator
 from itertools import islice, pairwise

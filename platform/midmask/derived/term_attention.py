@@ -1,4 +1,4 @@
-"""Term weights from attention: how much a frozen encoder's last layer looks at a word, averaged over its heads."""
+"""Term weights from attention: what a word receives in a frozen encoder's last layer, averaged over heads."""
 
 from pathlib import Path
 from typing import Literal

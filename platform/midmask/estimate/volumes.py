@@ -43,7 +43,7 @@ LIKELY = 1_000
 
 @dataclass(frozen=True)
 class Volume:
-    """A collection. splits: queries by split, those with a judgement. characters: of each passage that was looked at.
+    """A collection. splits: queries by split, those with a judgement. characters: of each passage in the sample.
     source: where the numbers are from, as a sentence's end."""
 
     passages: int

@@ -94,7 +94,7 @@ def group_average(group: str, values: Mapping[str, float]) -> float:
     """The mean over the group's sets of one measure, CQADupStack being the mean of its forums.
 
     Args:
-        values: folder (`scifact`, `cqadupstack/android`) -> value; others than the group's are not looked at.
+        values: folder (`scifact`, `cqadupstack/android`) -> value; folders outside the group are ignored.
 
     Raises:
         UserError: naming the sets without a value: an average of fewer sets is another figure.

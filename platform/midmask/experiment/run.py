@@ -62,7 +62,7 @@ class Runner:
 
     def run(self, target: Step) -> Artifact:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
-        not even looked at.
+        not read.
         """
         graph = Graph.left_in(self.storage, [target])
         report_finished(graph, self.storage, self._observer)

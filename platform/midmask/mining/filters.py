@@ -67,7 +67,7 @@ class FilterConfig(Config):
 
     @property
     def asks_scores(self) -> bool:
-        """Whether the lists' own scores are looked at."""
+        """Whether a filter uses the lists' own scores."""
         wanted = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
         return any(value is not None for value in wanted)
 

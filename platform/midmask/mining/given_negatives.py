@@ -60,7 +60,7 @@ def read_negatives(config: ReadNegativesConfig, inputs: Mapping[str, Artifact], 
     """The step; input corpus.
 
     Raises:
-        UserError: for a line of another layout, a query that stands on two lines, a system that the file lacks, and
+        UserError: for a line of another layout, a query that is on two lines, a system that the file lacks, and
             ids that the corpus lacks, unless these are to be counted.
     """
     with (out / "quarantine.jsonl").writing() as quarantine:

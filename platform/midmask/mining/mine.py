@@ -2,8 +2,8 @@
 
 negatives.parquet     the chosen (`negatives.NEGATIVES`), by query, list and rank
 negatives.jsonl.gz    the same in the msmarco-hard-negatives layout
-queries.parquet       query_id: whom they were mined for, in vain or not
-refused.parquet       the first candidates that each rule refused, to be looked at
+queries.parquet       query_id: all mined queries, including those without negatives
+refused.parquet       the first candidates that each rule refused, for inspection
 audit.json, audit.md  `mining.audit`
 """
 
@@ -95,7 +95,7 @@ class MineConfig(IndexFields):
 def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step. Inputs: corpus; the lists, in the order of their names: every input whose name begins with `ranked`,
     with `ranked/SPLIT.parquet` (of a search, or BM25's) or `lists/` (of read_negatives); `scores`, a teacher's, with
-    `scores.parquet` sorted by query; `near_duplicates`, else they are looked for here.
+    `scores.parquet` sorted by query; `near_duplicates`, else they are computed here.
 
     Raises:
         UserError: for a split without relevant passages or one that was not ranked, and scores that are asked for and

@@ -10,7 +10,7 @@ A block that is there is not encoded again, so a killed encoding goes on. One pr
 
 One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
 artifact (4 D bytes a passage, and 47 bits a word of a lexical view): `encode/` in the storage may be deleted at any
-time, since a finished step never looks at its inputs; a search that is still to be made would encode again.
+time, since a finished step never reads its inputs; a search that is still to be made would encode again.
 """
 
 import logging

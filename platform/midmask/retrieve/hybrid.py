@@ -163,5 +163,5 @@ class FaissProposals:
         return [rows_N - block.start for rows_N in within]
 
     def near(self, query: int, own_N: Ints, lexical: BoundedScores, least: np.float32) -> Ints:
-        """Places in a block; `least` is of sums, and says nothing of a part."""
+        """Places in a block; `least` is for the sum and no bound for one part."""
         return np.union1d(own_N, candidates(lexical.scores_N, lexical.error, self._k, np.float32(-np.inf)))

@@ -1,7 +1,7 @@
 """The scoring step: a teacher's score of every candidate.
 
 candidates/<shard>   the pairs: some queries each, with their lists and relevant passages
-scores/<shard>       their scores, each shard written by whoever made it
+scores/<shard>       their scores, each shard written by the process that made it
 scores.parquet       query_id, doc_id, score (float32, a raw logit), by query, then document
 scores.jsonl.gz      on request: {"query_id", "corpus_id": [...], "score": [...]} a line, best first (the "list"
                      layout of Hugging Face data sets), and which are relevant; the first lines with all texts

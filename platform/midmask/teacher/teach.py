@@ -101,7 +101,7 @@ class TeacherConfig(Config):
         )
 
     def teaching(self, backbone: BackboneConfig, *, query_length: int) -> TeachConfig:
-        """The step that trains it on `backbone`, if it is not a folder; `self.backbone` is the caller's to look at."""
+        """The step that trains it on `backbone`, if it is not a folder; `self.backbone` is checked by the caller."""
         if self.train is None:
             raise ValueError("a teacher from a folder is not trained")
         return TeachConfig(

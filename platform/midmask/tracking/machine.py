@@ -3,7 +3,7 @@
 The values have MLflow's names (`system/cpu_utilization_percentage`), so its "System metrics" tab shows them; they go
 through the journal like any other, where MLflow's own loop gives up at the first answer that fails. As in MLflow, each
 run counts its points from 0, and MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL, MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING
-and MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false hold. Other nodes of a cluster are not looked at: Ray's dashboard is for
+and MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false hold. Other nodes of a cluster are not measured: Ray's dashboard is for
 them.
 """
 

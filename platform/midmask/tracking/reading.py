@@ -62,7 +62,7 @@ class StoreReader:
         """Every run that is not deleted, oldest first, so that a run that comes meanwhile moves no page.
 
         Args:
-            progress: told how many have been read, after each page.
+            progress: called with the number of runs read, after each page.
         """
         rows: list[TrackedRow] = []
         for page in self._pages(""):

@@ -234,7 +234,7 @@ def send(client: MlflowClient, run_id: str, batch: list[JournalEntry]) -> None:
 
 
 def send_file(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
-    """A file or a text to the run's artifacts; a file that has gone meanwhile is a warning."""
+    """A file or a text to the run's artifacts; a file that was deleted meanwhile is a warning."""
     if kind == "text":
         client.log_text(run_id, *value)
     elif Path(value[0]).exists():

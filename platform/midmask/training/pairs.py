@@ -27,7 +27,7 @@ class PairExamples:
     negatives.
 
     Negatives come from the list `negatives` (columns query_id, doc_id), all its rows being fair choices; where a query
-    has too few of them, passages drawn at random stand in. Batches are not grouped by length: in-batch negatives
+    has too few of them, passages drawn at random are added. Batches are not grouped by length: in-batch negatives
     would become clusters of one length.
 
     scores: a teacher's (query_id, doc_id, score), for every passage of a row. Passages drawn at random would have none;

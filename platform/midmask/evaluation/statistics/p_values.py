@@ -1,6 +1,6 @@
 """Tests of paired differences over queries, and corrections for a family of tests.
 
-Tests and corrections bear the names of PyTerrier's `Experiment`, which are those of statsmodels' `multipletests`.
+Tests and corrections have the names of PyTerrier's `Experiment`, which are those of statsmodels' `multipletests`.
 """
 
 import math

@@ -120,7 +120,7 @@ class RetroMAEDecoder(nn.ModuleList):
         ids_BL: Tensor,
         visible_BXL: Tensor,
     ) -> Tensor:
-        """The last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""
+        """The last states, [B, L, D]. In the context, the sentence vector is at position 0, unchanged."""
         context_BLD = decoder_input(backbone, positions, vector_B1D, ids_BL)
         if self.config.decoding == "basic":
             for layer in self:

@@ -7,7 +7,7 @@ masked    nothing for the vectors; MLM: 0.15 token by token, 80/10/10
 vector    h, the last hidden state of [CLS]; z = tanh(W h + b) with a fresh W, or h itself (`projection` off)
 trained   encoder and embeddings; the MLM head only with mlm_weight
 thrown    the projection ("mlp_only_train" in the published commands for BERT)
-needs     backbone.dropout > 0 (published: 0.1), which is all that tells the two passes apart
+needs     backbone.dropout > 0 (published: 0.1), which is the only difference between the two passes
 differs   gradients reach the rows of all workers; sums are divided by global counts
 """
 
