@@ -118,7 +118,7 @@ def shape_named(text: str) -> Shape:
         raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE; write {EXAMPLES}")
     count = int(match[1] or 1)
     if count < 1:
-        raise UserError(f"--on {text!r}: at least 1 device is needed; write {EXAMPLES}")
+        raise UserError(f"--on {text!r}: {count} devices, but at least 1 is needed; write {EXAMPLES}")
     name = match[2].lower()
     if name not in DEVICES:
         close = [device.name for key, device in DEVICES.items() if key.startswith(name)]
