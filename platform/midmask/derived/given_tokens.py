@@ -124,8 +124,8 @@ class _TokenReading:
         strange_F = np.flatnonzero((begins_F != bool(self.framed)) | (closes_F != bool(self.framed)))
         if len(strange_F):
             raise UserError(
-                f"{self._locate(block, starts_B[filled_F[strange_F[0]]])}: its first and last token are not "
-                "[CLS] and [SEP] as in the rows before it, or only one of them is; write all rows with both, or without"
+                f"{self._locate(block, starts_B[filled_F[strange_F[0]]])}: [CLS] and [SEP] at its ends: "
+                "only one is there, or the rows before it differ; write all rows with both, or all without"
             )
 
     def _quarantine_empty(self, block: TokenBlock, empty: Ints) -> None:
