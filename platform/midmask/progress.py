@@ -76,9 +76,9 @@ class SweepProgress:
         self._show_with_tail(f"{name}: over")
 
     def _show_with_tail(self, line: str) -> None:
-        self._show(line + self._left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
+        self._show(line + self._time_left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         """Pruned trials do not say so; but of those that began, only so many as run side by side are not over."""
         over = max(self._ended, len(self._numbers) - self._side_by_side)
         waiting = self._total - self._done - over

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from midmask.encoders.experts import QueryExpert, Split, saved_split
+from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
@@ -25,7 +25,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -43,11 +43,11 @@ class BackboneConfig(Config):
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
     experts: Literal["none", "ffn", "all", "drop"] = Field(
         "none",
-        description="what queries and passages have each for themselves: nothing, feed-forward layers, or everything; "
-        "drop: nothing, and a folder's query expert is left behind",
+        description="layers that queries and passages do not share: none, the feed-forward layers, or all; drop: none, "
+        "and the query expert of a loaded folder is not used",
     )
     expert_norms: bool = Field(
-        False, description="ffn: whether the norms of feed-forward layers are each expert's own too (unpublished)"
+        False, description="ffn: whether each expert also has norms of its own in the feed-forward layers (unpublished)"
     )
 
     @field_validator("experts", mode="before")
@@ -63,9 +63,9 @@ class BackboneConfig(Config):
         return self
 
     @property
-    def split(self) -> Split | None:
-        """Which weights queries and passages have each for themselves, if any."""
-        return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
+    def split(self) -> ExpertSplit | None:
+        """Which weights queries and passages do not share; None if they share all."""
+        return ExpertSplit(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
 
 
 class Backbone(nn.Module):
@@ -75,7 +75,7 @@ class Backbone(nn.Module):
     own for both sides. `pooling` makes of hidden states what is scored; the default is the vector of [CLS].
     """
 
-    def __init__(self, model: Any, *, dropout: float, split: Split | None = None) -> None:
+    def __init__(self, model: Any, *, dropout: float, split: ExpertSplit | None = None) -> None:
         super().__init__()
         self.no_bias_V: Tensor
         self.model = model
@@ -91,7 +91,7 @@ class Backbone(nn.Module):
         self.pooling = Pooling(Representation(), self.width)
 
     def represent_as(self, representation: Representation, *, seed: int) -> None:
-        """Sets what is scored. A projection has fresh weights that depend on `seed` alone."""
+        """Sets the representation that is scored. A projection has fresh weights that depend on `seed` alone."""
         with fresh_weights(seed):
             self.pooling = Pooling(representation, self.width)
 
@@ -163,7 +163,9 @@ class Backbone(nn.Module):
         return padding_mask(lengths_B, length)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """What the first layer reads: words, positions, types, norm, dropout, projection; [B, L, D]."""
+        """Input of the first layer: embeddings of words, positions and types, after norm, dropout and projection; [B,
+        L, D].
+        """
         return self.family.embed(self.encoder, input_ids=ids_BL)
 
     def embed_stream(self, x_BLD: Tensor) -> Tensor:
@@ -204,7 +206,7 @@ class Backbone(nn.Module):
             self.model.save_pretrained(folder)
         if self.experts is not None:
             self.experts.save(folder)
-        unused_copy(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
+        copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
 
 
 def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
@@ -228,11 +230,11 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         if config.name in SIZES:
             settings = sized_settings(config.name, config.dropout)
             settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
-            return _made(settings, config)
+            return _make(settings, config)
         if config.fresh:
-            backbone = _made(read_settings(config.name, config.dropout), config)
+            backbone = _make(read_settings(config.name, config.dropout), config)
         else:
-            backbone = _load(config.name, dropout=config.dropout, split=_split(Path(config.name), config))
+            backbone = _load(config.name, dropout=config.dropout, split=_choose_split(Path(config.name), config))
     _check_vocabulary(backbone, vocabulary, config.name)
     return backbone
 
@@ -247,7 +249,7 @@ def shape_of(config: BackboneConfig) -> BackboneShape:
     return shape_from(settings_of(config.name, config.dropout))
 
 
-def _made(settings: Any, config: BackboneConfig) -> Backbone:
+def _make(settings: Any, config: BackboneConfig) -> Backbone:
     return Backbone(fresh_model(settings), dropout=config.dropout, split=config.split)
 
 
@@ -261,12 +263,12 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
         UserError: if there is no model of a supported family, or its experts are not the wanted ones.
     """
     with fresh_weights(0):
-        return _load(str(folder), dropout=dropout, split=_split(folder, wanted))
+        return _load(str(folder), dropout=dropout, split=_choose_split(folder, wanted))
 
 
-def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
+def _choose_split(folder: Path, wanted: BackboneConfig | None) -> ExpertSplit | None:
     """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
-    saved = saved_split(folder)
+    saved = read_expert_split(folder)
     if wanted is None:
         return saved
     if saved is not None and wanted.experts != "drop" and saved != wanted.split:
@@ -277,9 +279,9 @@ def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
     return wanted.split
 
 
-def _load(name: str, *, dropout: float, split: Split | None) -> Backbone:
+def _load(name: str, *, dropout: float, split: ExpertSplit | None) -> Backbone:
     backbone = Backbone(read_model(name, dropout), dropout=dropout, split=split)
-    if backbone.experts is not None and saved_split(Path(name)) is not None:
+    if backbone.experts is not None and read_expert_split(Path(name)) is not None:
         backbone.experts.load(Path(name))
     return backbone
 
