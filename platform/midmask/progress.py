@@ -61,8 +61,7 @@ class SweepProgress:
     def step(self, source: str, step: str, at: int, of: int, loss: float | None) -> None:
         key = (source, step)
         if key not in self._steps:
-            show = self._show_with_tail if source in self._numbers else self._show
-            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", show)
+            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
         self._steps[key].update(at, of, loss)
 
     def measured(self, source: str, text: str) -> None:
@@ -88,5 +87,4 @@ class SweepProgress:
         return f" · sweep: about {clock(each * waiting)} left"
 
     def _prefix(self, source: str) -> str:
-        """A trial by its number; the final comparison's systems by their own names."""
-        return f"trial {self._numbers[source]} of {self._total}" if source in self._numbers else source
+        return f"trial {self._numbers[source]} of {self._total}"

@@ -1,11 +1,14 @@
 """Runs the steps of a job on the cluster, as one tracked run with a nested run for each step."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from midmask.app.graph_progress import GraphProgress
 from midmask.app.job import Options
 from midmask.app.lineage import all_datasets, run_name
-from midmask.app.observe import TrackingObserver, base_tags, log_report
+from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.run_contents import base_tags, log_report
+from midmask.app.tracked_job import TrackedJob, link_finished_job
 from midmask.artifact import Artifact, Place, load
 from midmask.backend.connection import connect
 from midmask.backend.executor import execute
@@ -34,21 +37,28 @@ def run_tracked(
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
     name = run_name(options.job, tags, identity)
     with Tracker(options.tracking_uri, options.home) as tracker:
-        finished = tracker.find(identity, step="job").finished
-        if finished and all(step.is_finished(storage) for step in targets.values()):
-            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("already computed in the tracked run %s; nothing to compute", finished)
+        if all(step.is_finished(storage) for step in targets.values()) and link_finished_job(tracker, name, tags):
             return {key: load(step.place(storage)) for key, step in targets.items()}
         for note in notes:
             log.warning("%s", note)
         connect()
         with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
-            observer = TrackingObserver(tracker, parent, options.job, recipe, storage)
-            graph = Graph.left_in(storage, targets.values())
-            report_finished(graph, storage, observer)
-            execute(graph, storage, whole(options.training_workers), observer)
+            job = TrackedJob(options.job, tracker, parent, storage)
+            run_recipe_steps(recipe, targets.values(), job, options.training_workers)
             done = {key: load(step.place(storage)) for key, step in targets.items()}
             parent.read(all_datasets(targets.values(), storage))
             if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
                 log_report(parent, results_table(evaluations))
             return done
+
+
+def run_recipe_steps(recipe: Recipe, targets: Iterable[Step], job: TrackedJob, workers: int | None) -> None:
+    """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before.
+
+    Args:
+        workers: processes of a training; None: as many as there are GPUs, else one.
+    """
+    graph = Graph.left_in(job.storage, targets)
+    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(graph.left.values()))
+    report_finished(graph, job.storage, observer)
+    execute(graph, job.storage, whole(workers), observer)
