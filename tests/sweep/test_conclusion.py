@@ -18,10 +18,10 @@ from midmask.sweep.conclusion import Conclusion
 from midmask.sweep.entrants import SPLITS, ScoredEntrant
 from midmask.sweep.importance import importance
 from midmask.sweep.plan import Sweep, sweep_for
+from midmask.sweep.result import build_result
 from midmask.sweep.run import entrants
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
-from midmask.sweep.summary import summary
 from midmask.sweep.trial import TrialContext, run_trial
 from midmask.sweep.trials import Trials
 from tests.support.benchmark.tiny import write_collection
@@ -75,7 +75,7 @@ def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:
 
 def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     one, end, heard = swept(tmp_path, DEPTH)
-    told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
+    told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
     assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
     highest = max(point["values"]["nDCG@10"] for point in told["points"])
     check_repeated_seeds(told)
@@ -98,7 +98,7 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
 
 def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:
     one, end, _ = swept(tmp_path, SIZE)
-    told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
+    told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
     assert len(records(one, "pretrain")) == 1, "one middle training for all"
     first = [record for record in records(one, "finetune") if record["config"]["train"]["seed"] == 0]
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"

@@ -11,9 +11,9 @@ from midmask.evaluation.statistics.seeds import SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
 from midmask.experiment.plan import Step
+from midmask.leaderboard.sweep_result import SweepImportance
 from midmask.sweep import verdict
 from midmask.sweep.entrants import SPLITS, ScoredEntrant
-from midmask.sweep.importance import Importance
 from midmask.sweep.points import labels
 from midmask.sweep.study import proxies
 from midmask.sweep.trials import Trials
@@ -28,7 +28,7 @@ class Conclusion:
     trials: Trials
     scored: list[ScoredEntrant]
     bm25: dict[str, Artifact]
-    importance: Importance | None
+    importance: SweepImportance | None
 
     @property
     def measure(self) -> str:

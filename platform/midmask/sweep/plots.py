@@ -6,7 +6,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midmask.leaderboard.sweep_file import Parameter, SweepFile, is_numeric, lines_over, numbers
+from midmask.leaderboard.sweep_axes import band, is_numeric, lines_over, numbers
+from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, SweepResult
 
 if TYPE_CHECKING:  # matplotlib is imported where something is drawn
     from matplotlib.axes import Axes
@@ -20,14 +21,14 @@ MARKED = COLOURS[1]
 MOST_LINES = len(COLOURS)
 
 
-def draw(sweep: SweepFile, folder: Path) -> list[Path]:
+def draw(sweep: SweepResult, folder: Path) -> list[Path]:
     """Writes the plots that there is something to draw for; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {"points": draw_points(sweep), "lines": draw_lines(sweep)}
     if len(sweep.objectives) > 1:
         drawn["pareto"] = draw_pareto(sweep)
-    if sweep.shares:
-        drawn["importance"] = draw_importance(sweep)
+    if sweep.importance:
+        drawn["importance"] = draw_importance(sweep, sweep.importance)
     paths = []
     for name, figure in drawn.items():
         if figure is not None:
@@ -49,22 +50,22 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def _name(sweep: SweepFile, place: int = 0) -> str:
+def _name(sweep: SweepResult, place: int = 0) -> str:
     measure = sweep.objectives[place].measure
     return f"{measure} on {sweep.corpus} {sweep.split}" if place == 0 else measure.replace("_", " ")
 
 
-def _title(sweep: SweepFile) -> str:
+def _title(sweep: SweepResult) -> str:
     return f"{sweep.name}: {sweep.recipe}"
 
 
-def draw_points(sweep: SweepFile) -> "Figure":
+def draw_points(sweep: SweepResult) -> "Figure":
     """Every complete point, the best on top, with the means of the compared systems that are no points as lines."""
     sign = 1 if sweep.objectives[0].mode == "max" else -1
     ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
     figure, axes = _figure(7.5, 1.4 + 0.26 * len(ordered))
-    if band := sweep.band():
-        axes.axvspan(*band, color=BAND, linewidth=0, label="noise floor")
+    if noise := band(sweep):
+        axes.axvspan(*noise, color=BAND, linewidth=0, label="noise floor")
     for row, point in enumerate(ordered):
         axes.plot(point.seeds, [row] * len(point.seeds), "|", color=PALE)
         axes.plot(sweep.first(point), row, "o", color=PLAIN if point.distinguishable else BEST)
@@ -79,7 +80,7 @@ def draw_points(sweep: SweepFile) -> "Figure":
     return figure
 
 
-def draw_lines(sweep: SweepFile) -> "Figure | None":
+def draw_lines(sweep: SweepResult) -> "Figure | None":
     """The first objective over the numeric parameter with most values: a line for each choice of the others, a dashed
     one for points that lack the parameter. Where that were too many lines, as of a random search, points alone.
     """
@@ -87,8 +88,8 @@ def draw_lines(sweep: SweepFile) -> "Figure | None":
     if over is None:
         return None
     figure, axes = _figure(7, 4.4)
-    if band := sweep.band():
-        axes.axhspan(*band, color=BAND, linewidth=0, label="noise floor")
+    if noise := band(sweep):
+        axes.axhspan(*noise, color=BAND, linewidth=0, label="noise floor")
     groups = lines_over(sweep, over.path)
     joined = len(groups) <= MOST_LINES
     for number, (label, points) in enumerate(groups.items()):
@@ -111,18 +112,18 @@ def draw_lines(sweep: SweepFile) -> "Figure | None":
     return figure
 
 
-def _axis(sweep: SweepFile) -> Parameter | None:
+def _axis(sweep: SweepResult) -> SweepParameter | None:
     """The numeric parameter with most different values; of equal ones the last."""
     numeric = [one for one in sweep.parameters if is_numeric(sweep, one.path) and len(numbers(sweep, one.path)) > 1]
     return max(reversed(numeric), key=lambda one: len(numbers(sweep, one.path)), default=None)
 
 
-def draw_pareto(sweep: SweepFile) -> "Figure":
+def draw_pareto(sweep: SweepResult) -> "Figure":
     """The first objective over the second; the front as a line, marked points by their names."""
     across = sweep.objectives[1].measure
     figure, axes = _figure(7, 4.6)
-    if band := sweep.band():
-        axes.axhspan(*band, color=BAND, linewidth=0, label="noise floor")
+    if noise := band(sweep):
+        axes.axhspan(*noise, color=BAND, linewidth=0, label="noise floor")
     rest = [(point.values[across], sweep.first(point)) for point in sweep.complete if not point.front]
     front = sorted((point.values[across], sweep.first(point)) for point in sweep.complete if point.front)
     if rest:
@@ -140,13 +141,13 @@ def draw_pareto(sweep: SweepFile) -> "Figure":
     return figure
 
 
-def draw_importance(sweep: SweepFile) -> "Figure":
+def draw_importance(sweep: SweepResult, found: SweepImportance) -> "Figure":
     names = {one.path: one.label for one in sweep.parameters}
-    shares = list(sweep.shares.items())[::-1]
+    shares = list(found.shares.items())[::-1]
     figure, axes = _figure(6, 1.2 + 0.35 * len(shares))
     axes.barh([names[path] for path, _ in shares], [share for _, share in shares], color=PLAIN)
     axes.set_xlim(0, 1)
-    axes.set_xlabel(f"share of importance (PED-ANOVA, {sweep.trials} trials)")
+    axes.set_xlabel(f"share of importance ({found.evaluator}, {found.trials} trials)")
     axes.set_title(_title(sweep), loc="left")
     return figure
 

@@ -16,7 +16,8 @@ from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
-from midmask.leaderboard.sweep_file import sweep_of
+from midmask.leaderboard.sweep_result import NAME as RESULT
+from midmask.leaderboard.sweep_result import parse_sweep
 from midmask.progress import SweepProgress
 from midmask.sweep.comparison import compare
 from midmask.sweep.conclusion import Conclusion
@@ -26,11 +27,10 @@ from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Sweep
 from midmask.sweep.plots import draw
 from midmask.sweep.points import briefly, budget, mark_of
+from midmask.sweep.result import build_result
 from midmask.sweep.search import search
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining
-from midmask.sweep.summary import NAME as SUMMARY
-from midmask.sweep.summary import summary
 from midmask.sweep.trial import TrialContext
 from midmask.sweep.trials import Trial, Trials
 from midmask.tracking import TrackedRun, Tracker
@@ -84,7 +84,8 @@ def _run(sweep: Sweep, job: TrackedJob, use: Resources, out: Place) -> dict[str,
         {split: load(step.place(storage)) for split, step in bm25.items()},
         importance(study, sweep.space),
     )
-    (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
+    result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)
+    (out / RESULT).write_json(result.model_dump(mode="json"))
     return {
         "report": end.text(),
         "best": trials.best.outcome.last,
@@ -112,8 +113,8 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
     """The report, its data, and plots of them, in the sweep's run."""
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
-    parent.log_file(folder / SUMMARY)
-    for path in draw(sweep_of((artifact.place / SUMMARY).read_json()), folder / "figures"):
+    parent.log_file(folder / RESULT)
+    for path in draw(parse_sweep((artifact.place / RESULT).read_json()), folder / "figures"):
         parent.log_file(path, "figures")
 
 
