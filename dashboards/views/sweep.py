@@ -144,21 +144,4 @@ def heatmap(points: Sequence[Point], measure: str) -> go.Figure:
     for point in points:
         cells.setdefault((point.encoder_ratio, point.decoder_ratio), []).append(point.value)
     grid = [[sum(c) / len(c) if (c := cells.get((x, y))) else None for x in across] for y in up]
-    texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
-    figure = go.Figure(
-        go.Heatmap(
-            x=[f"{x:g}" for x in across],
-            y=[f"{y:g}" for y in up],
-            z=grid,
-            text=texts,
-            texttemplate="%{text}",
-            colorscale="Teal",
-            xgap=2,
-            ygap=2,
-            colorbar={"title": {"text": measure}, "thickness": 12},
-            hovertemplate="encoder %{x}, decoder %{y}: %{z:.4f}<extra></extra>",
-        )
-    )
-    figure.update_xaxes(title="encoder mask ratio", type="category", showgrid=False)
-    figure.update_yaxes(title="decoder mask ratio", type="category", showgrid=False)
-    return figure
+    return sweep_plots.heatmap(grid, ("encoder mask ratio", across), ("decoder mask ratio", up), title=measure)

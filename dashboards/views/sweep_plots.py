@@ -1,12 +1,15 @@
 """Figures of a finished sweep: lines, surface, parallel coordinates, importance, Pareto front; bands are its noise."""
 
+from collections.abc import Sequence
 from html import escape
 
 import plotly.graph_objects as go
 
 from charts import LOSS, TIE, WIN, colour
 from midmask.leaderboard.sweep_axes import band, choices, is_numeric, lines_over, numbers, surface_over, value_text
-from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, SweepPoint, SweepResult
+from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, SweepPoint, SweepResult, SweepValue
+
+Axis = tuple[str, Sequence[SweepValue]]
 
 MOST_LINES = 8
 BAND = "rgba(15,118,110,.13)"
@@ -52,23 +55,37 @@ def _level(figure: go.Figure, sweep: SweepResult, point: SweepPoint, label: str,
 def surface(sweep: SweepResult, across: SweepParameter, up: SweepParameter) -> go.Figure:
     """The first objective over two parameters; the colour's range tells how much of it is noise."""
     columns, rows, grid = surface_over(sweep, across.path, up.path)
+    scale = "Teal" if sweep.objectives[0].mode == "max" else "Teal_r"
+    return heatmap(grid, (across.label, columns), (up.label, rows), scale=scale)
+
+
+def heatmap(
+    grid: Sequence[Sequence[float | None]], across: Axis, up: Axis, *, scale: str = "Teal", title: str = ""
+) -> go.Figure:
+    """A measure over two parameters.
+
+    Args:
+        grid: a row for each value of `up`; None where nothing was tried.
+        across, up: label and values of the axes.
+        title: of the colour bar.
+    """
     texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
     figure = go.Figure(
         go.Heatmap(
-            x=[value_text(value) for value in columns],
-            y=[value_text(value) for value in rows],
+            x=[value_text(value) for value in across[1]],
+            y=[value_text(value) for value in up[1]],
             z=grid,
             text=texts,
             texttemplate="%{text}",
-            colorscale="Teal" if sweep.objectives[0].mode == "max" else "Teal_r",
+            colorscale=scale,
             xgap=2,
             ygap=2,
-            colorbar={"thickness": 12},
-            hovertemplate=f"{escape(across.label)} %{{x}}, {escape(up.label)} %{{y}}: %{{z:.4f}}<extra></extra>",
+            colorbar={"title": {"text": title}, "thickness": 12},
+            hovertemplate=f"{escape(across[0])} %{{x}}, {escape(up[0])} %{{y}}: %{{z:.4f}}<extra></extra>",
         )
     )
-    figure.update_xaxes(title=across.label, type="category", showgrid=False)
-    figure.update_yaxes(title=up.label, type="category", showgrid=False)
+    figure.update_xaxes(title=across[0], type="category", showgrid=False)
+    figure.update_yaxes(title=up[0], type="category", showgrid=False)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 EVERY = 10.0
 """Seconds between two lines of one source."""
@@ -67,10 +68,11 @@ class SweepProgress:
     def measured(self, source: str, text: str) -> None:
         self._show(f"{self._prefix(source)} {text}")
 
-    def ended(self, value: float | None, name: str, *, better: bool) -> None:
-        """A trial is over. `better`: its final value beats all before it."""
+    def ended(self, value: float, name: str, *, mode: Literal["max", "min"]) -> None:
+        """A trial is over, with its final value of what is to be as large, or as small, as can be."""
         self._ended += 1
-        if better and value is not None:
+        sign = 1 if mode == "max" else -1
+        if self._best is None or sign * value > sign * self._best[0]:
             self._best = (value, name)
         self._show_with_tail(f"{name}: over")
 

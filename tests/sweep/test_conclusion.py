@@ -15,7 +15,7 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS, ScoredEntrant
+from midmask.sweep.entrants import SPLITS
 from midmask.sweep.importance import importance
 from midmask.sweep.plan import Sweep, sweep_for
 from midmask.sweep.result import build_result
@@ -60,13 +60,12 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
         study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
     trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
     runner = Runner(storage, LOCAL, Silent())
-    scored = [
-        ScoredEntrant(entrant, {split: runner.run(step) for split, step in entrant.evaluations.items()})
-        for entrant in entrants(one, trials)
-    ]
+    compared = entrants(one, trials)
+    for step in (step for entrant in compared for step in entrant.evaluations.values()):
+        runner.run(step)
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()}
-    return one, Conclusion(trials, scored, bm25, importance(study, space)), heard
+    return one, Conclusion(trials, compared, bm25, importance(study, space)), heard
 
 
 def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:

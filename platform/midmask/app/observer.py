@@ -83,7 +83,7 @@ class GraphObserver:
                     self._owners.setdefault(step.fingerprint, system)
 
     def begin(self, step: Step) -> None:
-        owner, name = self._owner(step), step_name(step, self._tags(step))
+        owner, name = self._owner(step), self._name(step)
         self._progress.begin(step, f"{name} ({owner.name})" if owner.evaluations else name)
         if self._has_run(step):
             log.info("%s: starts", name)
@@ -121,18 +121,20 @@ class GraphObserver:
     def _owner(self, step: Step) -> TrackedSystem:
         return self._owners.get(step.fingerprint, self._systems[0])
 
+    def _has_run(self, step: Step) -> bool:
+        return self._step_runs is None or step.name in self._step_runs
+
     def _recipe_tags(self, step: Step) -> dict[str, str]:
         return base_tags(self._job.name, self._owner(step).recipe)
 
     def _tags(self, step: Step) -> dict[str, str]:
         return {**self._recipe_tags(step), **step_tags(step)}
 
-    def _has_run(self, step: Step) -> bool:
-        return self._step_runs is None or step.name in self._step_runs
+    def _name(self, step: Step) -> str:
+        return step_name(step, self._tags(step))
 
     def _open_run(self, step: Step) -> TrackedRun:
-        tags = self._tags(step)
-        run = self._job.open_run(step_name(step, tags), tags, flatten(self._owner(step).recipe))
+        run = self._job.open_run(self._name(step), self._tags(step), flatten(self._owner(step).recipe))
         self._job.tracker.watch(run)
         if step.name not in (*COLLECTIONS, "evaluate"):  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))
@@ -142,8 +144,7 @@ class GraphObserver:
         """Ends the step's run; of a step that was finished before, links the run that computed it, if it is tracked."""
         if cached:
             log.info("%s: taken from %s", step.name, artifact.place)
-            tags = {**self._tags(step), **artifact_tag(artifact)}
-            if self._job.link_finished(step_name(step, tags), tags):
+            if self._job.link_finished(self._name(step), {**self._tags(step), **artifact_tag(artifact)}):
                 return
         with self._open.pop(step.fingerprint, None) or self._open_run(step) as run:
             log_result(run, step, artifact, self._job.storage, self._recipe_tags(step))

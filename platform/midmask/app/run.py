@@ -8,9 +8,8 @@ from midmask.app.job import Options
 from midmask.app.lineage import all_datasets, run_name
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import base_tags, log_report
-from midmask.app.tracked_job import TrackedJob, link_finished_job
+from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Artifact, Place, load
-from midmask.backend.connection import connect
 from midmask.backend.executor import execute
 from midmask.backend.resources import whole
 from midmask.experiment.graph import Graph
@@ -19,7 +18,6 @@ from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
-from midmask.tracking import Tracker
 
 log = logging.getLogger(__name__)
 
@@ -35,21 +33,22 @@ def run_tracked(
     storage = Place(options.storage)
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
-    name = run_name(options.job, tags, identity)
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        if all(step.is_finished(storage) for step in targets.values()) and link_finished_job(tracker, name, tags):
-            return {key: load(step.place(storage)) for key, step in targets.items()}
+    finished = all(step.is_finished(storage) for step in targets.values())
+    with open_job(options, run_name(options.job, tags, identity), tags, flatten(recipe), finished=finished) as job:
+        if job is None:
+            return _load(targets, storage)
         for note in notes:
             log.warning("%s", note)
-        connect()
-        with tracker.run(name, tags=tags, params=flatten(recipe)) as parent:
-            job = TrackedJob(options.job, tracker, parent, storage)
-            run_recipe_steps(recipe, targets.values(), job, options.training_workers)
-            done = {key: load(step.place(storage)) for key, step in targets.items()}
-            parent.read(all_datasets(targets.values(), storage))
-            if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
-                log_report(parent, results_table(evaluations))
-            return done
+        run_recipe_steps(recipe, targets.values(), job, options.training_workers)
+        done = _load(targets, storage)
+        job.run.read(all_datasets(targets.values(), storage))
+        if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
+            log_report(job.run, results_table(evaluations))
+        return done
+
+
+def _load(targets: Mapping[str, Step], storage: Place) -> dict[str, Artifact]:
+    return {key: load(step.place(storage)) for key, step in targets.items()}
 
 
 def run_recipe_steps(recipe: Recipe, targets: Iterable[Step], job: TrackedJob, workers: int | None) -> None:

@@ -1,11 +1,14 @@
 """A job's own tracked run, the runs nested in it, and links to runs that earlier jobs have finished."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from midmask.app.job import Options
 from midmask.artifact import Place
+from midmask.backend.connection import connect
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
@@ -13,10 +16,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrackedJob:
-    """A job while its run is open.
-
-    name: the job's, as its runs' tag `midmask.job` has it. run: its own run, in which all others are nested. storage:
-    of the steps' artifacts.
+    """A job while its run is open. name: the tag `midmask.job` of its runs. run: the run in which all others are
+    nested. storage: of the steps' artifacts.
     """
 
     name: str
@@ -30,24 +31,31 @@ class TrackedJob:
 
     def link_finished(self, name: str, tags: Mapping[str, str]) -> bool:
         """Nests a link to the finished run with the same step and fingerprint; false if there is no such run."""
-        return link_finished(self.tracker, name, tags, self.run.id) is not None
+        return _link_finished(self.tracker, name, tags, self.run.id) is not None
 
 
-def link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None = None) -> str | None:
-    """Links the finished run that has the same `midmask.step` and `midmask.fingerprint`.
+@contextmanager
+def open_job(
+    options: Options, name: str, tags: Mapping[str, str], params: Mapping[str, Any], *, finished: bool
+) -> Iterator[TrackedJob | None]:
+    """A job on the cluster with its run open; None, with a link to the run of an earlier job, if that has done all.
 
-    Returns:
-        That run's id, None if there is no such run.
+    Args:
+        finished: whether all that the job makes is in the storage.
     """
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        if finished and (earlier := _link_finished(tracker, name, tags, None)):
+            log.info("already computed in the tracked run %s; nothing to compute", earlier)
+            yield None
+            return
+        connect()
+        with tracker.run(name, tags=tags, params=params) as run:
+            yield TrackedJob(options.job, tracker, run, Place(options.storage))
+
+
+def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:
+    """The id of the finished run that is now linked."""
     finished = tracker.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).finished
     if finished:
         tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent)
     return finished
-
-
-def link_finished_job(tracker: Tracker, name: str, tags: Mapping[str, str]) -> bool:
-    """Links the finished run of the same job and logs a line; false if there is no such run."""
-    finished = link_finished(tracker, name, tags)
-    if finished:
-        log.info("already computed in the tracked run %s; nothing to compute", finished)
-    return finished is not None

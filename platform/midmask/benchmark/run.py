@@ -10,9 +10,8 @@ from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.lineage import all_datasets
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import BM25_TAGS
-from midmask.app.tracked_job import TrackedJob, link_finished_job
+from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import load
-from midmask.backend.connection import connect
 from midmask.backend.executor import WHOLE_COLLECTION, execute
 from midmask.backend.resources import share
 from midmask.benchmark.design import BM25
@@ -21,7 +20,6 @@ from midmask.benchmark.layout import BenchmarkCell
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.identity import flatten
-from midmask.tracking import Tracker
 
 
 def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, str]]:
@@ -37,20 +35,19 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         "midmask.fingerprint": job.fingerprint,
     }
     name = f"{options.job}-{wanted.name}-{job.fingerprint[:6]}"
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        if not job.left() and link_finished_job(tracker, name, tags):
+    with open_job(options, name, tags, flatten(wanted), finished=not job.left()) as tracked:
+        if tracked is None:
             return write_report(job.layout, job.storage, job.out, {}), {}
-        connect()
-        with tracker.run(name, tags=tags, params=flatten(wanted)) as parent:
-            failures = _run(job, TrackedJob(options.job, tracker, parent, job.storage))
-            text = write_report(job.layout, job.storage, job.out, failures)
-            for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
-                parent.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
-            parent.read(all_datasets(job.layout.steps().values(), job.storage))
-            parent.describe(text)
-            parent.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(failures)}, step=0)
-            parent.finish("failed" if failures else "finished")
-            return text, failures
+        failures = _run(job, tracked)
+        text = write_report(job.layout, job.storage, job.out, failures)
+        run = tracked.run
+        for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
+            run.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
+        run.read(all_datasets(job.layout.steps().values(), job.storage))
+        run.describe(text)
+        run.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(failures)}, step=0)
+        run.finish("failed" if failures else "finished")
+        return text, failures
 
 
 def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
@@ -74,8 +71,6 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
 
 
 def _system(cell: BenchmarkCell) -> TrackedSystem:
-    own = BM25_TAGS if cell.key.system == BM25 else {}
+    tags = {"midmask.setting": cell.key.setting, **(BM25_TAGS if cell.key.system == BM25 else {})}
     evaluations = {" ".join(name): step for name, step in cell.evaluations.items()}
-    return TrackedSystem(
-        cell.name, cell.recipe, evaluations, " ".join(cell.main), {**own, "midmask.setting": cell.key.setting}
-    )
+    return TrackedSystem(cell.name, cell.recipe, evaluations, " ".join(cell.main), tags)

@@ -1,6 +1,5 @@
 """What plots and pages draw of a finished sweep: the values of its parameters, lines, surfaces, and the noise band."""
 
-from collections.abc import Sequence
 from statistics import fmean
 from typing import TypeGuard
 
@@ -63,7 +62,7 @@ def surface_over(
     cells: dict[tuple[SweepValue, SweepValue], list[float]] = {}
     for point in found:
         cells.setdefault((point.parameters[across], point.parameters[up]), []).append(sweep.first(point))
-    columns, rows = (_distinct([point.parameters[path] for point in found]) for path in (across, up))
+    columns, rows = (sorted({point.parameters[path] for point in found}, key=_order) for path in (across, up))
     grid = [[fmean(own) if (own := cells.get((x, y))) else None for x in columns] for y in rows]
     return columns, rows, grid
 
@@ -73,10 +72,6 @@ def value_text(value: SweepValue) -> str:
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _distinct(values: Sequence[SweepValue]) -> list[SweepValue]:
-    return sorted(dict.fromkeys(values), key=_order)
 
 
 def _order(value: SweepValue) -> tuple[bool, bool, float, str]:

@@ -17,7 +17,7 @@ from midmask.errors import UserError
 from midmask.identity import Config, as_user_error
 from midmask.tracking import artifact_file
 
-NAME = "sweep.json"
+SWEEP_FILE = "sweep.json"
 FORMAT: Final = 1
 
 SweepValue = bool | int | float | str | None
@@ -183,12 +183,12 @@ def parse_sweep(data: dict[str, Any]) -> SweepResult:
     """
     if data.get("format") != FORMAT:
         raise UserError(
-            f"{NAME} has format {data.get('format')}; this version reads {FORMAT}, so update one of the two"
+            f"{SWEEP_FILE} has format {data.get('format')}; this version reads {FORMAT}, so update one of the two"
         )
     try:
         return SweepResult.model_validate(data)
     except ValidationError as error:
-        raise as_user_error(error, NAME) from None
+        raise as_user_error(error, SWEEP_FILE) from None
 
 
 def read_sweep(uri: str, run_id: str, cache: Path) -> SweepResult | None:
@@ -200,5 +200,5 @@ def read_sweep(uri: str, run_id: str, cache: Path) -> SweepResult | None:
     Raises:
         UserError: if the store does not answer, or as `parse_sweep`.
     """
-    path = artifact_file(uri, run_id, NAME, cache)
+    path = artifact_file(uri, run_id, SWEEP_FILE, cache)
     return None if path is None else parse_sweep(json.loads(path.read_text()))

@@ -10,11 +10,11 @@ from midmask.backend.executor import execute
 from midmask.backend.resources import Resources
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
-from midmask.sweep.entrants import SPLITS, Entrant, ScoredEntrant
+from midmask.sweep.entrants import SPLITS, Entrant
 
 
-def compare(entrants: Sequence[Entrant], job: TrackedJob, use: Resources) -> list[ScoredEntrant]:
-    """Every entrant on every split, tracked as a system with its seed. A step that several need is computed once.
+def compare(entrants: Sequence[Entrant], job: TrackedJob, use: Resources) -> None:
+    """Evaluates every entrant on every split, and tracks it as a system. A step that several need is computed once.
 
     Raises:
         RayError: of the first step that fails.
@@ -31,7 +31,3 @@ def compare(entrants: Sequence[Entrant], job: TrackedJob, use: Resources) -> lis
         if step.is_finished(job.storage):
             observer.end(step, load(step.place(job.storage)), cached=True)
     execute(graph, job.storage, use, observer)
-    return [
-        ScoredEntrant(one, {split: load(step.place(job.storage)) for split, step in one.evaluations.items()})
-        for one in entrants
-    ]

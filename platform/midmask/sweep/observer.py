@@ -49,22 +49,15 @@ class TrialsObserver:
         self._progress = progress
         self._sweep = sweep
         self._trials: dict[str, _Trial] = {}
-        self._best: float | None = None
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
-        event = row["event"]
-        if event == "start":
-            self._start(source, row["parameters"])
-        elif event == "log":
-            self._log(source, row)
-        elif event == "end":
-            self._end(source, row)
-        elif event == "rung":
-            self._rung(source, row)
+        handlers = {"start": self._start, "log": self._log, "end": self._end, "rung": self._rung}
+        if handler := handlers.get(row["event"]):
+            handler(source, row)
 
-    def _start(self, source: str, parameters: dict[str, Any]) -> None:
+    def _start(self, source: str, row: dict[str, Any]) -> None:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        context = self._context
+        context, parameters = self._context, row["parameters"]
         if source in self._trials and self._trials[source].run.is_open:
             return
         name, recipe = describe_point(context.space, parameters), context.recipe_at(parameters)
@@ -121,10 +114,7 @@ class TrialsObserver:
         trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
         trial.run.finish()
         self._progress.measured(source, f"dev: {text}")
-        sign = 1 if objective.mode == "max" else -1
-        better = self._best is None or sign * value > sign * self._best
-        self._best = value if better else self._best
-        self._progress.ended(value, trial.name, better=better)
+        self._progress.ended(value, trial.name, mode=objective.mode)
 
     def close(self, ended: Collection[str]) -> None:
         """After the last trial: what has not finished was pruned at a rung, or failed, which Ray has reported.

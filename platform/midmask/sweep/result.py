@@ -1,6 +1,8 @@
-"""The result of a finished sweep, `sweep.json`, from its conclusion."""
+"""The result of a finished sweep, `sweep.json`, from its conclusion.
 
-from midmask.evaluation.statistics.significance import Comparison
+Of the fields of a comparison, `vars(row)`, a part keeps those that it has.
+"""
+
 from midmask.experiment.report import System
 from midmask.identity import fingerprint
 from midmask.leaderboard.sweep_result import (
@@ -44,9 +46,7 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
         noise_floor=_noise_floor(end),
         importance=end.importance,
         proxies=tuple(
-            SweepProxy(
-                share=share, trials=one.count, tau=one.tau, low=one.low, high=one.high, shown_to_rank=one.is_positive
-            )
+            SweepProxy(share=share, trials=one.count, shown_to_rank=one.is_positive, **vars(one))
             for share, one in end.proxies.items()
         ),
         systems=tuple(_system(system, end) for system in end.systems),
@@ -58,57 +58,36 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
 def _parameters(space: Space) -> tuple[SweepParameter, ...]:
     names = labels(space)
     return tuple(
-        SweepParameter(
-            path=path,
-            label=names[path],
-            values=one.values,
-            low=one.low,
-            high=one.high,
-            log=one.log,
-            when=one.when,
-            constant=one.is_constant,
-        )
+        SweepParameter(**{**one.model_dump(), "label": names[path]}, path=path, constant=one.is_constant)
         for path, one in space.parameters.items()
     )
 
 
 def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
-    space, standing, outcome = end.trials.space, end.standings.get(trial.label), trial.outcome
+    space, row, tried = end.trials.space, end.standings.get(trial.label), trial.outcome
     names = [objective.measure for objective in space.targets]
     return SweepPoint(
         label=trial.label,
-        brief=briefly(space, outcome.parameters),
-        mark=mark_of(space, outcome.parameters),
-        parameters=outcome.parameters,
-        run=fingerprint({"sweep": sweep, "trial": fingerprint(outcome.parameters)}),
+        brief=briefly(space, tried.parameters),
+        mark=mark_of(space, tried.parameters),
+        parameters=tried.parameters,
+        run=fingerprint({"sweep": sweep, "trial": fingerprint(tried.parameters)}),
         complete=trial.is_complete,
-        probes=tuple(outcome.measures[number] for number in sorted(outcome.measures) if number < len(space.shares)),
-        values=dict(zip(names, outcome.values, strict=False)),
+        probes=tuple(tried.measures[number] for number in sorted(tried.measures) if number < len(space.shares)),
+        values=dict(zip(names, tried.values, strict=False)),
         measures=trial.measured.measures if trial.measured else {},
         costs=trial.measured.costs if trial.measured else {},
         seeds=tuple(one.result["measures"][names[0]] for one in trial.evaluations),
         front=trial.label in end.trials.front,
-        to_best=_to_best(standing) if standing else None,
-    )
-
-
-def _to_best(row: Comparison) -> DifferenceToBest:
-    return DifferenceToBest(
-        difference=row.difference,
-        p=row.p,
-        p_corrected=row.p_corrected,
-        detectable=row.detectable,
-        distinguishable=row.significant,
+        to_best=DifferenceToBest(**vars(row), distinguishable=row.significant) if row else None,
     )
 
 
 def _noise_floor(end: Conclusion) -> NoiseFloor | None:
     if end.noise_floor is None:
         return None
-    repeats = len(end.trials.space.trial_seeds) or 1
-    return NoiseFloor(
-        value=end.noise_floor, seed_spread=end.seeds.spread, seed_degrees=end.seeds.degrees, repeats=repeats
-    )
+    seeds, repeats = end.seeds, len(end.trials.space.trial_seeds) or 1
+    return NoiseFloor(value=end.noise_floor, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
 
 
 def _system(system: System, end: Conclusion) -> ComparedSystem:
@@ -116,21 +95,9 @@ def _system(system: System, end: Conclusion) -> ComparedSystem:
         split: tuple(one.result["measures"][end.measure] for one in found)
         for split, found in system.evaluations.items()
     }
-    rows = {split: own[system.label] for split, own in end.against_floor.items() if system.label in own}
-    return ComparedSystem(
-        label=system.label,
-        dev=values["dev"],
-        test=values["test"],
-        to_floor={split: _to_floor(row) for split, row in rows.items()},
-    )
-
-
-def _to_floor(row: Comparison) -> DifferenceToFloor:
-    return DifferenceToFloor(
-        difference=row.difference,
-        low=row.low,
-        high=row.high,
-        p=row.p_corrected,
-        outcome=outcome(row),
-        queries=row.queries,
-    )
+    to_floor = {
+        split: DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
+        for split, rows in end.against_floor.items()
+        if (row := rows.get(system.label))
+    }
+    return ComparedSystem(label=system.label, dev=values["dev"], test=values["test"], to_floor=to_floor)

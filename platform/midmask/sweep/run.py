@@ -7,17 +7,15 @@ from typing import Any
 from midmask.app.lineage import all_datasets, run_name
 from midmask.app.run import run_recipe_steps
 from midmask.app.run_contents import base_tags, log_report
-from midmask.app.tracked_job import TrackedJob, link_finished_job
+from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
-from midmask.backend.connection import connect
 from midmask.backend.resources import Resources, share
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
-from midmask.leaderboard.sweep_result import NAME as RESULT
-from midmask.leaderboard.sweep_result import parse_sweep
+from midmask.leaderboard.sweep_result import SWEEP_FILE, parse_sweep
 from midmask.progress import SweepProgress
 from midmask.sweep.comparison import compare
 from midmask.sweep.conclusion import Conclusion
@@ -33,7 +31,7 @@ from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.trial import TrialContext
 from midmask.sweep.trials import Trial, Trials
-from midmask.tracking import TrackedRun, Tracker
+from midmask.tracking import TrackedRun
 
 log = logging.getLogger(__name__)
 
@@ -43,21 +41,16 @@ def run_sweep(sweep: Sweep) -> str:
     options, recipe = sweep.options, sweep.recipe
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        if (sweep.place / RECORD).exists() and link_finished_job(tracker, name, tags):
+    params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
+    with open_job(options, name, tags, params, finished=(sweep.place / RECORD).exists()) as job:
+        if job is None:
             return str(load(sweep.place).result["report"])
-        connect()
         use = share(budget(sweep.space), options.workers, options.workers_per_training)
-        params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
-        with tracker.run(name, tags=tags, params=params) as parent:
-            record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
-            job = TrackedJob(options.job, tracker, parent, Place(options.storage))
-            artifact = produce(sweep.place, record, lambda out: _run(sweep, job, use, out))
-            _log_report(parent, artifact)
-            parent.log(
-                {"sweep/best": artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0
-            )
-            return str(artifact.result["report"])
+        record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
+        artifact = produce(sweep.place, record, lambda out: _run(sweep, job, use, out))
+        _log_report(job.run, artifact)
+        job.run.log({f"sweep/{name}": artifact.result[name] for name in ("best", "rung_share")}, step=0)
+        return str(artifact.result["report"])
 
 
 def _run(sweep: Sweep, job: TrackedJob, use: Resources, out: Place) -> dict[str, Any]:
@@ -77,15 +70,12 @@ def _run(sweep: Sweep, job: TrackedJob, use: Resources, out: Place) -> dict[str,
         observer.close({fingerprint(outcome.parameters) for outcome in found})
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-    scored = compare(entrants(sweep, trials), job, use)
-    end = Conclusion(
-        trials,
-        scored,
-        {split: load(step.place(storage)) for split, step in bm25.items()},
-        importance(study, sweep.space),
-    )
+    compared = entrants(sweep, trials)
+    compare(compared, job, use)
+    against = {split: load(step.place(storage)) for split, step in bm25.items()}
+    end = Conclusion(trials, compared, against, importance(study, sweep.space))
     result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)
-    (out / RESULT).write_json(result.model_dump(mode="json"))
+    (out / SWEEP_FILE).write_json(result.model_dump(mode="json"))
     return {
         "report": end.text(),
         "best": trials.best.outcome.last,
@@ -113,8 +103,8 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
     """The report, its data, and plots of them, in the sweep's run."""
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
-    parent.log_file(folder / RESULT)
-    for path in draw(parse_sweep((artifact.place / RESULT).read_json()), folder / "figures"):
+    parent.log_file(folder / SWEEP_FILE)
+    for path in draw(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"):
         parent.log_file(path, "figures")
 
 
