@@ -1,6 +1,4 @@
-"""The observer of a graph of steps: runs in MLflow for its steps and for the systems that they measure, and lines of
-progress. Recipes, benchmarks and the final comparison of a sweep use it.
-"""
+"""The observer of a graph of steps: tracked runs for steps and for the systems that they measure, and progress."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrackedSystem:
-    """A recipe with its seeds, for which steps are computed.
+    """A recipe with one seed, for which steps are computed: of a job, a benchmark, or a sweep's final comparison.
 
     evaluations: by name. As soon as all of them are finished, the system gets a run of that name with their measures.
     Empty: no such run, as for a recipe that a job runs by itself, where each evaluation has a run. main: name of the

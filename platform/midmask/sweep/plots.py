@@ -38,7 +38,7 @@ def draw(sweep: SweepResult, folder: Path) -> list[Path]:
     return paths
 
 
-def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
+def _figure(sweep: SweepResult, width: float, height: float) -> "tuple[Figure, Axes]":
     """Without pyplot, which keeps figures and looks for a screen."""
     from matplotlib.figure import Figure
 
@@ -47,6 +47,7 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
+    axes.set_title(f"{sweep.name}: {sweep.recipe}", loc="left")
     return figure, axes
 
 
@@ -55,15 +56,11 @@ def _name(sweep: SweepResult, place: int = 0) -> str:
     return f"{measure} on {sweep.corpus} {sweep.split}" if place == 0 else measure.replace("_", " ")
 
 
-def _title(sweep: SweepResult) -> str:
-    return f"{sweep.name}: {sweep.recipe}"
-
-
 def draw_points(sweep: SweepResult) -> "Figure":
     """Every complete point, the best on top, with the means of the compared systems that are no points as lines."""
     sign = 1 if sweep.objectives[0].mode == "max" else -1
     ordered = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
-    figure, axes = _figure(7.5, 1.4 + 0.26 * len(ordered))
+    figure, axes = _figure(sweep, 7.5, 1.4 + 0.26 * len(ordered))
     if noise := band(sweep):
         axes.axvspan(*noise, color=BAND, linewidth=0, label="noise floor")
     for row, point in enumerate(ordered):
@@ -75,7 +72,6 @@ def draw_points(sweep: SweepResult) -> "Figure":
         axes.axvline(mean, color=PALE, linestyle=style, linewidth=1, label=label)
     axes.set_yticks(range(len(ordered)), [point.mark or point.brief for point in ordered], fontsize=8)
     axes.set_xlabel(f"{_name(sweep)} (green: not distinguishable from the best)")
-    axes.set_title(_title(sweep), loc="left")
     _legend(axes)
     return figure
 
@@ -87,7 +83,7 @@ def draw_lines(sweep: SweepResult) -> "Figure | None":
     over = _axis(sweep)
     if over is None:
         return None
-    figure, axes = _figure(7, 4.4)
+    figure, axes = _figure(sweep, 7, 4.4)
     if noise := band(sweep):
         axes.axhspan(*noise, color=BAND, linewidth=0, label="noise floor")
     groups = lines_over(sweep, over.path)
@@ -107,7 +103,6 @@ def draw_lines(sweep: SweepResult) -> "Figure | None":
         axes.minorticks_off()
     axes.set_xlabel(over.label)
     axes.set_ylabel(_name(sweep))
-    axes.set_title(_title(sweep), loc="left")
     figure.legend(frameon=False, fontsize=8, loc="outside lower left", ncols=2)
     return figure
 
@@ -121,7 +116,7 @@ def _axis(sweep: SweepResult) -> SweepParameter | None:
 def draw_pareto(sweep: SweepResult) -> "Figure":
     """The first objective over the second; the front as a line, marked points by their names."""
     across = sweep.objectives[1].measure
-    figure, axes = _figure(7, 4.6)
+    figure, axes = _figure(sweep, 7, 4.6)
     if noise := band(sweep):
         axes.axhspan(*noise, color=BAND, linewidth=0, label="noise floor")
     rest = [(point.values[across], sweep.first(point)) for point in sweep.complete if not point.front]
@@ -136,7 +131,6 @@ def draw_pareto(sweep: SweepResult) -> "Figure":
             axes.annotate(point.mark, place, xytext=(7, -11), textcoords="offset points", fontsize=9, color=MARKED)
     axes.set_xlabel(_name(sweep, 1))
     axes.set_ylabel(_name(sweep))
-    axes.set_title(_title(sweep), loc="left")
     _legend(axes)
     return figure
 
@@ -144,11 +138,10 @@ def draw_pareto(sweep: SweepResult) -> "Figure":
 def draw_importance(sweep: SweepResult, found: SweepImportance) -> "Figure":
     names = {one.path: one.label for one in sweep.parameters}
     shares = list(found.shares.items())[::-1]
-    figure, axes = _figure(6, 1.2 + 0.35 * len(shares))
+    figure, axes = _figure(sweep, 6, 1.2 + 0.35 * len(shares))
     axes.barh([names[path] for path, _ in shares], [share for _, share in shares], color=PLAIN)
     axes.set_xlim(0, 1)
     axes.set_xlabel(f"share of importance ({found.evaluator}, {found.trials} trials)")
-    axes.set_title(_title(sweep), loc="left")
     return figure
 
 
