@@ -99,7 +99,7 @@ def store(folder: Path) -> Iterator[str]:
         for name in ("first", "second"):
             with tracker.run(name, tags={}, params={}) as parent:
                 targets = (planned.evaluation(recipe.evaluation), planned.bm25_evaluation(recipe.evaluation))
-                run_tracked_here(TrackedJob("run_recipe", tracker, parent, storage), recipe, targets)
+                run_tracked_here(TrackedJob("run_recipe", tracker, parent, storage, ALONE), recipe, targets)
     return uri
 
 
@@ -181,7 +181,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
         recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
     )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
-        job = TrackedJob("sweep", tracker, parent, storage)
+        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         board = TrialsObserver(job, context, SweepProgress(2, 0, 1, print), sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
@@ -221,7 +221,7 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
     )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
-        job = TrackedJob("sweep", tracker, parent, storage)
+        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         board = TrialsObserver(job, context, SweepProgress(3, 0, 1, print), sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)

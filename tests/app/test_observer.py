@@ -10,6 +10,7 @@ from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Place, load
+from midmask.backend.resources import Resources
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.experiment.plan import plan
@@ -40,7 +41,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
     with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
         graph = Graph.left_in(storage, targets)
         progress = GraphProgress(graph.left.values(), 1, measured_times(targets, storage))
-        job = TrackedJob("observed", tracker, parent, storage)
+        job = TrackedJob("observed", tracker, parent, storage, Resources(cpus=1, gpus=0, side_by_side=1))
         observer = GraphObserver(job, systems, progress, step_runs=TRAINING, keep_going=True)
         for step in targets:
             if step.is_finished(storage):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from midmask.app.graph_progress import GraphProgress
 from midmask.app.job import Options
@@ -11,7 +12,7 @@ from midmask.app.run_contents import base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Artifact, Place, load
 from midmask.backend.executor import execute
-from midmask.backend.resources import whole
+from midmask.backend.resources import Resources, whole
 from midmask.experiment.graph import Graph
 from midmask.experiment.report import results_table
 from midmask.experiment.run import report_finished
@@ -34,12 +35,13 @@ def run_tracked(
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
     finished = all(step.is_finished(storage) for step in targets.values())
-    with open_job(options, run_name(options.job, tags, identity), tags, flatten(recipe), finished=finished) as job:
+    name, use = run_name(options.job, tags, identity), partial(whole, options.training_workers)
+    with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
         if job is None:
             return _load(targets, storage)
         for note in notes:
             log.warning("%s", note)
-        run_recipe_steps(recipe, targets.values(), job, options.training_workers)
+        run_recipe_steps(recipe, targets.values(), job, job.use)
         done = _load(targets, storage)
         job.run.read(all_datasets(targets.values(), storage))
         if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
@@ -51,13 +53,9 @@ def _load(targets: Mapping[str, Step], storage: Place) -> dict[str, Artifact]:
     return {key: load(step.place(storage)) for key, step in targets.items()}
 
 
-def run_recipe_steps(recipe: Recipe, targets: Iterable[Step], job: TrackedJob, workers: int | None) -> None:
-    """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before.
-
-    Args:
-        workers: processes of a training; None: as many as there are GPUs, else one.
-    """
+def run_recipe_steps(recipe: Recipe, targets: Iterable[Step], job: TrackedJob, use: Resources) -> None:
+    """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before."""
     graph = Graph.left_in(job.storage, targets)
     observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(graph.left.values()))
     report_finished(graph, job.storage, observer)
-    execute(graph, job.storage, whole(workers), observer)
+    execute(graph, job.storage, use, observer)

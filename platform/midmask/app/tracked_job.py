@@ -1,7 +1,7 @@
 """A job's own tracked run, the runs nested in it, and links to runs that earlier jobs have finished."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from midmask.app.job import Options
 from midmask.artifact import Place
 from midmask.backend.connection import connect
+from midmask.backend.resources import Resources
 from midmask.tracking import TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
@@ -17,13 +18,14 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class TrackedJob:
     """A job while its run is open. name: the tag `midmask.job` of its runs. run: the run in which all others are
-    nested. storage: of the steps' artifacts.
+    nested. storage: of the steps' artifacts. use: what its trainings may use.
     """
 
     name: str
     tracker: Tracker
     run: TrackedRun
     storage: Place
+    use: Resources
 
     def open_run(self, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> TrackedRun:
         """A nested run to write to."""
@@ -36,12 +38,19 @@ class TrackedJob:
 
 @contextmanager
 def open_job(
-    options: Options, name: str, tags: Mapping[str, str], params: Mapping[str, Any], *, finished: bool
+    options: Options,
+    name: str,
+    tags: Mapping[str, str],
+    params: Mapping[str, Any],
+    *,
+    finished: bool,
+    share: Callable[[], Resources],
 ) -> Iterator[TrackedJob | None]:
     """A job on the cluster with its run open; None, with a link to the run of an earlier job, if that has done all.
 
     Args:
         finished: whether all that the job makes is in the storage.
+        share: what of the cluster trainings may use, asked once it is connected; a refusal ends the job without a run.
     """
     with Tracker(options.tracking_uri, options.home) as tracker:
         if finished and (earlier := _link_finished(tracker, name, tags, None)):
@@ -49,8 +58,9 @@ def open_job(
             yield None
             return
         connect()
+        use = share()
         with tracker.run(name, tags=tags, params=params) as run:
-            yield TrackedJob(options.job, tracker, run, Place(options.storage))
+            yield TrackedJob(options.job, tracker, run, Place(options.storage), use)
 
 
 def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:

@@ -4,6 +4,7 @@ Nested runs are: trainings, with their curves; steps that go through a whole col
 measures, its files and what it cost.
 """
 
+from functools import partial
 from pathlib import Path
 
 from midmask.app.graph_progress import GraphProgress, measured_times
@@ -35,7 +36,8 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         "midmask.fingerprint": job.fingerprint,
     }
     name = f"{options.job}-{wanted.name}-{job.fingerprint[:6]}"
-    with open_job(options, name, tags, flatten(wanted), finished=not job.left()) as tracked:
+    use = partial(share, len(job.layout.cells), options.workers, options.workers_per_training)
+    with open_job(options, name, tags, flatten(wanted), finished=not job.left(), share=use) as tracked:
         if tracked is None:
             return write_report(job.layout, job.storage, job.out, {}), {}
         failures = _run(job, tracked)
@@ -54,19 +56,18 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     """Runs the steps that are left; returns why cells could not be measured."""
     steps = job.layout.steps().values()
     times = measured_times(steps, job.storage)
-    use = share(len(job.layout.cells), job.options.workers, job.options.workers_per_training)
     graph = Graph.left_in(job.storage, job.left(), times.weight)
     observer = GraphObserver(
         tracked,
         [_system(cell) for cell in job.layout.cells],
-        GraphProgress(graph.left.values(), use.side_by_side, times),
+        GraphProgress(graph.left.values(), tracked.use.side_by_side, times),
         step_runs=(*TRAINING, *WHOLE_COLLECTION),
         keep_going=True,
     )
     for step in steps:
         if job.is_finished(step):
             observer.end(step, load(step.place(job.storage)), cached=True)
-    execute(graph, job.storage, use, observer, keep_going=True)
+    execute(graph, job.storage, tracked.use, observer, keep_going=True)
     return observer.failures
 
 

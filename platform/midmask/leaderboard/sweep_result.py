@@ -95,8 +95,6 @@ class NoiseFloor(SweepPart):
 
 
 class SweepImportance(SweepPart):
-    """Which parameters mattered."""
-
     evaluator: str = "PED-ANOVA"
     shares: dict[str, float] = Field(description="path -> share of the whole, the largest first")
     trials: int = Field(description="how many ran to the end")

@@ -7,13 +7,12 @@ from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import load
 from midmask.backend.executor import execute
-from midmask.backend.resources import Resources
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.sweep.entrants import SPLITS, Entrant
 
 
-def compare(entrants: Sequence[Entrant], job: TrackedJob, use: Resources) -> None:
+def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     """Evaluates every entrant on every split, and tracks it as a system. A step that several need is computed once.
 
     Raises:
@@ -25,9 +24,9 @@ def compare(entrants: Sequence[Entrant], job: TrackedJob, use: Resources) -> Non
     systems = [
         TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
-    progress = GraphProgress(graph.left.values(), use.side_by_side, times)
+    progress = GraphProgress(graph.left.values(), job.use.side_by_side, times)
     observer = GraphObserver(job, systems, progress, step_runs=TRAINING)
     for step in targets:  # only these: trainings that were finished before are in the runs of their trials
         if step.is_finished(job.storage):
             observer.end(step, load(step.place(job.storage)), cached=True)
-    execute(graph, job.storage, use, observer)
+    execute(graph, job.storage, job.use, observer)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from midmask.app.lineage import all_datasets, run_name
@@ -10,7 +11,7 @@ from midmask.app.run_contents import base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
-from midmask.backend.resources import Resources, share
+from midmask.backend.resources import share, whole
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.step import Step
@@ -42,22 +43,22 @@ def run_sweep(sweep: Sweep) -> str:
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
     params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
-    with open_job(options, name, tags, params, finished=(sweep.place / RECORD).exists()) as job:
+    use = partial(share, budget(sweep.space), options.workers, options.workers_per_training)
+    with open_job(options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use) as job:
         if job is None:
             return str(load(sweep.place).result["report"])
-        use = share(budget(sweep.space), options.workers, options.workers_per_training)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
-        artifact = produce(sweep.place, record, lambda out: _run(sweep, job, use, out))
+        artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
         _log_report(job.run, artifact)
         job.run.log({f"sweep/{name}": artifact.result[name] for name in ("best", "rung_share")}, step=0)
         return str(artifact.result["report"])
 
 
-def _run(sweep: Sweep, job: TrackedJob, use: Resources, out: Place) -> dict[str, Any]:
-    storage, recipe = job.storage, sweep.recipe
+def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
+    storage, use, recipe = job.storage, job.use, sweep.recipe
     planned = plan(recipe, sweep.survey)
     bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
-    run_recipe_steps(recipe, _shared(sweep.space, planned, bm25.values()), job, sweep.options.training_workers)
+    run_recipe_steps(recipe, _shared(sweep.space, planned, bm25.values()), job, whole(sweep.options.training_workers))
     job.run.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
@@ -71,7 +72,7 @@ def _run(sweep: Sweep, job: TrackedJob, use: Resources, out: Place) -> dict[str,
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     compared = entrants(sweep, trials)
-    compare(compared, job, use)
+    compare(compared, job)
     against = {split: load(step.place(storage)) for split, step in bm25.items()}
     end = Conclusion(trials, compared, against, importance(study, sweep.space))
     result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)

@@ -7,6 +7,7 @@ import torch
 from midmask.app.run_contents import base_tags
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Place
+from midmask.backend.resources import Resources
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
@@ -17,6 +18,7 @@ from tests.support.dashboards.tracked import QUICK
 from tests.support.tracking.recipes import run_tracked_here
 
 JOB = "run_recipe"
+ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 
 
 def recipes(corpus: str) -> tuple[Recipe, Recipe]:
@@ -36,6 +38,6 @@ def everything(uri: str, home: Path) -> dict[str, str]:
             tags = {**base_tags(JOB, recipe), "midmask.step": "job", "midmask.fingerprint": f"job-{recipe.name}"}
             with tracker.run(f"{JOB}-{recipe.name}", tags=tags, params=flatten(recipe)) as parent:
                 targets = (steps.evaluation(recipe.evaluation), steps.bm25_evaluation(recipe.evaluation))
-                run_tracked_here(TrackedJob(JOB, tracker, parent, storage), recipe, targets)
+                run_tracked_here(TrackedJob(JOB, tracker, parent, storage, ALONE), recipe, targets)
                 made |= {recipe.name: targets[0].fingerprint, "bm25": targets[1].fingerprint}
     return made
