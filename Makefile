@@ -51,9 +51,10 @@ chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same r
 races: $(MADE) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.races
 
-guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the list of all fields
+guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
 	$(BIN)/python -m midmask.corpora.guide docs/*.md
 	$(BIN)/python -m midmask.recipes.fields
+	$(BIN)/python -m midmask.recipes.fields_page docs/fields.md
 
 docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
 	$(BIN)/zensical build --strict --clean --config-file .zensical.toml

@@ -13,7 +13,8 @@ from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
 from midmask.leaderboard.surfaces import STEP, Point, resolve_cached, sweep_surface, sweeps
-from midmask.leaderboard.sweep_file import Parameter, SweepFile, is_numeric, read_sweep
+from midmask.leaderboard.sweep_axes import choices, is_numeric
+from midmask.leaderboard.sweep_result import SweepParameter, SweepResult, read_sweep
 from midmask.tracking import TrackedRow
 from views import sweep_plots, sweep_tables
 
@@ -44,22 +45,22 @@ def _name(run: TrackedRow) -> str:
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
-def read(uri: str, run_id: str) -> SweepFile | None:
+def read(uri: str, run_id: str) -> SweepResult | None:
     """What a finished sweep tells of itself; it never changes."""
     return read_sweep(uri, run_id, cache_folder() / "artifacts")
 
 
-def finished(sweep: SweepFile, parent: TrackedRow, context: PageContext) -> None:
+def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:
     """All that a sweep's own file tells."""
     for sentence in sweep.sentences:
         st.markdown(f"- {markdown_text(sentence)}")
     sweep_tables.comparison(sweep)
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
-    floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor:.4f}"
+    floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
     st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best. "
                f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
-    if sweep.choices:
+    if choices(sweep):
         over_parameters(sweep)
     columns = side_by_side()
     with columns[0]:
@@ -68,11 +69,12 @@ def finished(sweep: SweepFile, parent: TrackedRow, context: PageContext) -> None
             draw(sweep_plots.pareto(sweep), "pareto", 420)
     with columns[len(sweep.objectives) > 1]:
         st.subheader("Importance")
-        if sweep.shares:
-            draw(sweep_plots.importance(sweep), "importance", 90 + 45 * len(sweep.shares))
+        if sweep.importance:
+            figure = sweep_plots.importance(sweep, sweep.importance)
+            draw(figure, "importance", 90 + 45 * len(sweep.importance.shares))
         else:
             st.info("Too few trials, or all alike, to tell which parameter mattered.")
-    if len(sweep.choices) + len(sweep.objectives) > 2:
+    if len(choices(sweep)) + len(sweep.objectives) > 2:
         st.subheader("Points that ran to the end")
         draw(sweep_plots.parallel(sweep), "parallel", 420, LABELLED)
     sweep_tables.tried(sweep, trial_runs(context, parent), context.link)
@@ -84,7 +86,7 @@ def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
     return [run for run in nested if run.tags.get(STEP) == "trial"]
 
 
-def over_parameters(sweep: SweepFile) -> None:
+def over_parameters(sweep: SweepResult) -> None:
     """The first objective over one parameter or two, as chosen."""
     by_label = {one.label: one for one in _numeric_first(sweep)}
     first, second = st.columns(2)
@@ -102,8 +104,8 @@ def over_parameters(sweep: SweepFile) -> None:
     )
 
 
-def _numeric_first(sweep: SweepFile) -> list[Parameter]:
-    return sorted(sweep.choices, key=lambda one: not is_numeric(sweep, one.path))
+def _numeric_first(sweep: SweepResult) -> list[SweepParameter]:
+    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one.path))
 
 
 def of_trials(context: PageContext, parent: TrackedRow) -> None:
@@ -142,21 +144,4 @@ def heatmap(points: Sequence[Point], measure: str) -> go.Figure:
     for point in points:
         cells.setdefault((point.encoder_ratio, point.decoder_ratio), []).append(point.value)
     grid = [[sum(c) / len(c) if (c := cells.get((x, y))) else None for x in across] for y in up]
-    texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
-    figure = go.Figure(
-        go.Heatmap(
-            x=[f"{x:g}" for x in across],
-            y=[f"{y:g}" for y in up],
-            z=grid,
-            text=texts,
-            texttemplate="%{text}",
-            colorscale="Teal",
-            xgap=2,
-            ygap=2,
-            colorbar={"title": {"text": measure}, "thickness": 12},
-            hovertemplate="encoder %{x}, decoder %{y}: %{z:.4f}<extra></extra>",
-        )
-    )
-    figure.update_xaxes(title="encoder mask ratio", type="category", showgrid=False)
-    figure.update_yaxes(title="decoder mask ratio", type="category", showgrid=False)
-    return figure
+    return sweep_plots.heatmap(grid, ("encoder mask ratio", across), ("decoder mask ratio", up), title=measure)

@@ -1,26 +1,21 @@
 """Figures of a finished sweep: lines, surface, parallel coordinates, importance, Pareto front; bands are its noise."""
 
+from collections.abc import Sequence
 from html import escape
 
 import plotly.graph_objects as go
 
 from charts import LOSS, TIE, WIN, colour
-from midmask.leaderboard.sweep_file import (
-    Parameter,
-    SweepFile,
-    SweepPoint,
-    is_numeric,
-    lines_over,
-    numbers,
-    shown,
-    surface_over,
-)
+from midmask.leaderboard.sweep_axes import band, choices, is_numeric, lines_over, numbers, surface_over, value_text
+from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, SweepPoint, SweepResult, SweepValue
+
+Axis = tuple[str, Sequence[SweepValue]]
 
 MOST_LINES = 8
 BAND = "rgba(15,118,110,.13)"
 
 
-def lines(sweep: SweepFile, over: Parameter) -> go.Figure:
+def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
     """The first objective over a parameter, a line for each choice of the others; dashed: points that lack it."""
     figure = go.Figure()
     groups = lines_over(sweep, over.path)
@@ -32,7 +27,7 @@ def lines(sweep: SweepFile, over: Parameter) -> go.Figure:
             _level(figure, sweep, points[0], label, number)
             continue
         figure.add_scatter(
-            x=[point.parameters[over.path] if numeric else shown(point.parameters[over.path]) for point in there],
+            x=[point.parameters[over.path] if numeric else value_text(point.parameters[over.path]) for point in there],
             y=[sweep.first(point) for point in there],
             mode="lines+markers" if few and numeric else "markers",
             name=label or over.label,
@@ -45,44 +40,58 @@ def lines(sweep: SweepFile, over: Parameter) -> go.Figure:
     figure.update_xaxes(title=over.label, type="log" if over.log and numeric else "linear" if numeric else "category")
     if over.log and numeric:
         tried = numbers(sweep, over.path)
-        figure.update_xaxes(tickvals=tried, ticktext=[shown(value) for value in tried])
+        figure.update_xaxes(tickvals=tried, ticktext=[value_text(value) for value in tried])
     figure.update_yaxes(title=_measure(sweep))
     return figure
 
 
-def _level(figure: go.Figure, sweep: SweepFile, point: SweepPoint, label: str, number: int) -> None:
+def _level(figure: go.Figure, sweep: SweepResult, point: SweepPoint, label: str, number: int) -> None:
     value = sweep.first(point)
     figure.add_hline(
         y=value, line={"color": colour(number), "dash": "dash"}, annotation_text=escape(label), annotation_font_size=11
     )
 
 
-def surface(sweep: SweepFile, across: Parameter, up: Parameter) -> go.Figure:
+def surface(sweep: SweepResult, across: SweepParameter, up: SweepParameter) -> go.Figure:
     """The first objective over two parameters; the colour's range tells how much of it is noise."""
     columns, rows, grid = surface_over(sweep, across.path, up.path)
+    scale = "Teal" if sweep.objectives[0].mode == "max" else "Teal_r"
+    return heatmap(grid, (across.label, columns), (up.label, rows), scale=scale)
+
+
+def heatmap(
+    grid: Sequence[Sequence[float | None]], across: Axis, up: Axis, *, scale: str = "Teal", title: str = ""
+) -> go.Figure:
+    """A measure over two parameters.
+
+    Args:
+        grid: a row for each value of `up`; None where nothing was tried.
+        across, up: label and values of the axes.
+        title: of the colour bar.
+    """
     texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
     figure = go.Figure(
         go.Heatmap(
-            x=[shown(value) for value in columns],
-            y=[shown(value) for value in rows],
+            x=[value_text(value) for value in across[1]],
+            y=[value_text(value) for value in up[1]],
             z=grid,
             text=texts,
             texttemplate="%{text}",
-            colorscale="Teal" if sweep.objectives[0].mode == "max" else "Teal_r",
+            colorscale=scale,
             xgap=2,
             ygap=2,
-            colorbar={"thickness": 12},
-            hovertemplate=f"{escape(across.label)} %{{x}}, {escape(up.label)} %{{y}}: %{{z:.4f}}<extra></extra>",
+            colorbar={"title": {"text": title}, "thickness": 12},
+            hovertemplate=f"{escape(across[0])} %{{x}}, {escape(up[0])} %{{y}}: %{{z:.4f}}<extra></extra>",
         )
     )
-    figure.update_xaxes(title=across.label, type="category", showgrid=False)
-    figure.update_yaxes(title=up.label, type="category", showgrid=False)
+    figure.update_xaxes(title=across[0], type="category", showgrid=False)
+    figure.update_yaxes(title=up[0], type="category", showgrid=False)
     return figure
 
 
-def parallel(sweep: SweepFile) -> go.Figure:
+def parallel(sweep: SweepResult) -> go.Figure:
     """A line a point through all that was chosen, coloured by the first objective."""
-    axes = [_axis(sweep, one) for one in sweep.choices]
+    axes = [_axis(sweep, one) for one in choices(sweep)]
     for objective in sweep.objectives:
         axes.append(
             {"label": objective.measure, "values": [point.values[objective.measure] for point in sweep.complete]}
@@ -98,19 +107,19 @@ def parallel(sweep: SweepFile) -> go.Figure:
     return figure
 
 
-def _axis(sweep: SweepFile, one: Parameter) -> dict[str, object]:
+def _axis(sweep: SweepResult, one: SweepParameter) -> dict[str, object]:
     """Values that are no numbers, or absent, as ticks."""
     found = [point.parameters.get(one.path, "absent") for point in sweep.complete]
     if is_numeric(sweep, one.path) and "absent" not in found:
         return {"label": one.label, "values": found}
-    names = list(dict.fromkeys(shown(value) for value in found))
-    places = [names.index(shown(value)) for value in found]
+    names = list(dict.fromkeys(value_text(value) for value in found))
+    places = [names.index(value_text(value)) for value in found]
     return {"label": one.label, "values": places, "tickvals": list(range(len(names))), "ticktext": names}
 
 
-def importance(sweep: SweepFile) -> go.Figure:
+def importance(sweep: SweepResult, found: SweepImportance) -> go.Figure:
     labels = {one.path: one.label for one in sweep.parameters}
-    shares = list(reversed(sweep.shares.items()))
+    shares = list(reversed(found.shares.items()))
     figure = go.Figure(
         go.Bar(
             x=[share for _, share in shares],
@@ -121,11 +130,11 @@ def importance(sweep: SweepFile) -> go.Figure:
             hovertemplate="%{y}: %{x:.1%}<extra></extra>",
         )
     )
-    figure.update_xaxes(range=[0, 1], tickformat=".0%", title=f"share of the importance, by {sweep.evaluator}")
+    figure.update_xaxes(range=[0, 1], tickformat=".0%", title=f"share of the importance, by {found.evaluator}")
     return figure
 
 
-def pareto(sweep: SweepFile) -> go.Figure:
+def pareto(sweep: SweepResult) -> go.Figure:
     """The first objective over the second: what nothing beats in both is joined; named points are ringed."""
     across, up = sweep.objectives[1].measure, sweep.objectives[0].measure
     front = sorted((point for point in sweep.complete if point.front), key=lambda point: point.values[across])
@@ -160,11 +169,11 @@ def pareto(sweep: SweepFile) -> go.Figure:
     return figure
 
 
-def _band(figure: go.Figure, sweep: SweepFile) -> None:
+def _band(figure: go.Figure, sweep: SweepResult) -> None:
     """What lies in it may be as good as the best."""
-    if band := sweep.band():
-        figure.add_hrect(y0=band[0], y1=band[1], fillcolor=BAND, line_width=0, layer="below")
+    if noise := band(sweep):
+        figure.add_hrect(y0=noise[0], y1=noise[1], fillcolor=BAND, line_width=0, layer="below")
 
 
-def _measure(sweep: SweepFile) -> str:
+def _measure(sweep: SweepResult) -> str:
     return f"{sweep.objectives[0].measure} on {sweep.corpus} {sweep.split}"

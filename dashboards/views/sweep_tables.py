@@ -1,5 +1,6 @@
 """Tables of a sweep: its final comparison on both splits, and every trial with the state in which it ended."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html import escape
@@ -9,7 +10,7 @@ import streamlit as st
 from look import NONE, VERDICTS, link, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.rows import measured
-from midmask.leaderboard.sweep_file import Compared, SweepFile, SweepPoint
+from midmask.leaderboard.sweep_result import ComparedSystem, DifferenceToFloor, SweepPoint, SweepResult
 from midmask.tracking import TrackedRow
 
 SHOWN = 100
@@ -21,7 +22,7 @@ Cells = list[tuple[str, str]]
 TrialLinkOf = Callable[[TrackedRow], str]
 
 
-def comparison(sweep: SweepFile) -> None:
+def comparison(sweep: SweepResult) -> None:
     """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
     version that did not keep the differences.
     """
@@ -42,7 +43,7 @@ def comparison(sweep: SweepFile) -> None:
     )
 
 
-def _system(one: Compared) -> Cells:
+def _system(one: ComparedSystem) -> Cells:
     cells = [(escape(one.label), "")]
     for split in SPLITS:
         cells.append((f"{one.means[split]:.4f}", "num"))
@@ -51,12 +52,17 @@ def _system(one: Compared) -> Cells:
             cells += [(NONE, "num"), (NONE, "num"), (NONE, "num"), (NONE, "")]
             continue
         said, kind = VERDICTS[own.outcome]
-        cells += [(f"{own.difference:+.4f}", f"num {kind}"), (f"{own.low:+.4f} … {own.high:+.4f}", "num quiet")]
+        cells += [(f"{own.difference:+.4f}", f"num {kind}"), (_interval(own), "num quiet")]
         cells += [(f"{own.p:.2g}", "num"), (said, kind)]
     return cells
 
 
-def tried(sweep: SweepFile, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:
+def _interval(own: DifferenceToFloor) -> str:
+    low, high = (-math.inf if own.low is None else own.low), (math.inf if own.high is None else own.high)
+    return f"{low:+.4f} … {high:+.4f}"
+
+
+def tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:
     """Every trial with its state: complete ones first, the best on top; then those that were pruned, and those of which
     the sweep's file knows nothing, because they failed, were killed, or still run.
     """
@@ -100,7 +106,7 @@ def trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, lin
     st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
 
 
-def _point(sweep: SweepFile, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Cells:
+def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Cells:
     mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
     kind = "num best" if point.label == sweep.best else "num"
     values = [_number(point.values.get(one.measure)) for one in sweep.objectives]
@@ -117,7 +123,7 @@ def _point(sweep: SweepFile, point: SweepPoint, run: TrackedRow | None, link_of:
     ]
 
 
-def _unknown(sweep: SweepFile, run: TrackedRow, link_of: TrialLinkOf) -> Cells:
+def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Cells:
     """A trial without a result."""
     values = [(NONE, "num") for _ in sweep.objectives]
     about = [(NONE, "num"), (NONE, "quiet"), (link(link_of(run), run.run_id[:8]), "")]

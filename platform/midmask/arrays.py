@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, one meaning each. Shapes are told by the letters at the end of a variable's name (`batch`)."""
+"""NumPy array types, one meaning each. Shapes are given by the letters at the end of a variable's name (`batch`)."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -88,21 +88,21 @@ def _sync(folder: str) -> None:
 
 @contextlib.contextmanager
 def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
-    """A folder of this process's own to make the artifact in, with what a dead process has left of it; None if another
-    process finishes the artifact first.
+    """Yields a folder in which only this process makes the artifact, with the files that a dead process has left; None
+    if another process finishes the artifact first.
 
     The folder stays when the block ends with an error, so that the next attempt goes on from it.
     """
     _refuse_leftovers(place)
     folder, watch = folder_of_attempts(place), LeaseWatch(timing)
     while not (place / RECORD).exists():
-        if _living(folder, watch):
+        if _list_living(folder, watch):
             watch.say_once("another process is making %s; waiting for it", place)
             time.sleep(timing.look_s)
             continue
         name = f"{_next_number(folder):04d}-{secrets.token_hex(4)}"
         with lease(folder / f"{name}{LEASE}", timing):
-            if any(other < name for other in _living(folder, watch)):
+            if any(other < name for other in _list_living(folder, watch)):
                 continue  # two began at once: the other one works
             if (place / RECORD).exists():
                 continue  # finished since the last look
@@ -115,7 +115,7 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
 def _clear(place: Place, watch: LeaseWatch, own: str) -> None:
     """Deletes the attempts that no living process works on, except whole ones, which may be in use."""
     folder = folder_of_attempts(place)
-    living = _living(folder, watch)
+    living = _list_living(folder, watch)
     for name in _attempts(folder):
         if name not in (*living, own) and not (folder / name / RECORD).exists():
             (folder / name).delete()
@@ -140,7 +140,7 @@ def _next_number(folder: Place) -> int:
     return 1 + max((int(name.partition("-")[0]) for name in _attempts(folder)), default=0)
 
 
-def _living(folder: Place, watch: LeaseWatch) -> list[str]:
+def _list_living(folder: Place, watch: LeaseWatch) -> list[str]:
     """Names of the attempts whose owner lives."""
     return [name for name in _attempts(folder) if watch.lives(folder / f"{name}{LEASE}")]
 
@@ -153,7 +153,7 @@ def _take_over(folder: Place, name: str, watch: LeaseWatch) -> None:
     """
     dead = [other for other in _attempts(folder) if other < name and not watch.lives(folder / f"{other}{LEASE}")]
     if dead:
-        log.info("going on from %s, which an ended process has left", folder / dead[-1])
+        log.info("resuming from %s, which a process that has ended left unfinished", folder / dead[-1])
         try:
             for file in (folder / dead[-1]).sizes():
                 if file != RECORD and not file.endswith(DRAFT):

@@ -1,4 +1,4 @@
-"""The words of the house: what is trained on, and what a loss is.
+"""The types that every room shares: the batch that is trained on, and the loss.
 
 Shape letters, used as suffixes throughout: B rows of a batch, L tokens of a padded row, D hidden width, V vocabulary,
 Q queries, N passages or negatives.

@@ -1,4 +1,4 @@
-"""The command that started this process, for messages that say how to go on."""
+"""The command that started this process, for messages that show how to resume it."""
 
 import json
 import os

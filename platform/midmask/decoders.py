@@ -1,4 +1,4 @@
-"""Decoder layers that are thrown away after pre-training, shared by objectives.
+"""Decoder layers, shared by objectives and dropped after pre-training.
 
 Shapes: B rows of a batch, L tokens, D width, H attention heads, X rows of a visibility matrix: L, or 1 for all alike.
 """

@@ -27,7 +27,9 @@ _intact: set[tuple[str, str]] = set()  # (file, SHA-256) that this process has c
 
 @dataclass(frozen=True)
 class Digests:
-    """What the record of the artifact at `artifact` states of the files below `folder`. Small, so that it travels."""
+    """The digests of the files below `folder` in the record of the artifact at `artifact`. Small, so that it can be
+    sent to workers.
+    """
 
     artifact: Place
     folder: Place
@@ -90,7 +92,7 @@ def read_record(place: Place) -> dict[str, Any]:
 
 
 def remember(artifact: Place, record: Mapping[str, Any]) -> None:
-    """Keeps what the record states of the artifact's files for this process; nothing for one of an older midmask."""
+    """Keeps the digests in the artifact's record for this process; none for an artifact of an older midmask."""
     _stated[artifact.uri] = record.get("files", {})
 
 

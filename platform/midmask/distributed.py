@@ -7,29 +7,29 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def _alone() -> bool:
+def _is_alone() -> bool:
     return not (dist.is_available() and dist.is_initialized())
 
 
 def rank() -> int:
-    return 0 if _alone() else dist.get_rank()
+    return 0 if _is_alone() else dist.get_rank()
 
 
 def size() -> int:
-    return 1 if _alone() else dist.get_world_size()
+    return 1 if _is_alone() else dist.get_world_size()
 
 
 def all_sum(tensor: Tensor) -> Tensor:
     """The sum over all workers, same shape; no gradient flows. The argument is left as it is."""
     total = tensor.detach().clone()
-    if not _alone():
+    if not _is_alone():
         dist.all_reduce(total)
     return total
 
 
 def all_sum_with_gradient(tensor: Tensor) -> Tensor:
     """The sum over all workers, same shape. The gradient of every worker's loss reaches what each has put in."""
-    if _alone():
+    if _is_alone():
         return tensor
     total: Tensor = _Sum.apply(tensor)  # type: ignore[no-untyped-call]
     return total
@@ -40,15 +40,15 @@ def gather_rows(rows_BD: Tensor) -> Tensor:
 
     The gradient of every worker's loss reaches the rows of the worker that owns them, as it would in one process.
     """
-    if _alone():
+    if _is_alone():
         return rows_BD
     gathered: Tensor = _Gather.apply(rows_BD, _row_counts(rows_BD))  # type: ignore[no-untyped-call]
     return gathered
 
 
 def own_rows(rows_BD: Tensor) -> Tensor:
-    """Where this worker's rows stand among those of `gather_rows`; int64, [B]."""
-    first = 0 if _alone() else sum(_row_counts(rows_BD)[: rank()])
+    """Positions of this worker's rows among those of `gather_rows`; int64, [B]."""
+    first = 0 if _is_alone() else sum(_row_counts(rows_BD)[: rank()])
     return torch.arange(first, first + len(rows_BD), device=rows_BD.device)
 
 

@@ -16,13 +16,13 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_bounded(message.encode("utf-8", "backslashreplace").decode()))
+        super().__init__(_shorten(message.encode("utf-8", "backslashreplace").decode()))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str]]:
         return (UserError, (str(self),))
 
 
-def _bounded(message: str) -> str:
+def _shorten(message: str) -> str:
     if len(message) <= LONGEST:
         return message
     cut = f" … ({len(message) - LONGEST:,} characters left out) … "
@@ -52,13 +52,18 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
+def how_to_set(field: str, value: object) -> str:
+    """How to give a recipe's field a value, for a message: in the shell, and in Python, which has no flags."""
+    return f'--set {field}={value} (in Python: settings={{"{field}": {value}}})'
+
+
 SHOWN = 40
-"""Names that a reader looks through; of more, the nearest are told."""
+"""Number of names that a message lists in full. Of a longer list it shows the nearest ten."""
 
 
 def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "") -> UserError:
-    """The error for a name that is not in a closed list: the nearest name, then all of them, or, of very many, the
-    nearest ten."""
+    """The error for a name that is not in a closed list: the nearest name, then all names, or the nearest ten if there
+    are more than `SHOWN`."""
     names = sorted(choices)
     name = value if isinstance(value, str) else quoted(value)
     nearest = get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5)

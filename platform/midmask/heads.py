@@ -1,5 +1,5 @@
-"""Fused vocabulary heads: a linear layer over the vocabulary together with what is made of its logits, which never
-exist all at once.
+"""Fused vocabulary heads: a linear layer over the vocabulary fused with the function of its logits, which are never in
+memory all at once.
 
 Shapes: R rows that carry a label, D width, V vocabulary, B rows of a batch, L tokens, C rows of a chunk, T vocabulary
 entries of a tile.
@@ -114,7 +114,7 @@ class _LinearColumnMax(torch.autograd.Function):
         ctx: Any, hidden_BLD: Tensor, weight_VD: Tensor, bias_V: Tensor, pooled_BL: Tensor, dtype: torch.dtype
     ) -> Tensor:
         (rows, length, _), entries = hidden_BLD.shape, len(weight_VD)
-        source_BL = _pooled_sources(pooled_BL)
+        source_BL = _source_rows(pooled_BL)
         highest_BV = bias_V.new_empty((rows, entries), dtype=torch.promote_types(bias_V.dtype, torch.float32))
         winner_BV = source_BL.new_empty((rows, entries), dtype=torch.int32)
         step = max(1, TILE_VALUES[hidden_BLD.device.type] // max(1, rows * length))
@@ -142,13 +142,13 @@ class _LinearColumnMax(torch.autograd.Function):
             sums_MD = _sums_by_winner(weight_VD, winner_BV, grad_BV, len(hidden_MD))
             grads[0] = sums_MD.view_as(hidden_BLD).to(hidden_BLD.dtype)
         if ctx.needs_input_grad[1]:
-            grads[1] = _weighted_sums(hidden_MD, winner_BV.t(), grad_BV.t(), None).to(weight_VD.dtype)
+            grads[1] = _sum_rows(hidden_MD, winner_BV.t(), grad_BV.t(), None).to(weight_VD.dtype)
         if ctx.needs_input_grad[2]:
             grads[2] = grad_BV.sum(0)
         return tuple(grads)
 
 
-def _pooled_sources(pooled_BL: Tensor) -> Tensor:
+def _source_rows(pooled_BL: Tensor) -> Tensor:
     """For each position the one that is read in its place, as a row of the flattened batch, int64, [B, L].
 
     That is itself if it is pooled, else the first pooled one of its row: a second time the same logit raises no
@@ -164,10 +164,10 @@ def _sums_by_winner(weight_VD: Tensor, winner_BV: Tensor, grad_BV: Tensor, posit
     """For each of the flattened positions, the gradient-weighted sum of the vocabulary's rows that it won."""
     ordered, order = winner_BV.flatten().sort()
     starts_M = torch.searchsorted(ordered, torch.arange(positions, device=ordered.device))
-    return _weighted_sums(weight_VD, order % len(weight_VD), grad_BV.flatten()[order], starts_M)
+    return _sum_rows(weight_VD, order % len(weight_VD), grad_BV.flatten()[order], starts_M)
 
 
-def _weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, starts: Tensor | None) -> Tensor:
+def _sum_rows(table: Tensor, rows: Tensor, weights: Tensor, starts: Tensor | None) -> Tensor:
     """Sums of rows of `table`, each times its weight, in the weights' type: one for each row of `rows`, or for each
     stretch of a flat `rows` that begins at `starts`."""
     return F.embedding_bag(

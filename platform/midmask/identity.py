@@ -124,11 +124,11 @@ def file_fingerprint(path: str | Path) -> str:
 
 def library_versions(names: tuple[str, ...] = NUMERIC_LIBRARIES) -> dict[str, str]:
     """Installed versions by name; a build suffix such as `+cpu` is cut, since CPU and GPU builds share an identity."""
-    return {name: _installed(name) for name in names}
+    return {name: _library_version(name) for name in names}
 
 
 @cache
-def _installed(name: str) -> str:
+def _library_version(name: str) -> str:
     """Asked once: a plan has hundreds of steps, and each answer is read from a file."""
     try:
         return version(name).split("+")[0]
@@ -137,7 +137,7 @@ def _installed(name: str) -> str:
 
 
 def as_user_error(error: ValidationError, where: str) -> UserError:
-    """The first fault of a failed validation as one line: field, value, what is wanted."""
+    """The first fault of a failed validation as one line: field, value, and the condition that it breaks."""
     fault = error.errors()[0]
     path = ".".join(str(part) for part in fault["loc"])
     field = ".".join(part for part in (where, path) if part)
@@ -186,10 +186,10 @@ def override(config: C, changes: dict[str, Any]) -> C:
     data = config.model_dump()
     known = flatten(config)
     for path, value in changes.items():
-        parsed = _parsed(path, value) if isinstance(value, str) else value
+        parsed = _parse_value(path, value) if isinstance(value, str) else value
         whole = any(name.startswith(f"{path}.") for name in known) and (parsed is None or isinstance(parsed, dict))
         if path not in known and not whole:
-            raise unknown("field", path, known, hint="--dry-run shows all fields." if len(known) > SHOWN else "")
+            raise unknown("field", path, known, hint="docs/fields.md lists all fields." if len(known) > SHOWN else "")
         target: Any = data
         *parents, leaf = path.split(".")
         try:
@@ -204,7 +204,7 @@ def override(config: C, changes: dict[str, Any]) -> C:
         raise as_user_error(error, "") from None
 
 
-def _parsed(path: str, text: str) -> Any:
+def _parse_value(path: str, text: str) -> Any:
     """A value as typed on the command line: JSON where it is JSON (numbers, lists, null), else the text itself.
 
     Raises:

@@ -12,9 +12,9 @@ def import_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], 
         homes: public name -> the module, by its full name, that it is imported from.
     """
 
-    def found(name: str) -> Any:
+    def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name]), name)
 
-    return found
+    return load

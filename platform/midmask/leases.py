@@ -1,6 +1,6 @@
 """Leases: files by which processes that share a store see who still works.
 
-A lease names its process and is written again every few seconds. Its owner is dead if the process is gone, which is
+A lease names its process and is written again every few seconds. Its owner is dead if the process has ended, which is
 seen at once from the same machine, or if the lease has not changed for a while, which each observer measures with its
 own clock.
 """
@@ -64,7 +64,7 @@ class LeaseWatch:
         return now - since < self._timing.dead_s
 
     def is_surely_dead(self, lease: Place) -> bool:
-        """Whether the owner's process is known to be gone, or has let go of the lease."""
+        """Whether the owner's process is known to have ended, or has released the lease."""
         state = _read_lease(lease)
         return state is None or self._is_gone(state) is True
 

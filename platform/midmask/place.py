@@ -47,7 +47,7 @@ class Check(Protocol):
 
 
 @functools.lru_cache(64)
-def _opened(root: str, process: int) -> tuple[pyarrow.fs.FileSystem, str]:
+def _open_filesystem(root: str, process: int) -> tuple[pyarrow.fs.FileSystem, str]:
     """The filesystem of a URI and the path of its root; one for each process, since its threads survive no fork."""
     filesystem, path = pyarrow.fs.FileSystem.from_uri(root)
     return filesystem, str(path)
@@ -91,7 +91,7 @@ class Place:
         parts = urlsplit(self.uri)
         try:
             root = f"{parts.scheme}://{parts.netloc or '/'}{'?' if parts.query else ''}{parts.query}"
-            filesystem, base = _opened(root, os.getpid())
+            filesystem, base = _open_filesystem(root, os.getpid())
         except (ValueError, OSError) as error:
             raise UserError(
                 f"storage {self.uri!r} cannot be opened: {error}. Give a folder or a URI such as s3://…"
@@ -143,11 +143,11 @@ class Place:
         Raises:
             UserError: if the store is full, read-only or closed to this user.
         """
-        with refusing(self.uri, FULL), self._written() if self.is_path else self._uploaded() as stream:
+        with refusing(self.uri, FULL), self._write_file() if self.is_path else self._upload() as stream:
             yield stream
 
     @contextlib.contextmanager
-    def _written(self) -> Iterator[BinaryIO]:
+    def _write_file(self) -> Iterator[BinaryIO]:
         path = Path(self.uri).absolute()
         draft = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{DRAFT}")
         with refusing(self.uri, CLOSED):
@@ -165,7 +165,7 @@ class Place:
             raise
 
     @contextlib.contextmanager
-    def _uploaded(self) -> Iterator[BinaryIO]:
+    def _upload(self) -> Iterator[BinaryIO]:
         """Collects the bytes first: a stream of pyarrow that an error interrupts would still leave a cut file."""
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
             yield spool  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What tells a process from all others, so that another one can see whether it still runs."""
+"""Identifies a process, so that another one can see whether it still runs."""
 
 import os
 from pathlib import Path

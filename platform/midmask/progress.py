@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 EVERY = 10.0
 """Seconds between two lines of one source."""
@@ -61,24 +62,24 @@ class SweepProgress:
     def step(self, source: str, step: str, at: int, of: int, loss: float | None) -> None:
         key = (source, step)
         if key not in self._steps:
-            show = self._show_with_tail if source in self._numbers else self._show
-            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", show)
+            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
         self._steps[key].update(at, of, loss)
 
     def measured(self, source: str, text: str) -> None:
         self._show(f"{self._prefix(source)} {text}")
 
-    def ended(self, value: float | None, name: str, *, better: bool) -> None:
-        """A trial is over. `better`: its final value beats all before it."""
+    def ended(self, value: float, name: str, *, mode: Literal["max", "min"]) -> None:
+        """A trial is over, with its final value of what is to be as large, or as small, as can be."""
         self._ended += 1
-        if better and value is not None:
+        sign = 1 if mode == "max" else -1
+        if self._best is None or sign * value > sign * self._best[0]:
             self._best = (value, name)
         self._show_with_tail(f"{name}: over")
 
     def _show_with_tail(self, line: str) -> None:
-        self._show(line + self._left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
+        self._show(line + self._time_left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         """Pruned trials do not say so; but of those that began, only so many as run side by side are not over."""
         over = max(self._ended, len(self._numbers) - self._side_by_side)
         waiting = self._total - self._done - over
@@ -88,5 +89,4 @@ class SweepProgress:
         return f" · sweep: about {clock(each * waiting)} left"
 
     def _prefix(self, source: str) -> str:
-        """A trial by its number; the final comparison's systems by their own names."""
-        return f"trial {self._numbers[source]} of {self._total}" if source in self._numbers else source
+        return f"trial {self._numbers[source]} of {self._total}"

@@ -59,7 +59,7 @@ def has_credentials(uri: str) -> bool:
 
 
 def remember(values: Iterable[str]) -> None:
-    """Hides these values from now on wherever they stand."""
+    """Hides these values in every text from now on."""
     _remembered.update(value for value in values if len(value) >= SHORTEST and value != HIDDEN)
 
 
@@ -69,7 +69,7 @@ def passwords_in(uri: str) -> set[str]:
 
 
 def secrets_in(environment: Mapping[str, str]) -> set[str]:
-    """Values of variables whose names say that they are secret, and the passwords of URIs in the others."""
+    """Values of variables with names of secrets (such as TOKEN), and the passwords of URIs in the others."""
     named = {value for name, value in environment.items() if _SECRET_VARIABLE.fullmatch(name)}
     return named.union(*(passwords_in(value) for value in environment.values()))
 

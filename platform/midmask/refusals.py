@@ -26,6 +26,6 @@ def refusing(place: str, remedies: Mapping[int, str]) -> Iterator[None]:
             raise
         reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
         raise UserError(
-            f"cannot write {place}: {reason}. What is finished is kept: {remedy}, or name another place with "
-            "--storage, and run the same command again."
+            f"cannot write {place}: {reason}. What is finished is kept: {remedy}, or name another "
+            "storage (--storage, in Python storage=), and run the same again."
         ) from None

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A read-only table: what it holds (`kind`, for the error) and name -> entry.
+    """A read-only table: name -> entry. kind: what an entry is, for the error.
 
     Raises:
         UserError: on an unknown name.

@@ -34,7 +34,7 @@ class Sharded:
     stays: Callable[[Any], bool] = lambda config: False
 
     def missing(self, inputs: Inputs, out: Place) -> list[str]:
-        """Names of the shards that are still to be made; what a killed run has left half written is removed."""
+        """Names of the shards that are still to be made; removes files that a killed run has left half written."""
         source, _, folder = self.over.rpartition("/")
         wanted = ((inputs[source].place if source else out) / folder).names()
         present = (out / self.folder).names()

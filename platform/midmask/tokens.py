@@ -19,7 +19,7 @@ from midmask.artifact import Place
 from midmask.identity import Config
 from midmask.pretrained import model_folder
 from midmask.sharded import Inputs, Sharded
-from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,17 @@ class TokensConfig(Config):
     )
     vocabulary_size: int = Field(8192, ge=200, le=1_000_000, description="entries of the trained vocabulary")
     vocabulary_passages: int = Field(
-        200_000, ge=1, description="passages that the vocabulary is trained on, from the first"
+        200_000, ge=1, description="number of passages that the vocabulary is trained on, counted from the first"
     )
     max_length: int = Field(
-        128, ge=8, le=8192, description="tokens of a passage, special tokens included; the rest is cut"
+        128,
+        ge=8,
+        le=8192,
+        description="largest number of tokens of a passage, special tokens included; the rest is cut",
     )
-    query_length: int = Field(32, ge=4, le=8192, description="tokens of a query, special tokens included")
+    query_length: int = Field(
+        32, ge=4, le=8192, description="largest number of tokens of a query, special tokens included"
+    )
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
     query_prompt: str = Field("", max_length=2000, description="words put before each query, such as 'query: '")
     passage_prompt: str = Field("", max_length=2000, description="words put before each passage and its title")
@@ -70,7 +75,7 @@ def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
     else:
         tokenizer = train_wordpiece(config, inputs["corpus"].place)
     with tempfile.TemporaryDirectory() as folder:
-        unused_copy(tokenizer).save_pretrained(folder)
+        copy_untruncated(tokenizer).save_pretrained(folder)
         (out / "tokenizer").upload(Path(folder))
 
 
@@ -95,7 +100,7 @@ def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
         show_progress=False,
     )
     core = _bert_pipeline(Tokenizer(models.WordPiece(unk_token="[UNK]")))
-    core.train_from_iterator(_training_texts(config, corpus), trainer)
+    core.train_from_iterator(_read_training_texts(config, corpus), trainer)
     trained = _bert_pipeline(Tokenizer(models.WordPiece(core.get_vocab(), unk_token="[UNK]")))
     names = {f"{token[1:-1].lower()}_token": token for token in SPECIALS}
     return PreTrainedTokenizerFast(tokenizer_object=trained, model_max_length=512, **names)
@@ -121,7 +126,7 @@ def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[st
     from tokenizers import normalizers
 
     raw: Counter[str] = Counter()
-    for texts in _training_texts(config, corpus):
+    for texts in _read_training_texts(config, corpus):
         for text in texts:
             raw.update(text)
     normalise = normalizers.BertNormalizer(lowercase=True).normalize_str
@@ -132,17 +137,17 @@ def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[st
     return sorted(frequent)
 
 
-def _training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:
+def _read_training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:
     left = config.vocabulary_passages
     for name in (corpus / "docs").names():
-        for texts, _ in _passages(config, corpus / "docs" / name):
+        for texts, _ in _read_passages(config, corpus / "docs" / name):
             if left <= 0:
                 return
             yield texts[:left]
             left -= len(texts)
 
 
-def _passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], list[str]]]:
+def _read_passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], list[str]]]:
     """Texts and ids of a corpus shard, a row group at a time."""
     with shard.reading() as stream:
         for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP):
@@ -153,12 +158,12 @@ def _passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], l
 
 
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    encode = _cutter((out / "tokenizer").local(), config.max_length)
+    encode = _make_cutter((out / "tokenizer").local(), config.max_length)
 
     def write(name: str) -> None:
         target, cut = out / "passages" / name, 0
         with target.writing() as stream, pq.ParquetWriter(stream, PASSAGES, compression="zstd") as writer:
-            for texts, ids in _passages(config, inputs["corpus"].place / "docs" / name):
+            for texts, ids in _read_passages(config, inputs["corpus"].place / "docs" / name):
                 rows, were_cut = encode([config.passage_prompt + text for text in texts])
                 writer.write_table(pa.table({"doc_id": ids, "ids": rows}, schema=PASSAGES), row_group_size=ROW_GROUP)
                 cut += sum(were_cut)
@@ -169,11 +174,11 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
 
 def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], list[list[int]]]:
     """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
-    encode = _cutter(tokenizer_folder, max_length)
+    encode = _make_cutter(tokenizer_folder, max_length)
     return lambda texts: encode(texts)[0]
 
 
-def _cutter(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], tuple[list[list[int]], list[bool]]]:
+def _make_cutter(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], tuple[list[list[int]], list[bool]]]:
     """As `encoder`, and of each text whether it was cut."""
     tokenizer = load_tokenizer(tokenizer_folder)
 
@@ -197,13 +202,13 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """Tokenises the queries; then `finish_tokens`."""
     with (inputs["corpus"].place / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream)
-    encode = _cutter((out / "tokenizer").local(), config.query_length)
+    encode = _make_cutter((out / "tokenizer").local(), config.query_length)
     ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
     found = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
-    return finish_tokens(out, found, sum(_cut_in(out / "passages" / name) for name in (out / "passages").names()))
+    return finish_tokens(out, found, sum(_count_cut(out / "passages" / name) for name in (out / "passages").names()))
 
 
-def _cut_in(shard: Place) -> int:
+def _count_cut(shard: Place) -> int:
     """How many passages of a shard were cut."""
     with shard.reading() as stream:
         return int(pq.read_metadata(stream).metadata[CUT])
@@ -217,7 +222,7 @@ def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
     """
     with (out / "queries.parquet").writing() as stream:
         pq.write_table(queries, stream, row_group_size=ROW_GROUP, compression="zstd")
-    lengths = np.concatenate([_lengths(out / "passages" / name) for name in (out / "passages").names()])
+    lengths = np.concatenate([_read_lengths(out / "passages" / name) for name in (out / "passages").names()])
     with (out / "lengths.npy").writing() as stream:
         np.save(stream, lengths)
     vocabulary = Vocabulary.of((out / "tokenizer").local())
@@ -230,7 +235,7 @@ def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
     }
 
 
-def _lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
+def _read_lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
     with shard.reading() as stream:
         column = pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
     lengths: np.ndarray[Any, np.dtype[np.int32]] = np.diff(column.offsets.to_numpy()).astype(np.int32)

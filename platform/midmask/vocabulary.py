@@ -106,8 +106,8 @@ def load_tokenizer(folder: Path) -> Any:
         ) from None
 
 
-def unused_copy(tokenizer: Any) -> Any:
-    """The tokenizer to be saved: without the truncation and padding that whoever used it last has left in it, so that
+def copy_untruncated(tokenizer: Any) -> Any:
+    """The tokenizer to be saved: without the truncation and padding that its last use has set, so that
     its file does not depend on what the process did before.
     """
     fresh = copy.deepcopy(tokenizer)

@@ -1,5 +1,5 @@
-"""What the middle training read, as a figure: the main finding of Lassance et al. (SIGIR 2023), a panel per corpus and
-representation, with no middle training as the level to pass.
+"""Figure of the scores by the collection of the middle training: the main finding of Lassance et al. (SIGIR 2023), a
+panel per corpus and representation, with no middle training as the level to pass.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from midmask.benchmark.results import Results
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.seeds import deviation
 from midmask_papers.figures import BLUE, COLUMN_INCHES, ORANGE, quiet
-from midmask_papers.matching import preferred
+from midmask_papers.matching import order_splits
 from midmask_papers.paper_tables import VIEWS
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def panels(results: Results, measure: str = "RR@10") -> list[Panel]:
     found = []
     where = dict.fromkeys((one.corpus, one.key.representation, one.key.setting) for one in results)
     for corpus, representation, setting in where:
-        split = preferred(results.where(corpus=corpus).names("split"))[0]
+        split = order_splits(results.where(corpus=corpus).names("split"))[0]
         here = results.where(corpus=corpus, split=split)
         own = here.where(representation=representation, setting=setting)
         trained = {name: _by_collection(own.where(system=name), measure) for name in own.names("system")}
@@ -80,13 +80,13 @@ def collections_table(found: Sequence[Panel]) -> str:
     collections = list(dict.fromkeys(name for panel in found for name in panel.collections))
     rows = []
     for panel in found:
-        levels = [_told(seeds) for seeds in panel.levels.values()]
+        levels = [_render_seeds(seeds) for seeds in panel.levels.values()]
         for system, row in panel.values.items():
-            rows.append([panel.title, system, *levels, *(_told(row.get(name, ())) for name in collections)])
+            rows.append([panel.title, system, *levels, *(_render_seeds(row.get(name, ())) for name in collections)])
     return markdown(["evaluated on", "system", "no middle training", "BM25", *collections], rows)
 
 
-def _told(seeds: Seeds) -> str:
+def _render_seeds(seeds: Seeds) -> str:
     if not seeds:
         return MISSING
     spread = f" ± {deviation(seeds):.4f}" if len(seeds) > 1 else ""
@@ -94,8 +94,8 @@ def _told(seeds: Seeds) -> str:
 
 
 def collections_figure(results: Results, path: Path, measure: str = "RR@10") -> str:
-    """Draws the systems by what they read, and returns the numbers as a Markdown table; draws nothing and returns an
-    empty text where no system was trained on two collections.
+    """Draws the systems by the collection of their middle training, and returns the numbers as a Markdown table; draws
+    nothing and returns an empty text where no system was trained on two collections.
     """
     found = panels(results, measure)
     if not found:

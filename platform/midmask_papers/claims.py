@@ -1,4 +1,4 @@
-"""Every qualitative claim of the papers as a named, computed check, and the report of what they came to."""
+"""Every qualitative claim of the papers as a named, computed check, and the report of their verdicts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from midmask_papers.claims_masking import fewer_stops, rom_helps, self_contrast,
 from midmask_papers.claims_retromae import RETROMAE
 from midmask_papers.claims_sigir23 import SIGIR23
 from midmask_papers.published import PAPERS, paper
-from midmask_papers.statistics import Statistic, shipped
+from midmask_papers.statistics import Statistic, read_shipped
 from midmask_papers.verdict import Claim, Verdict, points
 
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
@@ -51,11 +51,11 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
     return Registry("claim", {claim.name: claim for claim in found})
 
 
-CLAIMS: Registry[Claim] = claims(shipped())
+CLAIMS: Registry[Claim] = claims(read_shipped())
 
 
 def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Verdict]]:
-    """Every claim with what it came to, in the papers' order; statistics: those that are shipped, unless given."""
+    """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
     found = CLAIMS if statistics is None else claims(statistics)
     return [(claim, claim.check(results)) for claim in found.values()]
 

@@ -6,7 +6,7 @@ from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.intervals import LEVEL
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import Claim, Verdict, all_of, combined, judge, pair, pick
+from midmask_papers.verdict import Claim, Verdict, all_of, combine, judge, pair, pick
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"
@@ -37,7 +37,7 @@ def divergences(statistics: Sequence[Statistic], results: Results) -> Verdict:
             one = difference(others[corpus], ours[corpus], LEVEL / 2 / len(shared))
             said = f"{measure} {others[corpus].mean:.2e} against {ours[corpus].mean:.2e} on {corpus}."
             found.append(Verdict(judge(one, size), said, one.value, one.low, one.high, one.detectable, size))
-    return combined(found)
+    return combine(found)
 
 
 def experts(results: Results) -> Verdict:

@@ -6,7 +6,7 @@ from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.statistics.intervals import LEVEL, interval
 from midmask_papers.matching import NONE, Term
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import ClaimPart, Verdict, all_of, combined, judge, pick
+from midmask_papers.verdict import ClaimPart, Verdict, all_of, combine, judge, pick
 
 MEASURE = "stop share"
 COMMAND = "`python -m tests.speed.stop_word_share --corpus NAME` measures it"
@@ -16,15 +16,15 @@ ABOUT = 0.05
 
 
 def stop_share(statistics: Sequence[Statistic], results: Results) -> Verdict:
-    """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was looked at."""
+    """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was measured."""
     printed = pick("rom", "text").value
     found = of(statistics, MEASURE, "mlm")
     if not found:
         return Verdict("not measured", f"the share of stop-words under random masks; {COMMAND}.", published=printed)
-    return combined([_about(one, printed, LEVEL / len(found)) for one in found.values()])
+    return combine([_compare_with_printed(one, printed, LEVEL / len(found)) for one in found.values()])
 
 
-def _about(one: Statistic, printed: float, level: float) -> Verdict:
+def _compare_with_printed(one: Statistic, printed: float, level: float) -> Verdict:
     found = interval(one.mean, [one.variance], level)
     inside = printed - ABOUT <= found.low and found.high <= printed + ABOUT
     outside = found.low > printed + ABOUT or found.high < printed - ABOUT
@@ -51,7 +51,7 @@ def fewer_stops(statistics: Sequence[Statistic], results: Results) -> Verdict:
         found = difference(uniform[corpus], weighted[corpus], LEVEL / len(shared))
         said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}."
         verdicts.append(Verdict(judge(found, None), said, found.value, found.low, found.high, found.detectable))
-    return combined(verdicts)
+    return combine(verdicts)
 
 
 def rom_helps(results: Results) -> Verdict:

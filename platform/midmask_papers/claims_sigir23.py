@@ -6,9 +6,9 @@ from itertools import product
 
 from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask_papers.matching import Term, called
+from midmask_papers.matching import Term, resolve_corpus
 from midmask_papers.published import Published, published
-from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, measured_by, pair, pick, points, term
+from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, how_to_measure, pair, pick, points, term
 
 PAPER = "sigir23"
 WEAK, STRONG = "1", "4"
@@ -30,10 +30,10 @@ def gaps_shrink(results: Results) -> Verdict:
     The systems are named beforehand: the highest less the lowest of what was measured grows with its noise, and so
     would the gap wherever queries are few.
     """
-    return all_of(results, PAPER, [_shrinking(representation) for representation in ("dense", "splade")])
+    return all_of(results, PAPER, [_gain_shrinks(representation) for representation in ("dense", "splade")])
 
 
-def _shrinking(representation: str) -> ClaimPart:
+def _gain_shrinks(representation: str) -> ClaimPart:
     terms: list[Term] = []
     said = []
     for sign, table in ((1.0, WEAK), (-1.0, STRONG)):
@@ -49,7 +49,7 @@ def retromae_best(results: Results) -> Verdict:
     columns = list(_dense_columns())
     rivals = [number.label for number in columns[0] if number.label != "RetroMAE MS"]
     measured = [column for column in columns if _is_measured(column, results)] or columns[:1]
-    verdict = all_of(results, PAPER, [_against(rival, measured) for rival in rivals])
+    verdict = all_of(results, PAPER, [_gain_over(rival, measured) for rival in rivals])
     settings = ", ".join(column[0].setting for column in measured)
     return replace(verdict, sentence=f"{verdict.sentence} Mean over: {settings}.")
 
@@ -67,7 +67,7 @@ def _is_measured(column: list[Published], results: Results) -> bool:
     return bool(results.where(system="retromae", representation="dense", setting=column[0].setting))
 
 
-def _against(rival: str, columns: list[list[Published]]) -> ClaimPart:
+def _gain_over(rival: str, columns: list[list[Published]]) -> ClaimPart:
     terms = []
     for column in columns:
         for weight, label in ((1.0, "RetroMAE MS"), (-1.0, rival)):
@@ -93,7 +93,7 @@ def no_trec_difference(results: Results) -> Verdict:
     """(e) No two systems differ significantly on TREC DL (paired t-test, Bonferroni, 0.05)."""
     found = list(_trec_comparisons(results))
     if not found:
-        how = measured_by(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
+        how = how_to_measure(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
         return Verdict("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
     significant = [row for row in found if row.significant]
     largest = max(found, key=lambda row: abs(row.difference))
@@ -108,7 +108,7 @@ def no_trec_difference(results: Results) -> Verdict:
 
 
 def _trec_comparisons(results: Results) -> Iterator[Comparison]:
-    for corpus in (called(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
+    for corpus in (resolve_corpus(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
         here = results.where(corpus=corpus)
         for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
             own = here.where(setting=setting, representation=representation)

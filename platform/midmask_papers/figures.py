@@ -9,7 +9,7 @@ import numpy as np
 
 from midmask.benchmark.results import Results
 from midmask.evaluation.rendering import MISSING, markdown
-from midmask_papers.matching import NONE, home, preferred
+from midmask_papers.matching import NONE, home, order_splits
 from midmask_papers.paper_tables import VIEWS
 from midmask_papers.published import published
 
@@ -54,7 +54,7 @@ def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
     with a single setting are left out.
     """
     here = results.where(corpus=home(results)) if results else results
-    split = next(iter(preferred(here.names("split"))), None)
+    split = next(iter(order_splits(here.names("split"))), None)
     found = []
     for representation in here.names("representation"):
         own = here.where(representation=representation, split=split)
@@ -66,7 +66,7 @@ def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
         if len(settings) > 1 and shared:
             for setting, row in rows.items():
                 means = {name: value for name, value in row.items() if name in shared}
-                found.append(Spread(representation, setting, means, _printed(representation, setting, measure)))
+                found.append(Spread(representation, setting, means, _printed_values(representation, setting, measure)))
     return found
 
 
@@ -79,7 +79,7 @@ def _means(results: Results, measure: str) -> dict[str, float]:
     return {name: float(np.mean(found)) for name, found in values.items()}
 
 
-def _printed(representation: str, setting: str, measure: str) -> tuple[float, ...]:
+def _printed_values(representation: str, setting: str, measure: str) -> tuple[float, ...]:
     if setting not in TABLES:
         return ()
     return tuple(

@@ -13,7 +13,7 @@ from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
-from midmask_papers.matching import CORPUS, NONE, called, home, key_of, preferred
+from midmask_papers.matching import CORPUS, NONE, home, key_of, order_splits, resolve_corpus
 from midmask_papers.published import Published, paper, published
 
 AVERAGED = frozenset(GROUPS)
@@ -22,7 +22,7 @@ AVERAGED = frozenset(GROUPS)
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of a table and what stands there. number: what is printed; none: nothing."""
+    """A cell of a table. number: the printed value; none: nothing is printed."""
 
     row: str
     column: str
@@ -35,7 +35,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of a paper. baseline: the row that stars are held against; empty: superscripts for all pairs."""
+    """A table of a paper. baseline: the row that stars compare with; empty: superscripts for all pairs."""
 
     name: str
     heading: str
@@ -46,7 +46,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table with the name of its files, its heading, and what stands beside it."""
+    """A table with the name of its files, its heading, and the published numbers beside it."""
 
     name: str
     heading: str
@@ -80,12 +80,12 @@ def slots_of(
 def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
     """The sheet with our numbers; none if nothing in it was measured."""
     printed = list(sheet.slots())
-    slots, replaced = _readable(printed, results)
+    slots, replaced = _name_ours(printed, results)
     found = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
     if not found and not averages:
         return None
-    measured = _tabulated(slots, found, sheet.baseline)
+    measured = _tabulate(slots, found, sheet.baseline)
     style = sheet.style if measured.protocol.baseline is None else replace(sheet.style, marks="stars")
     table = ResultTable(
         tuple(dict.fromkeys(slot.row for slot in slots)),
@@ -94,7 +94,7 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
         measured.comparisons,
         measured.protocol,
     )
-    beside = _beside(printed, name, results, [*replaced, *notes])
+    beside = _publish_beside(printed, name, results, [*replaced, *notes])
     return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
 
 
@@ -106,7 +106,7 @@ def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*max(rows.values(), key=len), *(slot.column for slot in slots)]))
 
 
-def _readable(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], list[str]]:
+def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], list[str]]:
     """The slots in our names: the corpus itself by the label that it has here, which also stands for a collection that
     nothing was pre-trained on here, unless the table has both; a fine-tuning that the paper does not tell as the first
     that the system was run in. And what to say of it.
@@ -136,14 +136,14 @@ def _tables(results: Results, slot: Slot) -> list[pa.Table]:
     corpus = _corpus(results, slot)
     own = results.where(**vars(slot.key), corpus=corpus)
     wanted = slot.split if corpus == slot.corpus else ""
-    split = next(iter(preferred(own.names("split"), wanted)), None)
+    split = next(iter(order_splits(own.names("split"), wanted)), None)
     return [one.per_query for one in own if one.split == split and slot.measure in one.measures]
 
 
 def _corpus(results: Results, slot: Slot) -> str:
     """MS MARCO stands for the corpus that systems are fine-tuned on; other corpora for themselves."""
     stands = slot.corpus == "msmarco" and slot.corpus not in results.names("corpus")
-    return home(results) if stands else called(slot.corpus, results)
+    return home(results) if stands else resolve_corpus(slot.corpus, results)
 
 
 def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], TableCell]:
@@ -167,7 +167,7 @@ def _average(results: Results, slot: Slot) -> float | None:
     return group_average(slot.corpus, {name: sum(found) / len(found) for name, found in means.items()})
 
 
-def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
+def _tabulate(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
     """Columns with our values; held against the baseline where every one of them has it."""
     columns: dict[str, dict[str, list[pa.Table]]] = {}
     for (row, column), tables in found.items():
@@ -180,17 +180,18 @@ def _tabulated(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Ta
     )
 
 
-def _beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
+def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
     """Published numbers, and where conditions differ."""
     printed = {(slot.row, slot.column): slot.number for slot in slots if slot.number is not None}
     doubts = {place: number.note for place, number in printed.items() if number.note}
     theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
-    ours = f"corpus: {home(results)}; collections: {_listed(results, 'collection')}; seeds: {_listed(results, 'seed')}"
+    collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
+    ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
     about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
     about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
     return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))
 
 
-def _listed(results: Results, field_name: str) -> str:
+def _join_names(results: Results, field_name: str) -> str:
     names = [str(name) for name in results.names(field_name) if name != NONE]
     return ", ".join(names) or NONE

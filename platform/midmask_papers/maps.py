@@ -56,11 +56,11 @@ def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
         found
         for cell in layout.cells
         if cell.key.system in wanted and cell.key.representation == "dense"
-        for found in _mapped(cell, storage)
+        for found in _map_cell(cell, storage)
     ]
 
 
-def _mapped(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:
+def _map_cell(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:
     (corpus, _), step = next(iter(cell.evaluations.items()))
     place = step.place(storage)
     if not (place / RECORD).exists():

@@ -1,5 +1,5 @@
-"""Which of our results stand for a paper's systems: exactly those it names or, where there are none, the same systems
-under one other setting, or after reading one other collection, all of them alike. What differs from the paper is told.
+"""Chooses our results for a paper's systems: exactly those it names or, where there are none, the same systems under
+one other setting, or after reading one other collection, all of them alike. Differences from the paper are listed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Match:
-    """Our systems in the paper's place, where they were all measured, and what is not as in the paper."""
+    """Our systems for a paper, the corpus and split on which all were measured, and the differences from the paper."""
 
     terms: tuple[Term, ...]
     places: tuple[CorpusSplit, ...]
@@ -50,10 +50,10 @@ class Match:
             UserError: if systems or seeds were measured on different queries.
             ValueError: if a system has no result on one of the places, or other seeds than on the first.
         """
-        return contrast([_weighted(term, results, self.places, measure) for term in self.terms], level)
+        return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], level)
 
 
-def _weighted(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
+def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
     """A term with its system's values on each of these places, seeds ascending."""
     key, samples, seeds = term.key, [], set()
     for corpus, split in places:
@@ -84,12 +84,12 @@ def home(results: Results) -> str:
     return results[0].corpus
 
 
-def preferred(splits: Sequence[str], wanted: str = "") -> list[str]:
-    """These splits, the one to tell first: the wanted one if it is there, then test, then dev."""
+def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:
+    """These splits, the one to report first: the wanted one if it is there, then test, then dev."""
     return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
 
 
-def called(name: str, results: Results) -> str:
+def resolve_corpus(name: str, results: Results) -> str:
     """The corpus that papers call so, by its own name or by its id in ir_datasets; the name itself if there is none."""
     corpora = results.names("corpus")
     ids = (name, f"beir-{name}", f"msmarco-passage-{name}", f"msmarco-passage-{name}-judged")
@@ -115,7 +115,7 @@ def match(
         found = tuple(
             (corpus, split)
             for corpus, there in splits.items()
-            if (split := _split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
+            if (split := _choose_split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
         )
         if found and (best is None or len(found) > len(best.places)):
             ours = tuple(replace(term, key=key) for term, key in zip(terms, own, strict=True))
@@ -154,7 +154,7 @@ def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -
     )
 
 
-def _split(
+def _choose_split(
     splits: Sequence[str],
     wanted: str,
     corpus: str,
@@ -163,7 +163,7 @@ def _split(
 ) -> str:
     """The best split of a corpus that has all these systems; empty if none has."""
     return next(
-        (split for split in preferred(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
+        (split for split in order_splits(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
     )
 
 

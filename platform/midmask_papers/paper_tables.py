@@ -28,27 +28,27 @@ def _label(number: Published) -> str:
     return number.label
 
 
-def _viewed(number: Published) -> str:
+def _row_name(number: Published) -> str:
     return f"{VIEWS[number.representation]} {_measure(number)}"
 
 
-def _few(number: Published) -> str:
-    return f"{_viewed(number)} {number.setting.rpartition('_')[2]}"
+def _shots_name(number: Published) -> str:
+    return f"{_row_name(number)} {number.setting.rpartition('_')[2]}"
 
 
 def _factor(number: Published) -> str:
     return f"{number.condition}: {number.label}"
 
 
-def _some(paper: str, table: str, *, condition: str = "", labels: Sequence[str] = ()) -> Iterable[Slot]:
+def _select_slots(paper: str, table: str, *, condition: str = "", labels: Sequence[str] = ()) -> Iterable[Slot]:
     """Part of a table: of one condition, or of some rows."""
-    for slot in slots_of(paper, table, _label, _viewed):
+    for slot in slots_of(paper, table, _label, _row_name):
         number = slot.number
         if number is not None and number.condition.startswith(condition) and (not labels or number.label in labels):
             yield slot
 
 
-def _sets() -> Iterable[Slot]:
+def _set_slots() -> Iterable[Slot]:
     """DupMAE's Table 2, systems in rows here, side by side when printed; averages of systems without sets left out."""
     slots = list(slots_of("dupmae", "2", _label, lambda number: number.corpus))
     per_set = {slot.row for slot in slots if slot.column != "beir18"}
@@ -67,7 +67,10 @@ def _rom() -> Iterable[Slot]:
 SIGIR23 = (
     *(
         Sheet(
-            f"table{number}", f"Table {number}: {said}", partial(slots_of, "sigir23", number, _label, _viewed), PERCENT
+            f"table{number}",
+            f"Table {number}: {said}",
+            partial(slots_of, "sigir23", number, _label, _row_name),
+            PERCENT,
         )
         for number, said in (
             ("1", "one negative, no distillation"),
@@ -76,8 +79,10 @@ SIGIR23 = (
             ("4", "32 negatives, distillation"),
         )
     ),
-    Sheet("table5", "Table 5: few train queries", partial(slots_of, "sigir23", "5", _label, _few), PERCENT),
-    Sheet("table6", "Table 6: few train queries, SPLADE", partial(slots_of, "sigir23", "6", _label, _few), PERCENT),
+    Sheet("table5", "Table 5: few train queries", partial(slots_of, "sigir23", "5", _label, _shots_name), PERCENT),
+    Sheet(
+        "table6", "Table 6: few train queries, SPLADE", partial(slots_of, "sigir23", "6", _label, _shots_name), PERCENT
+    ),
     Sheet(
         "table7",
         "Table 7: TripClick",
@@ -88,13 +93,17 @@ SIGIR23 = (
 
 DUPMAE = (
     Sheet("table1", "Table 1: MS MARCO and TREC DL", partial(slots_of, "dupmae", "1", _label, _measure)),
-    Sheet("table2", "Table 2: BEIR, zero-shot", _sets, Style(decimals=3, transposed=True)),
+    Sheet("table2", "Table 2: BEIR, zero-shot", _set_slots, Style(decimals=3, transposed=True)),
     Sheet("table3", "Table 3: decoders and representations", partial(slots_of, "dupmae", "3", _label, _measure)),
 )
 
 RETROMAE = (
     *(
-        Sheet(f"main.{name}", f"Main results: {condition}", partial(_some, "retromae", "main", condition=condition))
+        Sheet(
+            f"main.{name}",
+            f"Main results: {condition}",
+            partial(_select_slots, "retromae", "main", condition=condition),
+        )
         for name, condition in (
             ("dpr", "DPR-style, general pre-training"),
             ("ance", "ANCE-style, general pre-training"),
@@ -117,7 +126,7 @@ OWN = "CoT-MoTE (mined negatives)"
 
 def _cotmote(number: str, said: str, labels: tuple[str, ...]) -> Sheet:
     """One of Tables 3 to 5: the first row is what stars are held against."""
-    slots = partial(_some, "cotmote", "3-5", labels=labels)
+    slots = partial(_select_slots, "cotmote", "3-5", labels=labels)
     return Sheet(f"table{number}", f"Table {number}: {said}", slots, PERCENT, baseline=labels[0])
 
 
@@ -125,7 +134,7 @@ COTMOTE = (
     Sheet(
         "table1",
         "Table 1: one encoder or two",
-        lambda: (slot for slot in _some("cotmote", "1") if slot.measure == "RR@10"),
+        lambda: (slot for slot in _select_slots("cotmote", "1") if slot.measure == "RR@10"),
         PERCENT,
         baseline="fully separate",
     ),

@@ -1,4 +1,4 @@
-"""The numbers that the papers print, as data: what a reproduction is held against.
+"""The numbers that the papers print, as data: a reproduction is compared with them.
 
 One YAML file a paper in `published/`, transcribed from methods.md 14. A table there is a grid: what a value is of
 (system, measure, …) is told by its column, its row and what all share; a value in braces has a note, where the sources
@@ -62,7 +62,7 @@ class Noted(Config):
 
 
 class PublishedRow(Config):
-    """Values in the order of the columns, and what they are of."""
+    """Values in the order of the columns, and the system that they belong to."""
 
     values: tuple[Decimal | Noted | None, ...] = Field(description="as printed; null where nothing is")
     of: dict[str, str] = Field(description="fields of `Published`")

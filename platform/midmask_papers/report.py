@@ -18,13 +18,13 @@ from midmask_papers.figures import spread_figure
 from midmask_papers.layouts import NamedTable
 from midmask_papers.maps import Mapped, as_statistics, embedding_maps, maps_section
 from midmask_papers.paper_tables import paper_tables
-from midmask_papers.statistics import read_statistics, shipped
+from midmask_papers.statistics import read_shipped, read_statistics
 
 STATISTICS = "statistics.yaml"
 
 
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
-    """The report of what a benchmark's cells have left in the storage, written to the folder; its text.
+    """Writes the report of a benchmark's results in the storage to the folder; returns its text.
 
     Args:
         failed: cell -> why it could not be run.
@@ -58,7 +58,7 @@ def write_report(
     results.write(Place(str(folder / "results.parquet")))
     own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
     (folder / "claims.md").write_text(
-        claims_report(results, [*shipped(), *as_statistics(maps), *own]), encoding="utf-8"
+        claims_report(results, [*read_shipped(), *as_statistics(maps), *own]), encoding="utf-8"
     )
     parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
     parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
@@ -96,7 +96,7 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
 
 
 def label(key: SystemKey, benchmark: Benchmark) -> str:
-    """A row's name: the system, and what it was pre-trained on where that differs between rows."""
+    """A row's name: the system, and the collection of its middle training where rows differ in it."""
     several = len(benchmark.collections) > 1 and key.collection != NONE
     return f"{key.system} ({key.collection})" if several else key.system
 

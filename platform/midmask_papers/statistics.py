@@ -47,9 +47,9 @@ def difference(left: Statistic, right: Statistic, level: float) -> IntervalEstim
     return interval(left.mean - right.mean, [left.variance, right.variance], level)
 
 
-def shipped() -> tuple[Statistic, ...]:
+def read_shipped() -> tuple[Statistic, ...]:
     """Those that come with the package."""
-    return _parsed((files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8"), "statistics.yaml")
+    return _parse((files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8"), "statistics.yaml")
 
 
 def read_statistics(path: Path) -> tuple[Statistic, ...]:
@@ -62,10 +62,10 @@ def read_statistics(path: Path) -> tuple[Statistic, ...]:
         raise UserError(
             f"statistics: there is no file {path}; give a YAML list as in midmask/benchmark/statistics.yaml"
         )
-    return _parsed(path.read_text(encoding="utf-8"), path.name)
+    return _parse(path.read_text(encoding="utf-8"), path.name)
 
 
-def _parsed(text: str, name: str) -> tuple[Statistic, ...]:
+def _parse(text: str, name: str) -> tuple[Statistic, ...]:
     try:
         return _LIST.validate_python(yaml.safe_load(text))
     except yaml.YAMLError as error:

@@ -26,7 +26,7 @@ OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not deci
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a claim came to.
+    """The outcome of a claim.
 
     estimate: positive in the claimed direction; low, high: its interval; detectable: the smallest difference that can
     be told from 0; published: the paper's. All are fractions, of several parts those of the one that decides; none
@@ -54,7 +54,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """A contrast that a claim says is positive, by a measure at the paper's place; elsewhere: on all other corpora."""
+    """A contrast that is positive according to a claim, by a measure at the paper's place; elsewhere: on all other
+    corpora.
+    """
 
     what: str
     terms: tuple[Term, ...]
@@ -93,7 +95,7 @@ def term(weight: float, number: Published) -> Term:
 
 
 def pair(better: Published, worse: Published, *, what: str = "") -> ClaimPart:
-    """The part that says that one printed number is higher than another."""
+    """The part of a claim that one printed number is higher than another."""
     said = what or f"{name_of(better)} against {name_of(worse)}"
     return ClaimPart(said, (term(1.0, better), term(-1.0, worse)), better.measure, (better.corpus, better.split))
 
@@ -141,19 +143,19 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Verdict:
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Verdict:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
     found = [decide(part, results, LEVEL / len(parts)) for part in parts]
-    verdict = combined(found)
+    verdict = combine(found)
     if not any(one.outcome == "not measured" for one in found):
         return verdict
     given = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
-    return replace(verdict, sentence=f"{verdict.sentence} {measured_by(preset + given)}")
+    return replace(verdict, sentence=f"{verdict.sentence} {how_to_measure(preset + given)}")
 
 
-def measured_by(preset: str) -> str:
-    """The sentence that tells how to measure a claim."""
+def how_to_measure(preset: str) -> str:
+    """The sentence on how to measure a claim."""
     return f"`jobs/benchmark_middle_training.py --preset {preset}` measures it."
 
 
-def combined(found: Sequence[Verdict]) -> Verdict:
+def combine(found: Sequence[Verdict]) -> Verdict:
     """Of the worst outcome among them; its numbers are those of the first part that has it, or, if all hold, of the
     part that is nearest to not holding.
     """

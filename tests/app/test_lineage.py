@@ -11,14 +11,13 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
 from midmask.app.lineage import all_datasets, behind, collection_name, step_name
-from midmask.app.observe import TrackingObserver, base_tags
+from midmask.app.run_contents import base_tags
+from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import RECORD, Place
 from midmask.backend.resources import Resources
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint, override
 from midmask.leaderboard.rows import rows
@@ -32,6 +31,7 @@ from midmask.sweep.trial import TrialContext
 from midmask.tracking import Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
+from tests.support.tracking.recipes import run_tracked_here
 from tests.support.tracking.stores import QUICK
 
 ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
@@ -98,10 +98,8 @@ def store(folder: Path) -> Iterator[str]:
     with Tracker(uri, folder, QUICK) as tracker:
         for name in ("first", "second"):
             with tracker.run(name, tags={}, params={}) as parent:
-                observer = TrackingObserver(tracker, parent, "run_recipe", recipe, storage)
-                runner = Runner(storage, LOCAL, observer)
-                runner.run(planned.evaluation(recipe.evaluation))
-                runner.run(planned.bm25_evaluation(recipe.evaluation))
+                targets = (planned.evaluation(recipe.evaluation), planned.bm25_evaluation(recipe.evaluation))
+                run_tracked_here(TrackedJob("run_recipe", tracker, parent, storage, ALONE), recipe, targets)
     return uri
 
 
@@ -183,7 +181,8 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
         recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
     )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
-        board = TrialsObserver(tracker, parent, context, SweepProgress(2, 0, 1, print), job="sweep", sweep="5eed")
+        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
+        board = TrialsObserver(job, context, SweepProgress(2, 0, 1, print), sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
             (dev,) = final_evaluations(context.recipe_at(point), SPACE, context.survey)
@@ -222,7 +221,8 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
     )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
-        board = TrialsObserver(tracker, parent, context, SweepProgress(3, 0, 1, print), job="sweep", sweep="e4ded")
+        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
+        board = TrialsObserver(job, context, SweepProgress(3, 0, 1, print), sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):

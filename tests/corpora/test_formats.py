@@ -15,7 +15,7 @@ HEAVY = ("numpy", "pyarrow", "pydantic", "torch", "ray")
 FORMAT = '''"""Lines of text, each a passage that is known by its number."""
 
 from midmask.artifact import Place
-from midmask.corpora.corpus import CorpusPieces, found, text_pieces
+from midmask.corpora.corpus import CorpusPieces, find_file, text_pieces
 from midmask.corpora.reader import FolderReader
 
 LAYOUT = "passages.txt, lines NUMBER TEXT"
@@ -28,7 +28,7 @@ def parse_passage(text: str) -> tuple[str, str, str]:
 
 
 def open_toy(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    file = found(folder, ["passages.txt"], LAYOUT)
+    file = find_file(folder, ["passages.txt"], LAYOUT)
     docs = text_pieces("docs", folder, [file], parse_passage, {"max_characters": max_characters})
     return CorpusPieces(name, docs, (), ())
 

@@ -118,7 +118,7 @@ def test_rows_that_disagree_about_special_tokens_are_refused(
         2: [without, [], [7, sep]],
         0: [[cls]],
     }.items():
-        assert f"x.parquet, row {row}: of [CLS] and [SEP]" in refused(rows, inputs, tmp_path), rows
+        assert f"x.parquet, row {row}: [CLS] and [SEP] at its ends" in refused(rows, inputs, tmp_path), rows
 
 
 def test_an_interrupted_reading_leaves_no_trace(

@@ -72,7 +72,7 @@ def test_fresh_weights_depend_on_the_seed_alone(vocabulary: Vocabulary) -> None:
 
 def test_an_unknown_name_lists_the_sizes(vocabulary: Vocabulary) -> None:
     with pytest.raises(
-        UserError, match=r"backbone.name 'tinny'; did you mean 'tiny'\? Known: base, mini, small, tiny"
+        UserError, match=r"backbone.name 'tinny'; did you mean 'tiny'\? Known: base, mini, minilm, small, tiny"
     ) as e:
         build_backbone(BackboneConfig(name="tinny"), vocabulary, seed=0)
     assert "\n" not in str(e.value)

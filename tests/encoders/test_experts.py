@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, Side, build_backbone, load_backbone
-from midmask.encoders.experts import FILE, QueryExpert, Split
+from midmask.encoders.experts import FILE, ExpertSplit, QueryExpert
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
@@ -23,14 +23,14 @@ from tests.support.encoders.models import TEXTS, VARIANTS, random_model
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3]])
 LENGTHS = torch.tensor([6, 8])
 WIDTH, INNER, LAYERS = 32, 48, 2
-SPLITS = [Split("ffn"), Split("ffn", norms=True), Split("all")]
+SPLITS = [ExpertSplit("ffn"), ExpertSplit("ffn", norms=True), ExpertSplit("all")]
 
 SHARED = {"bert": "attention.self.key.weight", "distilbert": "attention.k_lin.weight"}
 INSIDE = {"bert": "intermediate.dense.weight", "distilbert": "ffn.lin1.weight"}
 NORM = {"bert": "1.output.LayerNorm.weight", "distilbert": "1.output_layer_norm.weight"}
 
 
-def split_backbone(folder: Path, split: Split, *, dropout: float = 0.0) -> Backbone:
+def split_backbone(folder: Path, split: ExpertSplit, *, dropout: float = 0.0) -> Backbone:
     return load_backbone(
         folder, dropout=dropout, wanted=BackboneConfig(experts=split.kind, expert_norms=split.norms)
     ).eval()
@@ -56,7 +56,7 @@ def weight_of(weights: dict[str, Tensor], family: str, part: dict[str, str]) -> 
     return weights[name]
 
 
-def drifted(folder: Path, split: Split) -> Backbone:
+def drifted(folder: Path, split: ExpertSplit) -> Backbone:
     """Experts that have learnt different things."""
     backbone = split_backbone(folder, split)
     assert backbone.experts is not None
@@ -68,7 +68,7 @@ def drifted(folder: Path, split: Split) -> Backbone:
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_at_the_start_both_sides_are_the_plain_encoder_dropout_included(model_folder: Path, split: Split) -> None:
+def test_at_the_start_both_sides_are_the_plain_encoder_dropout_included(model_folder: Path, split: ExpertSplit) -> None:
     plain = load_backbone(model_folder, dropout=0.2).train()
     backbone = split_backbone(model_folder, split, dropout=0.2).train()
     found = []
@@ -79,7 +79,7 @@ def test_at_the_start_both_sides_are_the_plain_encoder_dropout_included(model_fo
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_experts_have_exactly_the_weights_that_the_split_names(model_folder: Path, split: Split) -> None:
+def test_experts_have_exactly_the_weights_that_the_split_names(model_folder: Path, split: ExpertSplit) -> None:
     backbone = split_backbone(model_folder, split)
     assert backbone.experts is not None
     linear = LAYERS * (2 * WIDTH * INNER + INNER + WIDTH)
@@ -93,7 +93,7 @@ def count(module: nn.Module) -> int:
 
 
 def test_a_weight_moves_the_texts_of_the_sides_that_use_it(model_folder: Path, family: str) -> None:
-    backbone = split_backbone(model_folder, Split("ffn"))
+    backbone = split_backbone(model_folder, ExpertSplit("ffn"))
     assert backbone.experts is not None
     own, queries = dict(backbone.encoder.named_parameters()), dict(backbone.experts.named())
     assert moved_by(backbone, weight_of(queries, family, INSIDE)) == {"query"}
@@ -103,7 +103,7 @@ def test_a_weight_moves_the_texts_of_the_sides_that_use_it(model_folder: Path, f
 
 
 def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
-    backbone = split_backbone(model_folder, Split("ffn"))
+    backbone = split_backbone(model_folder, ExpertSplit("ffn"))
     assert backbone.experts is not None and float(backbone.experts.distance(backbone.encoder)) == 0
     with torch.no_grad():
         for weight in backbone.experts.parameters():
@@ -113,7 +113,7 @@ def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_family_has_feed_forward_experts(variant: str) -> None:
-    backbone = Backbone(random_model(variant), dropout=0.0, split=Split("ffn", norms=True)).eval()
+    backbone = Backbone(random_model(variant), dropout=0.0, split=ExpertSplit("ffn", norms=True)).eval()
     assert backbone.experts is not None
     names = [name for name, _ in backbone.experts.named()]
     linear = [name for name, weight in backbone.experts.named() if weight.ndim == 2]
@@ -129,10 +129,10 @@ def test_every_family_has_feed_forward_experts(variant: str) -> None:
 
 
 def test_norms_and_whole_encoders_can_be_apart_too(model_folder: Path, family: str) -> None:
-    with_norms = split_backbone(model_folder, Split("ffn", norms=True))
+    with_norms = split_backbone(model_folder, ExpertSplit("ffn", norms=True))
     assert with_norms.experts is not None
     assert moved_by(with_norms, weight_of(dict(with_norms.experts.named()), family, NORM)) == {"query"}
-    apart = split_backbone(model_folder, Split("all"))
+    apart = split_backbone(model_folder, ExpertSplit("all"))
     assert apart.experts is not None
     own, queries = dict(apart.encoder.named_parameters()), dict(apart.experts.named())
     for part in (SHARED, NORM, {"bert": "word_embeddings.weight"}):
@@ -142,7 +142,7 @@ def test_norms_and_whole_encoders_can_be_apart_too(model_folder: Path, family: s
 
 @pytest.mark.parametrize("side", ["query", "passage"])
 def test_gradients_reach_the_expert_in_use_and_what_is_shared(model_folder: Path, side: Side) -> None:
-    backbone = split_backbone(model_folder, Split("ffn"))
+    backbone = split_backbone(model_folder, ExpertSplit("ffn"))
     last, middle = backbone.hidden_and_layer(IDS, LENGTHS, 1, side)
     (last.square().sum() + middle.square().sum()).backward()
     assert backbone.experts is not None
@@ -154,7 +154,7 @@ def test_gradients_reach_the_expert_in_use_and_what_is_shared(model_folder: Path
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 def test_a_saved_folder_gives_both_sides_back(
-    model_folder: Path, tokenizer_folder: Path, tmp_path: Path, split: Split
+    model_folder: Path, tokenizer_folder: Path, tmp_path: Path, split: ExpertSplit
 ) -> None:
     backbone = drifted(model_folder, split)
     backbone.save(tmp_path / "masked", tokenizer_folder)
@@ -186,7 +186,7 @@ def test_sentence_transformers_routes_by_task(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    backbone = drifted(model_folder, Split("ffn"))
+    backbone = drifted(model_folder, ExpertSplit("ffn"))
     backbone.represent_as(Representation(normalise=normalise), seed=0)
     save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12)
     tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
@@ -207,7 +207,7 @@ def test_sentence_transformers_routes_by_task(
 def test_a_folder_with_experts_is_not_taken_for_a_plain_one(
     model_folder: Path, tokenizer_folder: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
-    backbone = drifted(model_folder, Split("ffn"))
+    backbone = drifted(model_folder, ExpertSplit("ffn"))
     backbone.save(tmp_path / "split", tokenizer_folder)
     config = BackboneConfig(name=str(tmp_path / "split"), dropout=0.0)
     for fields in ({}, {"experts": "all"}, {"experts": "ffn", "expert_norms": True}):
@@ -228,7 +228,7 @@ def test_fresh_weights_can_have_experts(vocabulary: Vocabulary) -> None:
 
 
 def test_experts_that_do_not_fit_are_refused(model_folder: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
-    drifted(model_folder, Split("ffn")).save(tmp_path, tokenizer_folder)
+    drifted(model_folder, ExpertSplit("ffn")).save(tmp_path, tokenizer_folder)
     weights = load_file(tmp_path / FILE)
     name = min(weights)
     about = {"kind": "ffn", "norms": "false"}
@@ -249,4 +249,4 @@ def test_config_refuses_what_it_cannot_do(model_folder: Path) -> None:
     encoder = load_backbone(model_folder, dropout=0.0).encoder
     strange = copy.deepcopy(encoder.embeddings)
     with pytest.raises(UserError, match=r"backbone\.experts = ffn: the feed-forward layers of \w+ are not known"):
-        QueryExpert(Split("ffn"), strange, FAMILIES["bert"])
+        QueryExpert(ExpertSplit("ffn"), strange, FAMILIES["bert"])

@@ -8,7 +8,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from midmask.decoders import DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
-from midmask.encoders.experts import Split
+from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.families import FAMILIES
 from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary
@@ -132,8 +132,8 @@ def test_a_decoder_knows_places_on_every_backbone(variant: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_feed_forward_layers_are_told_by_their_names(variant: str) -> None:
     backbone = wrapped(variant)
-    weights = Split("ffn").names(backbone.encoder, backbone.family)
-    norms = set(Split("ffn", norms=True).names(backbone.encoder, backbone.family)) - set(weights)
+    weights = ExpertSplit("ffn").names(backbone.encoder, backbone.family)
+    norms = set(ExpertSplit("ffn", norms=True).names(backbone.encoder, backbone.family)) - set(weights)
     biases = 0 if variant.startswith("modernbert") else 2 * backbone.layers
     assert len(weights) == 2 * backbone.layers + biases
     assert len(norms) == (1 if variant == "modernbert, no output bias" else 2) * backbone.layers

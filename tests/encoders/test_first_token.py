@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from midmask.encoders.backbone import Backbone, padding_mask
-from midmask.encoders.experts import Split
+from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.first_token import first_token, suits
 from midmask.errors import UserError
@@ -154,8 +154,8 @@ def gradients_of(total: Tensor, model: nn.Module, names: list[str]) -> Tensor:
 
 
 @pytest.mark.parametrize("variant", ["bert", "deberta", "modernbert", "electra, narrow words"])
-@pytest.mark.parametrize("split", [None, Split("ffn")], ids=["plain", "experts"])
-def test_a_backbone_of_any_kind_gives_the_first_of_its_hidden_states(variant: str, split: Split | None) -> None:
+@pytest.mark.parametrize("split", [None, ExpertSplit("ffn")], ids=["plain", "experts"])
+def test_a_backbone_of_any_kind_gives_the_first_of_its_hidden_states(variant: str, split: ExpertSplit | None) -> None:
     backbone = Backbone(random_model(variant), dropout=0.0, split=split).eval()
     names = list(backbone.state_dict())
     if backbone.experts is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from midmask.encoders.backbone import Backbone, Side
-from midmask.encoders.experts import Split
+from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.model_card import Card
 from midmask.encoders.model_settings import (
@@ -60,7 +60,7 @@ def family(request: pytest.FixtureRequest) -> str:
 
 
 @torch.no_grad()
-def backbone_of(family: str, representation: Representation, split: Split | None = None) -> Backbone:
+def backbone_of(family: str, representation: Representation, split: ExpertSplit | None = None) -> Backbone:
     """Random weights; with experts, those of queries have moved away."""
     backbone = Backbone(random_model(family), dropout=0.0, split=split).eval()
     torch.manual_seed(1)
@@ -127,10 +127,10 @@ def test_sparse_encoder_gives_the_lexical_view(family: str, kind: str, tokenizer
     assert read_representation(folder) == LEXICAL[kind]
 
 
-@pytest.mark.parametrize("split", [Split("ffn"), Split("all")], ids=str)
+@pytest.mark.parametrize("split", [ExpertSplit("ffn"), ExpertSplit("all")], ids=str)
 @pytest.mark.parametrize("kind", ["mean, projected, length 1", "splade, 3 words"])
 def test_queries_take_the_route_of_their_experts(
-    family: str, split: Split, kind: str, tokenizer_folder: Path, tmp_path: Path
+    family: str, split: ExpertSplit, kind: str, tokenizer_folder: Path, tmp_path: Path
 ) -> None:
     if kind in LEXICAL and split.kind == "all" and family == "deberta, published head":
         pytest.skip("its head multiplies by the words of whoever asks; see below")
@@ -184,7 +184,7 @@ def test_a_view_that_stock_modules_cannot_give_is_not_promised_by_any(
 def test_an_output_matrix_borrowed_from_the_query_experts_words_is_not_promised(
     tokenizer_folder: Path, tmp_path: Path
 ) -> None:
-    backbone = backbone_of("deberta, published head", LEXICAL["splade"], Split("all"))
+    backbone = backbone_of("deberta, published head", LEXICAL["splade"], ExpertSplit("all"))
     folder = moved(backbone, tokenizer_folder, tmp_path)
     assert not (folder / "modules.json").exists()
     again = load_bi_encoder(folder, dropout=0.0).eval()

@@ -257,7 +257,7 @@ def test_prompts_of_queries_and_passages(
 
 def test_a_sum_of_weights_is_not_their_maximum(base: str, tmp_path: Path) -> None:
     sparse_model(base, strategy="sum").save(str(tmp_path / "theirs"))
-    with pytest.raises(UserError, match="SpladePooling by sum of relu; midmask has max of relu alone"):
+    with pytest.raises(UserError, match="SpladePooling by sum of relu; midmask supports only max of relu"):
         read_representation(tmp_path / "theirs")
     sparse_model(base, similarity_fn_name="cosine").save(str(tmp_path / "cosine"))
     with pytest.raises(UserError, match="scores lexical views by dot"):

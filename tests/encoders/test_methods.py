@@ -8,7 +8,7 @@ import torch
 
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.encoders.experts import Split
+from midmask.encoders.experts import ExpertSplit
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.objectives import PRETRAINING, ObjectiveConfig, build_objective
@@ -62,7 +62,7 @@ def batch_for(config: ObjectiveConfig) -> Batch:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_step_is_finite_or_refused_beforehand(method: str, variant: str) -> None:
     config = config_of(method)
-    backbone = Backbone(random_model(variant), dropout=0.1, split=Split("ffn") if method == "cotmote" else None)
+    backbone = Backbone(random_model(variant), dropout=0.1, split=ExpertSplit("ffn") if method == "cotmote" else None)
     vocabulary = small_vocabulary(40)
     if (method, variant) in REFUSED:
         with pytest.raises(UserError, match=r"^objective\."):

@@ -27,7 +27,7 @@ def test_a_shape_is_read(text: str, count: int, name: str) -> None:
     [
         ("8xH10", ["'H10'", "did you mean 'H100'"]),
         ("8xA100", ["A100-40G, A100-80G"]),
-        ("0xH100", ["0 devices compute nothing", "8xH100"]),
+        ("0xH100", ["0 devices, but at least 1 is needed", "8xH100"]),
         ("-2xcpu", ["-2 devices"]),
         ("eight H100", ["'eight H100'", "COUNTxDEVICE"]),
         ("8x", ["COUNTxDEVICE", "2xcpu"]),

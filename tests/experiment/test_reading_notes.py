@@ -32,7 +32,10 @@ def test_lengths_cut_shares_and_queries_stand_below_the_table() -> None:
 
 def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
     (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
-    assert "21% of the passages of few are cut at 48 tokens" in warning and "--set tokens.max_length=96" in warning
+    assert (
+        "21% of the passages of few are cut at 48 tokens" in warning
+        and '--set tokens.max_length=96 (in Python: settings={"tokens.max_length": 96})' in warning
+    )
     assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, length=48)})
 
 
@@ -40,7 +43,9 @@ def test_results_that_an_index_did_not_find_are_told() -> None:
     empty = evaluation(0.0)
     empty.record["result"]["empty_slots"] = 2347
     (line,) = [line for line in notes({"mine": empty, "bm25": BM25}).splitlines() if "Warning" in line]
-    assert "mine, few test: the index left 2,347 result slots empty; --set evaluation.nprobe" in line
+    assert (
+        "mine, few test: the index left 2,347 result slots empty. To search more of it, raise evaluation.nprobe" in line
+    )
 
 
 def test_a_split_made_here_is_told_with_its_rule() -> None:

@@ -77,7 +77,7 @@ def test_a_sweep_is_killed_goes_on_and_is_then_cached(tmp_path: Path, data: Path
 
     out, err = start(tmp_path, *job).communicate(timeout=400)
     assert "was measured on too few queries" in out, err[-2000:]
-    assert "split made here" in out
+    assert "made here: dev and test" in out
     points = finished_points(tmp_path)
     assert points[: len(before)] == before and len(points) == len(set(map(str, points))) == 4
 

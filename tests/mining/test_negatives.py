@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.mining.filters import VERDICTS, FilterConfig, verdicts
-from midmask.mining.negatives import CANDIDATES, Choice, draw, examine, refuse_unscored, told
+from midmask.mining.negatives import CANDIDATES, Choice, draw, examine, negatives_table, refuse_unscored
 from tests.support.mining.candidates import SOURCES, Lists, candidates, known, scored
 
 DOCS = [f"d{row}" for row in range(8)]
@@ -126,7 +126,7 @@ def test_the_chosen_are_the_first_by_rank_or_by_a_draw(found, positives, per_que
         ]
         own = slow_draw([rows[place] for place in places], [priority[place] for place in places], choice)
         expected += [rows[places[place]] for place in own]
-    chosen = told(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
+    chosen = negatives_table(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
     assert [{name: row[name] for name in CANDIDATES.names} for row in chosen] == expected
     for row in chosen:
         assert (row["list"], row["index"]) == (("fa", "Flat") if row["source"] == "a" else ("fb", None))
@@ -136,7 +136,7 @@ def all_allowed(queries: list[str], choice: Choice, docs: list[str] = DOCS) -> l
     lists = {"a": {query: [(doc, None) for doc in docs] for query in queries}}
     stretch = examine(candidates(lists), SOURCES, known({}), None, choice.seed)
     verdict = verdicts(stretch.facts, FilterConfig(), range(1, 100))
-    rows: list[dict[str, Any]] = told(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
+    rows: list[dict[str, Any]] = negatives_table(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
     return rows
 
 

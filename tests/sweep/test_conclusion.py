@@ -15,13 +15,13 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS, ScoredEntrant
+from midmask.sweep.entrants import SPLITS
 from midmask.sweep.importance import importance
 from midmask.sweep.plan import Sweep, sweep_for
+from midmask.sweep.result import build_result
 from midmask.sweep.run import entrants
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
-from midmask.sweep.summary import summary
 from midmask.sweep.trial import TrialContext, run_trial
 from midmask.sweep.trials import Trials
 from tests.support.benchmark.tiny import write_collection
@@ -60,13 +60,12 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
         study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
     trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
     runner = Runner(storage, LOCAL, Silent())
-    scored = [
-        ScoredEntrant(entrant, {split: runner.run(step) for split, step in entrant.evaluations.items()})
-        for entrant in entrants(one, trials)
-    ]
+    compared = entrants(one, trials)
+    for step in (step for entrant in compared for step in entrant.evaluations.values()):
+        runner.run(step)
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
     bm25 = {split: runner.run(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()}
-    return one, Conclusion(trials, scored, bm25, importance(study, space)), heard
+    return one, Conclusion(trials, compared, bm25, importance(study, space)), heard
 
 
 def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:
@@ -75,7 +74,7 @@ def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:
 
 def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     one, end, heard = swept(tmp_path, DEPTH)
-    told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
+    told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
     assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
     highest = max(point["values"]["nDCG@10"] for point in told["points"])
     check_repeated_seeds(told)
@@ -98,7 +97,7 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
 
 def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:
     one, end, _ = swept(tmp_path, SIZE)
-    told = json.loads(json.dumps(summary(end, study=one.study, sweep=one.fingerprint), allow_nan=False))
+    told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
     assert len(records(one, "pretrain")) == 1, "one middle training for all"
     first = [record for record in records(one, "finetune") if record["config"]["train"]["seed"] == 0]
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"

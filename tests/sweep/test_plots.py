@@ -1,11 +1,11 @@
 """Plots of sweeps: what is drawn where, read back from matplotlib's own objects."""
 
-import math
 from pathlib import Path
 
 import pytest
 
-from midmask.leaderboard.sweep_file import sweep_of
+from midmask.leaderboard.sweep_axes import band
+from midmask.leaderboard.sweep_result import parse_sweep
 from midmask.sweep import plots
 from tests.support.cluster.swept import decoder, sizes
 
@@ -20,19 +20,19 @@ def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_values() -> None:
-    (axes,) = plots.draw_lines(sweep_of(decoder())).axes
+    (axes,) = plots.draw_lines(parse_sweep(decoder())).axes
     assert axes.get_xlabel() == "ratio" and axes.get_ylabel() == "nDCG@10 on pydocs dev"
     assert drawn_lines(axes) == {
         "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
         "decoding basic, layers 1": [(0.15, 0.1), (0.5, 0.11), (0.7, 0.13)],
         "decoding basic, layers 2": [(0.15, 0.08), (0.5, 0.1), (0.7, 0.12)],
     }
-    band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
-    assert (band.y0, band.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
+    drawn = axes.patches[0].get_extents().transformed(axes.transData.inverted())
+    assert (drawn.y0, drawn.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
 
 
 def test_points_without_the_parameter_are_a_line_across() -> None:
-    (axes,) = plots.draw_lines(sweep_of(sizes())).axes
+    (axes,) = plots.draw_lines(parse_sweep(sizes())).axes
     across = drawn_lines(axes)["lexical none"]
     assert [value for _, value in across] == [0.12, 0.12]
 
@@ -40,11 +40,11 @@ def test_points_without_the_parameter_are_a_line_across() -> None:
 def test_the_band_of_what_is_to_be_small_lies_above_the_best() -> None:
     told = decoder()
     told["objectives"] = [{"measure": "nDCG@10", "mode": "min"}]
-    assert sweep_of(told).band() == pytest.approx((0.15, 0.17))
+    assert band(parse_sweep(told)) == pytest.approx((0.15, 0.17))
 
 
 def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can_be_told() -> None:
-    (axes,) = plots.draw_points(sweep_of(decoder())).axes
+    (axes,) = plots.draw_points(parse_sweep(decoder())).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert len(names) == 9 and names[-1] == "enhanced/0.5" and names[0] == "basic/2/0.15"
     told = {
@@ -55,7 +55,7 @@ def test_all_complete_points_are_listed_the_best_on_top_and_coloured_by_what_can
 
 
 def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> None:
-    (axes,) = plots.draw_pareto(sweep_of(sizes())).axes
+    (axes,) = plots.draw_pareto(parse_sweep(sizes())).axes
     front = drawn_lines(axes)["front"]
     assert len(front) == 9 and front == sorted(front)
     assert drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
@@ -64,7 +64,9 @@ def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> No
 
 
 def test_importance_is_drawn_the_most_important_on_top() -> None:
-    (axes,) = plots.draw_importance(sweep_of(decoder())).axes
+    sweep = parse_sweep(decoder())
+    assert sweep.importance is not None
+    (axes,) = plots.draw_importance(sweep, sweep.importance).axes
     assert [bar.get_width() for bar in axes.patches] == [0.3, 0.7]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["decoding", "ratio"]
 
@@ -72,16 +74,11 @@ def test_importance_is_drawn_the_most_important_on_top() -> None:
 def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
     lone = {**decoder(), "importance": None, "noise_floor": None}
     lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
-    assert [path.name for path in plots.draw(sweep_of(lone), tmp_path)] == ["points.png"]
-    assert [path.name for path in plots.draw(sweep_of(sizes()), tmp_path)] == ["points.png", "lines.png", "pareto.png"]
+    assert [path.name for path in plots.draw(parse_sweep(lone), tmp_path)] == ["points.png"]
+    assert [path.name for path in plots.draw(parse_sweep(sizes()), tmp_path)] == [
+        "points.png",
+        "lines.png",
+        "pareto.png",
+    ]
     for path in tmp_path.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_difference_on_a_single_query_has_an_interval_without_ends() -> None:
-    told = decoder()
-    told["systems"][0]["to_floor"] = {
-        "test": {"difference": 0.1, "low": None, "high": None, "p": 1.0, "outcome": "undecided", "queries": 1}
-    }
-    found = sweep_of(told).systems[0].to_floor["test"]
-    assert (found.low, found.high) == (-math.inf, math.inf)

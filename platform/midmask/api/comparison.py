@@ -59,7 +59,7 @@ def compare(
         UserError: for no scores, two systems of one label, scores of different corpora or splits, or an unknown
             measure, baseline, test or correction.
     """
-    systems = _labelled(scores)
+    systems = _group_by_label(scores)
     every = [one for several in systems.values() for one in several]
     if not every:
         raise UserError("compare: no scores; give those of at least one system")
@@ -76,7 +76,7 @@ def compare(
     return Table(tabulate(by_measure(per_query, wanted), how))
 
 
-def _labelled(scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]]) -> dict[str, list[Scores]]:
+def _group_by_label(scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]]) -> dict[str, list[Scores]]:
     """Label -> scores, one for each seed."""
     if isinstance(scores, Mapping):
         return {label: [one] if isinstance(one, Scores) else list(one) for label, one in scores.items()}

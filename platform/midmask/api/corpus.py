@@ -64,7 +64,7 @@ class Corpus:
     @classmethod
     def from_folder(cls, path: str | Path) -> "Corpus":
         """A corpus in files: FORMAT:PLACE as the jobs take it (`trec:/data/robust`, `ir_datasets:beir/scifact`), the
-        built-in `pydocs`, or a folder whose format can be told from its files.
+        built-in `pydocs`, or a folder whose format is recognised by its files.
 
         Raises:
             UserError: for an unknown format, or a folder that is not there or in no known format.

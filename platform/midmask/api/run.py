@@ -11,7 +11,7 @@ from midmask.errors import UserError
 from midmask.experiment.plan import Plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import encoded_passages
+from midmask.experiment.searching import passage_encoding_step
 from midmask.experiment.step import Step
 from midmask.identity import flatten
 from midmask.retrieve.searcher import Hit, Searcher
@@ -85,7 +85,7 @@ class Run:
     @cached_property
     def _searcher(self) -> Searcher:
         wanted = self._recipe.evaluation
-        passages = encoded_passages(self.plan.tokens, self.step, wanted)
+        passages = passage_encoding_step(self.plan.tokens, self.step, wanted)
         inputs = {name: compute(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
         corpus = compute(self.runner, self.plan.corpus)
         encoded = compute(self.runner, passages)

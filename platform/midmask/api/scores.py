@@ -122,7 +122,12 @@ def evaluate(
         raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
     runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
     where = _collection(model, corpus, runner.storage)
-    asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": _split(where, split)}
+    asked = {
+        "measures": tuple(measures),
+        "depth": depth,
+        "max_queries": max_queries,
+        "split": _choose_split(where, split),
+    }
     system, step = _evaluation(model, corpus, where, asked)
     return Scores(system, compute(runner, step))
 
@@ -142,7 +147,7 @@ def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: P
     return found.model_copy(update={"splits": "official"})
 
 
-def _split(corpus: CorpusConfig, asked: str | None) -> str:
+def _choose_split(corpus: CorpusConfig, asked: str | None) -> str:
     """
     Raises:
         UserError: if the corpus has no judged queries, or not this split.

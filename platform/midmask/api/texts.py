@@ -60,7 +60,7 @@ def text_rows(
     Raises:
         UserError: as `Corpus.from_texts`.
     """
-    names, bodies = _named("texts", texts, ids)
+    names, bodies = _check_texts("texts", texts, ids)
     if titles is not None and len(titles) != len(bodies):
         raise UserError(f"titles: {len(titles):,} for {len(bodies):,} texts; give one title for each text, or none")
     documents = tuple(zip(names, titles or [""] * len(names), bodies, strict=True))
@@ -71,12 +71,12 @@ def text_rows(
         if splits is not None:
             raise UserError("splits without queries: they name queries; give queries=[…] and relevant=[…] too")
         return GivenTexts(documents, (), {})
-    asked, questions = _named("queries", queries, None)
+    asked, questions = _check_texts("queries", queries, None)
     judgements = _judgements(asked, set(names), relevant)
     return GivenTexts(documents, tuple(zip(asked, questions, strict=True)), _in_splits(judgements, splits))
 
 
-def _named(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
+def _check_texts(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
     """Ids and texts, checked."""
     if isinstance(texts, str):
         raise UserError(f"{kind}: one string; give a list of strings")

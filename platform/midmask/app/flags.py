@@ -106,6 +106,16 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "that no other training of the job would use, and without GPUs 1",
     )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
+    _add_trust_flags(shared)
+    shared.add_argument(
+        "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"
+    )
+    shared.add_argument(
+        "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
+    )
+
+
+def _add_trust_flags(shared: argparse._ActionsContainer) -> None:
     shared.add_argument(
         "--no-verify",
         action="store_true",
@@ -115,12 +125,6 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "--allow-download",
         action="store_true",
         help="fetch a named model of the Hugging Face hub that is not in this machine's cache",
-    )
-    shared.add_argument(
-        "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"
-    )
-    shared.add_argument(
-        "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
     )
 
 

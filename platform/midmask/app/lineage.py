@@ -101,7 +101,7 @@ def model_of(step: Step, storage: Place, tags: Mapping[str, str]) -> TrackedMode
     """The model that a step makes, under the name of its run.
 
     Args:
-        tags: of the recipe (`observe.base_tags`).
+        tags: of the recipe (`run_contents.base_tags`).
     """
     return TrackedModel(
         name=run_name(step.name, tags, step.fingerprint),

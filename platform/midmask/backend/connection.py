@@ -49,7 +49,7 @@ def connect() -> None:
     if address not in ("", "auto", "local"):
         _check(address)
         _join(address)
-    elif address != "local" and (running := _running_here()):
+    elif address != "local" and (running := _find_running()):
         _check(running)
         _join(running)
     else:
@@ -73,7 +73,7 @@ def _trust() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in (NO_VERIFY, ALLOW_DOWNLOAD) and value}
 
 
-def _running_here() -> str | None:
+def _find_running() -> str | None:
     """Address of the cluster last started on this machine with `ray start`, if it still answers."""
     address = find_bootstrap_address(None)
     if address is None:

@@ -27,7 +27,7 @@ WHOLE_COLLECTION = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseu
 
 
 def execute(graph: Graph, storage: Place, use: Resources, observer: Observer, *, keep_going: bool = False) -> None:
-    """Runs all that is left of the graph. What was there before is not reported: see `report_finished`.
+    """Runs all unfinished steps of the graph. Steps that were finished before are not reported: see `report_finished`.
 
     Args:
         use: what a step that trains or encodes may use, and how many of these run at once.
@@ -42,7 +42,7 @@ def execute(graph: Graph, storage: Place, use: Resources, observer: Observer, *,
                 raise
     if graph.left:
         with Channel.open() as channel:
-            _run_lanes(_lanes(use), graph, storage, channel, observer, keep_going=keep_going)
+            _run_lanes(_make_lanes(use), graph, storage, channel, observer, keep_going=keep_going)
 
 
 class Reports(Silent):
@@ -91,10 +91,10 @@ def _run_lanes(
         for task in done:
             for lane in lanes.values():
                 lane.running.pop(task, None)
-            _end(graph, running[task], task, storage, observer, keep_going=keep_going)
+            _end_step(graph, running[task], task, storage, observer, keep_going=keep_going)
 
 
-def _lanes(use: Resources) -> dict[bool, Lane]:
+def _make_lanes(use: Resources) -> dict[bool, Lane]:
     """Two where trainings have GPUs or several workers: other steps go beside them, each on a CPU that is left."""
     if not use.gpus and use.workers == 1:
         return {True: Lane(use.side_by_side, use)}
@@ -102,7 +102,7 @@ def _lanes(use: Resources) -> dict[bool, Lane]:
     return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
 
 
-def _end(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer, *, keep_going: bool) -> None:
+def _end_step(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer, *, keep_going: bool) -> None:
     try:
         ray.get(task)
     except ray.exceptions.RayError as error:

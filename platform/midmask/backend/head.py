@@ -83,10 +83,10 @@ def head(cpus: int | None = None) -> Iterator[dict[str, str]]:
         UserError: if Ray does not come up, with the end of what it said.
     """
     with scratch() as folder:
-        yield from _head(folder, cpus)
+        yield from _run_head(folder, cpus)
 
 
-def _head(folder: Path, cpus: int | None) -> Iterator[dict[str, str]]:
+def _run_head(folder: Path, cpus: int | None) -> Iterator[dict[str, str]]:
     gcs, dashboard, agent, client = _free_ports(4)
     environment = _environment(gcs, dashboard)
     command = [
@@ -110,7 +110,7 @@ def _head(folder: Path, cpus: int | None) -> Iterator[dict[str, str]]:
         _wait_for_job_server(process, said, environment, agent)
         yield environment
     finally:
-        _end(process)
+        _stop(process)
 
 
 def _end_with_parent() -> None:
@@ -153,7 +153,7 @@ def _wait_for_job_server(process: subprocess.Popen[bytes], said: Path, environme
         if ended or time.monotonic() > deadline:
             why = "ended at once" if ended else f"did not answer within {STARTS_WITHIN_S:g} s"
             last = said.read_text(errors="replace").strip().splitlines()[-1:]
-            raise UserError(f"the local Ray {why}: {' '.join(last) or 'it said nothing'}")
+            raise UserError(f"the local Ray {why}: {' '.join(last) or 'it printed nothing'}")
         time.sleep(0.25)
 
 
@@ -167,7 +167,7 @@ def _answers(url: str, token: str | None) -> bool:
         return False
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     """Asks the head to end, which ends all it started; what does not is killed with its process group."""
     process.terminate()
     try:

@@ -37,42 +37,42 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         side_by_side: trainings that share the cluster.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    trained = partial(_trained, workers=workers, side_by_side=side_by_side, use_gpu=gpus > 0)
+    trained = partial(_make_trainer, workers=workers, side_by_side=side_by_side, use_gpu=gpus > 0)
     return {
-        "prepare": _silent(corpora.prepare),
-        **{name: _shard_by_shard(step, workers) for name, step in steps.SHARDED.items()},
+        "prepare": _ignore_log(corpora.prepare),
+        **{name: _make_by_shards(step, workers) for name, step in steps.SHARDED.items()},
         "pretrain": trained(steps.pretrain_setup),
         "finetune": trained(steps.finetune_setup),
         "teach": trained(teach_setup),
-        "encode": _silent(lambda config, inputs, out: pool.encode(config, inputs, out, actors=workers)),
-        "search": _silent(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
-        "initial": _silent(steps.initial),
-        "adopt": _silent(steps.adopt),
+        "encode": _ignore_log(lambda config, inputs, out: pool.encode(config, inputs, out, actors=workers)),
+        "search": _ignore_log(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
+        "initial": _ignore_log(steps.initial),
+        "adopt": _ignore_log(steps.adopt),
         "untuned": _as_task("untuned"),
         "index": _as_task("index"),
         "bm25": _as_task("bm25"),
         "join": _as_task("join"),
-        "read_tokens": _silent(read_tokens),
-        "draw_queries": _silent(draw_queries),
-        "read_negatives": _silent(read_negatives),
-        "read_scores": _silent(read_scores),
+        "read_tokens": _ignore_log(read_tokens),
+        "draw_queries": _ignore_log(draw_queries),
+        "read_negatives": _ignore_log(read_negatives),
+        "read_scores": _ignore_log(read_scores),
         "mine": _as_task("mine"),
         "evaluate": _as_task("evaluate"),
     }
 
 
-def _silent(make: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]) -> Maker:
+def _ignore_log(make: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]) -> Maker:
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
         return make(config, inputs, out)
 
     return run
 
 
-def _shard_by_shard(step: Sharded, actors: int) -> Maker:
-    return _silent(lambda config, inputs, out: run_sharded(step, config, inputs, out, actors=actors))
+def _make_by_shards(step: Sharded, actors: int) -> Maker:
+    return _ignore_log(lambda config, inputs, out: run_sharded(step, config, inputs, out, actors=actors))
 
 
-def _trained(
+def _make_trainer(
     setup_of: Callable[[Any, Mapping[str, Artifact]], TrainingSetup], *, workers: int, side_by_side: int, use_gpu: bool
 ) -> Maker:
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:

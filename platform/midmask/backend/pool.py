@@ -123,7 +123,7 @@ def actor_pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int)
 
 def deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tuple[int, int]]:
     """Calls every actor's method with the blocks of its queue in order, few at a time; yields block and result of each
-    call when it is done. Actors may share one queue: then the next block goes to whoever is free.
+    call when it is done. Actors may share one queue: then the next free actor gets the next block.
     """
     running: dict[Any, tuple[int, int]] = {}
 

@@ -29,7 +29,7 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
     step.begin(config, inputs, out)
     if missing := step.missing(inputs, out):
         try:
-            _made(step, config, inputs, out, missing, actors).materialize()
+            _make_shards(step, config, inputs, out, missing, actors).materialize()
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 # Ray Data appends advice about retries to a task's error.
@@ -38,7 +38,7 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
     return step.finish(config, inputs, out)
 
 
-def _made(step: Sharded, config: Config, inputs: Inputs, out: Place, names: list[str], actors: int) -> Any:
+def _make_shards(step: Sharded, config: Config, inputs: Inputs, out: Place, names: list[str], actors: int) -> Any:
     shards = ray.data.from_items([{"shard": name} for name in names], override_num_blocks=len(names))
     shards.context.enable_progress_bars = False
     shards.context.raise_original_map_exception = True  # else its kind is lost on the way

@@ -73,7 +73,7 @@ def train_on_ray(
         config = {"setup": setup, "out": out, "channel": channel}
         trainer = partial(
             ray.train.torch.TorchTrainer,
-            _work,
+            _run_worker,
             train_loop_config=config,
             scaling_config=scaling,
             run_config=running,
@@ -100,7 +100,7 @@ def _train(trainer: Callable[[], Any]) -> Any:
     return run_interruptibly(trainer().fit).return_value
 
 
-def _work(config: dict[str, Any]) -> dict[str, Any]:
+def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """What every worker runs."""
     channel: Channel = config["channel"]
 

@@ -1,21 +1,26 @@
-"""A benchmark from end to end: shared steps once, every cell on the cluster, one tracked experiment, a report."""
+"""A benchmark from end to end: shared steps once, every cell on the cluster, one tracked experiment, a report.
 
-import logging
+Nested runs are: trainings, with their curves; steps that go through a whole collection; and every cell, with its
+measures, its files and what it cost.
+"""
+
+from functools import partial
 from pathlib import Path
 
+from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.lineage import all_datasets
+from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.run_contents import BM25_TAGS
+from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import load
-from midmask.backend.connection import connect
-from midmask.backend.executor import execute
+from midmask.backend.executor import WHOLE_COLLECTION, execute
 from midmask.backend.resources import share
+from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
-from midmask.benchmark.observer import BenchmarkObserver
-from midmask.experiment.eta import StepTimes
+from midmask.benchmark.layout import BenchmarkCell
+from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.identity import flatten
-from midmask.tracking import TrackedRun, Tracker
-
-log = logging.getLogger(__name__)
 
 
 def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, str]]:
@@ -31,41 +36,42 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         "midmask.fingerprint": job.fingerprint,
     }
     name = f"{options.job}-{wanted.name}-{job.fingerprint[:6]}"
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        finished = tracker.find(job.fingerprint, step="benchmark").finished
-        if finished and not job.left():
-            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("already computed in the tracked run %s; nothing to compute", finished)
+    use = partial(share, len(job.layout.cells), options.workers, options.workers_per_training)
+    with open_job(options, name, tags, flatten(wanted), finished=not job.left(), share=use) as tracked:
+        if tracked is None:
             return write_report(job.layout, job.storage, job.out, {}), {}
-        connect()
-        with tracker.run(name, tags=tags, params=flatten(wanted)) as parent:
-            observer = _run(job, tracker, parent)
-            text = write_report(job.layout, job.storage, job.out, observer.failures)
-            for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
-                parent.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
-            parent.read(all_datasets(job.layout.steps().values(), job.storage))
-            parent.describe(text)
-            parent.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(observer.failures)}, step=0)
-            parent.finish("failed" if observer.failures else "finished")
-            return text, observer.failures
+        failures = _run(job, tracked)
+        text = write_report(job.layout, job.storage, job.out, failures)
+        run = tracked.run
+        for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
+            run.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
+        run.read(all_datasets(job.layout.steps().values(), job.storage))
+        run.describe(text)
+        run.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(failures)}, step=0)
+        run.finish("failed" if failures else "finished")
+        return text, failures
 
 
-def _run(job: Job, tracker: Tracker, parent: TrackedRun) -> BenchmarkObserver:
-    pace = _pace(job)
-    use = share(len(job.layout.cells), job.options.workers, job.options.workers_per_training)
-    graph = Graph.left_in(job.storage, job.left(), pace.weight)
-    observer = BenchmarkObserver(
-        job.layout, tracker, parent, job.options.job, job.storage, graph, pace, use.side_by_side
+def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
+    """Runs the steps that are left; returns why cells could not be measured."""
+    steps = job.layout.steps().values()
+    times = measured_times(steps, job.storage)
+    graph = Graph.left_in(job.storage, job.left(), times.weight)
+    observer = GraphObserver(
+        tracked,
+        [_system(cell) for cell in job.layout.cells],
+        GraphProgress(graph.left.values(), tracked.use.side_by_side, times),
+        step_runs=(*TRAINING, *WHOLE_COLLECTION),
+        keep_going=True,
     )
-    observer.link_finished()
-    execute(graph, job.storage, use, observer, keep_going=True)
-    return observer
-
-
-def _pace(job: Job) -> StepTimes:
-    """What earlier runs have measured of this benchmark's steps."""
-    pace = StepTimes()
-    for step in job.layout.steps().values():
+    for step in steps:
         if job.is_finished(step):
-            pace.add(step, float(load(step.place(job.storage)).result.get("seconds", 0.0)))
-    return pace
+            observer.end(step, load(step.place(job.storage)), cached=True)
+    execute(graph, job.storage, tracked.use, observer, keep_going=True)
+    return observer.failures
+
+
+def _system(cell: BenchmarkCell) -> TrackedSystem:
+    tags = {"midmask.setting": cell.key.setting, **(BM25_TAGS if cell.key.system == BM25 else {})}
+    evaluations = {" ".join(name): step for name, step in cell.evaluations.items()}
+    return TrackedSystem(cell.name, cell.recipe, evaluations, " ".join(cell.main), tags)

@@ -11,7 +11,7 @@ from midmask.registry import Registry
 
 @dataclass(frozen=True)
 class Command:
-    """module: of this package; a job's bears the name of its file. summary: for the list of commands."""
+    """module: its name in this package, for a job the name of its file. summary: its line in the list of commands."""
 
     module: str
     summary: str

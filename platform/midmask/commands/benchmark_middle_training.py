@@ -13,10 +13,12 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")
     parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas, or all; default: the preset's")
     parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
-    parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, lexical, hybrid")
-    parser.add_argument("--settings", metavar="NAMES", help="of the preset's fine-tunings; default: all of them")
-    parser.add_argument("--collections", metavar="NAMES", help="of the preset's for the middle training; default: all")
-    parser.add_argument("--out", metavar="FOLDER", help="for the report; default: benchmarks/PRESET in the project")
+    parser.add_argument("--representations", metavar="NAMES", help="dense, splade, lexical, hybrid, divided by commas")
+    parser.add_argument("--settings", metavar="NAMES", help="fine-tunings of the preset, by name; default: all")
+    parser.add_argument("--collections", metavar="NAMES", help="of the preset, for middle training; default: all")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="folder of the report; default: benchmarks/PRESET in the project"
+    )
     add_zero_shot_flag(parser)
 
 

@@ -1,4 +1,4 @@
-"""Tells what is installed, and what the stores of this project hold."""
+"""Shows the installed versions, and what the stores of this project contain."""
 
 import importlib.metadata
 import os
@@ -24,10 +24,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def work(flags: Namespace) -> None:
-    """Prints a line for each thing that was looked at."""
+    """Prints a line for each check."""
     base = home(Path.cwd() / INSIDE)
     for name, text in (
-        *_installed(),
+        *_list_versions(),
         ("project", str(base)),
         ("store", _store(Place(resolve_storage(flags.storage, base)))),
         ("tracking", _tracking(resolve_tracking_uri(flags.tracking_uri, base))),
@@ -35,7 +35,7 @@ def work(flags: Namespace) -> None:
         print(f"{name:<14}{text}")
 
 
-def _installed() -> Iterator[tuple[str, str]]:
+def _list_versions() -> Iterator[tuple[str, str]]:
     yield "midmask", f"{__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs"
     for name in PACKAGES:
         try:

@@ -11,7 +11,7 @@ from midmask.app.job import Options, resolve_corpus
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="FOLDER", help="model folder to evaluate; default: the recipe's last stage")
-    parser.add_argument("--split", help="whose queries are searched; default: dev, or test where there is no dev")
+    parser.add_argument("--split", help="split whose queries are searched; default: dev, or test where there is no dev")
     add_zero_shot_flag(parser)
 
 

@@ -10,7 +10,7 @@ from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--stage", type=int, metavar="N", help="from 0; default: the last one that has a teacher")
+    parser.add_argument("--stage", type=int, metavar="N", help="stage, from 0; default: the last with a teacher")
 
 
 def work(options: Options, flags: Namespace) -> None:

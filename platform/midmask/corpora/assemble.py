@@ -76,15 +76,15 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         paired = pair_up(tables, config)
         rejected.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
         rejected.check("docs")
-        write_shards(_counted(iter([paired.docs]), passages), out / "docs")
+        write_shards(_count(iter([paired.docs]), passages), out / "docs")
         write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
         queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
         answers = ANSWERS.empty_table()
     else:
         collection = Collection(corpus, config, stream, rejected)
-        if not write_shards(_counted(collection.passages(), passages), out / "docs"):
+        if not write_shards(_count(collection.passages(), passages), out / "docs"):
             raise UserError(f"{config.name}: there is no passage in it")
-        queries, qrels, rule = collection.judged()
+        queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
     write_table(iter([queries]), out / "queries.parquet", QUERIES)
     write_table(iter([qrels]), out / "qrels.parquet", QRELS)
@@ -93,34 +93,38 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     log.info(rejected.line())
     facts = {
         "name": config.short_name,
-        "splits": _split_sizes(qrels, answers),
+        "splits": _count_splits(qrels, answers),
         "splits_made_here": list(rule.made),
         "split_rule": rule.words,
-        "self_matches": _found_themselves(config, out, queries, qrels),
+        "self_matches": _write_self_matches(config, out, queries, qrels),
         **rejected.result(),
         "rules": rules,
     }
-    return _reported(out, passages, queries, facts)
+    return _write_statistics(out, passages, queries, facts)
 
 
-def _counted(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:
+def _count(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:
     for table in tables:
         statistics.add(table)
         yield table
 
 
-def _found_themselves(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
-    """Writes which passages are the query itself, if any are; gives the facts."""
+def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
+    """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
     if facts["pairs"]:
         write_table(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
-        log.info("%d passages are the query itself (by %s), which must not retrieve them", len(pairs), facts["rule"])
+        log.info(
+            "%d passages are themselves queries (same %s) and are left out of these queries' results",
+            len(pairs),
+            facts["rule"],
+        )
     elif facts["same_id"] or facts["same_text"]:
-        log.info("queries are no passages (rule %s): %s", facts["rule"], facts)
+        log.info("no query is treated as a passage (rule %s): %s", facts["rule"], facts)
     return facts
 
 
-def _reported(out: Place, passages: TextStatistics, queries: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
+def _write_statistics(out: Place, passages: TextStatistics, queries: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
     """Writes statistics.json, and gives the step's result."""
     asked = TextStatistics()
     asked.add(queries)
@@ -130,7 +134,7 @@ def _reported(out: Place, passages: TextStatistics, queries: pa.Table, facts: di
     return {**facts, **counts, "titled": passages.titled}
 
 
-def _split_sizes(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int]]:
+def _count_splits(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int]]:
     """Of every split the queries and judgements, and the queries that answer strings judge, if there are any."""
     sizes = {}
     names = {*pc.unique(qrels.column("split")).to_pylist(), *pc.unique(answers.column("split")).to_pylist()}

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
+from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 
@@ -28,12 +28,12 @@ def parse_query(text: str) -> tuple[str, str]:
 def passage_values(row: dict[str, Any]) -> tuple[str, str, str]:
     """(doc_id, title, text) of one row; ValueError where one is missing or of another type."""
     title = row.get("title")
-    return _id(row), _text({"title": "" if title is None else title}, "title"), _text(row, "text", "contents")
+    return _id(row), _read_text({"title": "" if title is None else title}, "title"), _read_text(row, "text", "contents")
 
 
 def query_values(row: dict[str, Any]) -> tuple[str, str]:
     """(query_id, text) of one row; ValueError where one is missing or of another type."""
-    return _id(row), _text(row, "text", "contents")
+    return _id(row), _read_text(row, "text", "contents")
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _id(row: dict[str, Any]) -> str:
     return str(value)
 
 
-def _text(row: dict[str, Any], *names: str) -> str:
+def _read_text(row: dict[str, Any], *names: str) -> str:
     for name in names:
         if isinstance(value := row.get(name), str):
             return value
@@ -65,13 +65,13 @@ def open_beir(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         UserError: naming what is missing, and the layout.
     """
     limits = {"max_characters": max_characters}
-    passages = found(folder, ["corpus.jsonl", "corpus.jsonl.gz"], LAYOUT)
+    passages = find_file(folder, ["corpus.jsonl", "corpus.jsonl.gz"], LAYOUT)
     docs = text_pieces("docs", folder, [passages], parse_passage, limits)
     inside = (folder / "qrels").names()
     files = split_names([f"qrels/{file}" for file in inside if file.endswith((".tsv", ".tsv.gz", ".txt"))], prefix="")
-    queries = found(folder, ["queries.jsonl", "queries.jsonl.gz"], LAYOUT, optional=not files)
+    queries = find_file(folder, ["queries.jsonl", "queries.jsonl.gz"], LAYOUT, optional=not files)
     if queries and not files:
-        found(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
+        find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
         return CorpusPieces(name, docs, (), ())
     return CorpusPieces(

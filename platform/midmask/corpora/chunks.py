@@ -55,7 +55,7 @@ class Piece(Protocol):
 
 
 class SplitPiece(Piece, Protocol):
-    """A piece of queries or judgements; `split` is theirs, "" where the file does not say."""
+    """A piece of queries or judgements; `split` is their split, "" if the file does not name one."""
 
     @property
     def split(self) -> str: ...
@@ -133,7 +133,7 @@ class TextPiece:
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
-        with opened(self.folder, self.file) as stream:
+        with open_file(self.folder, self.file) as stream:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
@@ -152,23 +152,23 @@ class TextPiece:
             else f"(over {8 * self.max_characters} bytes)"
         )
         try:
-            block.add(record.line, None, None, self._values(record))
+            block.add(record.line, None, None, self._parse_values(record))
         except Fault as fault:
             block.add(record.line, str(fault), text[:RAW_CHARACTERS], None)
         except (ValueError, RecursionError):
             block.add(record.line, MALFORMED, text[:RAW_CHARACTERS], None)
 
-    def _values(self, record: Record) -> tuple[Any, ...]:
+    def _parse_values(self, record: Record) -> tuple[Any, ...]:
         if record.data is None:
             raise Fault(OVERSIZED)
         try:
             values = self.parse(record.data.decode().removeprefix("\ufeff"))
         except UnicodeError:
             raise Fault(NOT_UTF8) from None
-        return checked(self.rows, values, self.max_characters)
+        return check_values(self.rows, values, self.max_characters)
 
 
-def checked(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
+def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
     """A row's own values as the block has them.
 
     Raises:
@@ -182,9 +182,9 @@ def checked(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[An
         raise Fault(NOT_UTF8) from None
     _check_ids(values[: 2 if rows == "qrels" else 1])
     if rows == "docs":
-        return _checked_passage(values, max_characters)
+        return _check_passage(values, max_characters)
     if rows == "queries":
-        return _checked_query(values)
+        return _check_query(values)
     return values
 
 
@@ -197,7 +197,7 @@ def _check_ids(ids: tuple[str, ...]) -> None:
             raise Fault(SPACED_ID)
 
 
-def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
+def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
     """A passage that has a title but no text keeps its title as its text."""
     doc_id, title, text = values
     if not text.strip():
@@ -209,7 +209,7 @@ def _checked_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any,
     return doc_id, title, text
 
 
-def _checked_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _check_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """(query_id, text, answers); a format without answer strings gives None."""
     if not values[1].strip():
         raise Fault(EMPTY_QUERY)
@@ -246,19 +246,19 @@ class ParsedBlock:
 
 
 @contextlib.contextmanager
-def opened(folder: Place, file: str) -> Iterator[BinaryIO]:
+def open_file(folder: Place, file: str) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked if its name ends in .gz.
 
     Raises:
         UserError: if the file is not there, cannot be read, is not a text, or its gzip stream is broken.
     """
-    with _named_errors(folder, file), whole_stream(folder / file), (folder / file).reading() as raw:
+    with _name_errors(folder, file), whole_stream(folder / file), (folder / file).reading() as raw:
         stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
         yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def _named_errors(folder: Place, file: str) -> Iterator[None]:
+def _name_errors(folder: Place, file: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -279,7 +279,7 @@ def file_size(folder: Place, file: str) -> int:
     Raises:
         UserError: if the file is not there, or is a folder.
     """
-    with _named_errors(folder, file), (folder / file).reading() as stream:
+    with _name_errors(folder, file), (folder / file).reading() as stream:
         return int(stream.size())  # type: ignore[attr-defined]
 
 

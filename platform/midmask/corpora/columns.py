@@ -31,7 +31,7 @@ def find_columns(file: Place, wanted: Sequence[WantedColumn], layout: str) -> tu
     """
     with readable(file, f"wanted is {layout}"), file.reading() as stream:
         schema, batches = arrow_batches(stream)
-        found = _found(file, schema, wanted, layout)
+        found = _match_columns(file, schema, wanted, layout)
         if len(found) == len(schema):
             return found, 1.0
         first = next(batches, None)
@@ -41,7 +41,7 @@ def find_columns(file: Place, wanted: Sequence[WantedColumn], layout: str) -> tu
     return found, read / max(1, first.get_total_buffer_size())
 
 
-def _found(file: Place, schema: pa.Schema, wanted: Sequence[WantedColumn], layout: str) -> dict[str, str]:
+def _match_columns(file: Place, schema: pa.Schema, wanted: Sequence[WantedColumn], layout: str) -> dict[str, str]:
     found = {}
     for column in wanted:
         names = [name for name in column.names if schema.names.count(name) == 1]

@@ -44,12 +44,14 @@ class CorpusConfig(Config):
     max_passages: int | None = Field(
         None,
         ge=1,
-        description="at most so many passages, chosen by a hash of the id (pydocs: of the near-duplicate cluster); "
+        description="largest number of passages, chosen by a hash of the id (pydocs: of the near-duplicate cluster); "
         "judgements of the others are left out, and queries that have neither a relevant passage left nor answer "
-        "strings; none = all",
+        "strings; none: all",
     )
     max_characters: int = Field(
-        50_000, ge=1, description="a longer passage (title not counted) is an oversized passage"
+        50_000,
+        ge=1,
+        description="longest passage in characters, title not counted; a longer one is quarantined as oversized",
     )
     bad_rows_threshold: float = runtime(
         0.01,
@@ -59,13 +61,13 @@ class CorpusConfig(Config):
     )
     splits: Literal["complete", "official"] = Field(
         "complete",
-        description="complete: of train, dev and test, those that the collection lacks are drawn from the others, as a "
-        "recipe needs all three; official: judgements stay in the splits of their files, as published figures need it",
+        description="complete: those of train, dev and test that the collection lacks are drawn from the others, "
+        "because a recipe needs all three; official: the splits of the files, as in published results",
     )
     self_matches: Literal["auto", "id", "text", "none"] = Field(
         "auto",
-        description="how a query finds itself among the passages, which it must not retrieve (ArguAna, Quora): id: the "
-        "passage of its id; text: passages of its very text; none: no query is a passage; auto: by what is found",
+        description="how a query that is itself a passage is recognised, to leave it out of its own results (ArguAna, "
+        "Quora): id: the same id; text: the same text; none: no query is a passage; auto: chosen from the data",
     )
     split_seed: int = Field(0, description="seed of the hashes that draw splits and samples")
     packages: tuple[str, ...] = Field(
@@ -74,7 +76,7 @@ class CorpusConfig(Config):
 
     @field_validator("name")
     @classmethod
-    def _known_format(cls, name: str) -> str:
+    def _refuse_unknown_format(cls, name: str) -> str:
         refuse_unknown_form(name)
         return name
 
@@ -89,7 +91,7 @@ class CorpusConfig(Config):
 
     @property
     def short_name(self) -> str:
-        """`pydocs`, an id with hyphens for slashes, or the last folder of the place: what metrics and tables bear."""
+        """`pydocs`, an id with hyphens for slashes, or the last folder of the place: the name in metrics and tables."""
         if FORMATS[self.format].place == "ID":
             return self.place.replace("/", "-")
         return self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name

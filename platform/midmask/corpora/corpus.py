@@ -34,7 +34,7 @@ class CorpusPieces:
         yield from self.beside
 
 
-def found(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
+def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
     """The one of `names` that lies in the folder; "" if none does and it is optional.
 
     Raises:

@@ -51,38 +51,38 @@ def docstrings(source: bytes, module: str) -> Iterator[Docstring]:
         tree = ast.parse(source)
     if text := ast.get_docstring(tree):
         yield Docstring(module, 1, text)
-    yield from _inside(tree, module)
+    yield from _walk_definitions(tree, module)
 
 
-def _inside(node: ast.AST, prefix: str) -> Iterator[Docstring]:
+def _walk_definitions(node: ast.AST, prefix: str) -> Iterator[Docstring]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}.{child.name}"
             if text := ast.get_docstring(child):
                 yield Docstring(name, child.body[0].lineno, text)
-            yield from _inside(child, name)
+            yield from _walk_definitions(child, name)
         elif isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
-            yield from _attached(child.value, prefix)
+            yield from _read_attached(child.value, prefix)
         elif isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from _inside(child, prefix)
+            yield from _walk_definitions(child, prefix)
 
 
-def _attached(call: ast.Call, prefix: str) -> Iterator[Docstring]:
+def _read_attached(call: ast.Call, prefix: str) -> Iterator[Docstring]:
     """The docstring that a call such as add_docstr(torch.abs, "...") gives to compiled code."""
-    function = _dotted(call.func).rsplit(".", 1)[-1]
+    function = _dotted_name(call.func).rsplit(".", 1)[-1]
     leaves = [leaf for item in call.args for leaf in (item.elts if isinstance(item, ast.Tuple) else [item])]
     if not leaves or not ("add_docstr" in function or "add_newdoc" in function):
         return
     text = _string(leaves[-1])
-    named = ".".join(_string(leaf) or _dotted(leaf) for leaf in leaves[:-1])
+    named = ".".join(_string(leaf) or _dotted_name(leaf) for leaf in leaves[:-1])
     if text and named:
         name = named if "." in named else f"{prefix}.{named}"
         yield Docstring("".join(name.split()), leaves[-1].lineno, inspect.cleandoc(text))
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted_name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
+        return f"{_dotted_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 

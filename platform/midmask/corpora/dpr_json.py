@@ -34,7 +34,7 @@ class Items:
         reader = codecs.getreader("utf-8-sig")(stream)
         text, place, last = "", 0, False
         while True:
-            place = _past(text, place, "[" if not self.count else ",")
+            place = _skip_sign(text, place, "[" if not self.count else ",")
             if text[place : place + 1] == "]":
                 return
             try:
@@ -51,7 +51,7 @@ class Items:
             place = stop
 
 
-def _past(text: str, place: int, sign: str) -> int:
+def _skip_sign(text: str, place: int, sign: str) -> int:
     """The place after blanks, one sign and blanks."""
     while place < len(text) and (text[place].isspace() or text[place] == sign):
         sign = "" if text[place] == sign else sign

@@ -27,7 +27,7 @@ def signatures(texts: Sequence[str]) -> Signatures:
     for index, text in enumerate(texts):
         words = hash64(plain_words(text) or [""])
         lengths[index] = max(1, len(words) - SHINGLE + 1)
-        parts.append(_rolled(words, int(lengths[index])))
+        parts.append(_hash_windows(words, int(lengths[index])))
     shingles = np.concatenate(parts)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     factors = numpy_stream(20240607).integers(1, 2**63, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -40,7 +40,7 @@ def signatures(texts: Sequence[str]) -> Signatures:
     return minima
 
 
-def _rolled(words: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+def _hash_windows(words: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
     """One hash per window of 5 words, order of words included."""
     shingles = np.zeros(count, np.uint64)
     for offset in range(min(SHINGLE, len(words))):
@@ -50,7 +50,7 @@ def _rolled(words: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
 
 
 def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
-    """Pairs of rows that meet in a band and agree in half of all hashes; int64 [P, 2].
+    """Pairs of rows that are equal in a band and in half of all hashes; int64 [P, 2].
 
     In a band, a row is compared with the one before it and with the first 16 of its group: joined up, that finds a
     cluster without comparing all its members with each other.

@@ -23,10 +23,10 @@ def export_beir(corpus: Place, folder: Place) -> None:
     passages = (
         {"_id": row["doc_id"], "title": row["title"], "text": row["text"]}
         for shard in (corpus / "docs").names()
-        for row in _rows(corpus / "docs" / shard)
+        for row in _read_rows(corpus / "docs" / shard)
     )
     write_lines(folder / "corpus.jsonl.gz", passages)
-    queries = ({"_id": row["query_id"], "text": row["text"]} for row in _rows(corpus / "queries.parquet"))
+    queries = ({"_id": row["query_id"], "text": row["text"]} for row in _read_rows(corpus / "queries.parquet"))
     write_lines(folder / "queries.jsonl.gz", queries)
     with (corpus / "qrels.parquet").reading() as stream:
         qrels = pq.read_table(stream)
@@ -36,7 +36,7 @@ def export_beir(corpus: Place, folder: Place) -> None:
         write_qrels(folder / "qrels" / f"{split}.tsv", zip(*columns, strict=True))
 
 
-def _rows(place: Place) -> Iterator[dict[str, Any]]:
+def _read_rows(place: Place) -> Iterator[dict[str, Any]]:
     with place.reading() as stream:
         for batch in pq.ParquetFile(stream).iter_batches(batch_size=2_048):
             yield from batch.to_pylist()

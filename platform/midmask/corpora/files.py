@@ -24,7 +24,7 @@ Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 
 @dataclass
 class Collection:
-    """One reading of a corpus's files. `passages()` first, to its end; then `judged()`.
+    """One reading of a corpus's files. `passages()` first, to its end; then `read_judged()`.
 
     Passages stream through; their ids (about 25 bytes each), the queries and the judgements are held as Arrow columns.
     """
@@ -46,7 +46,7 @@ class Collection:
         for table in separate_rejected(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.rejected):
             new = self._ids.add(table.column("doc_id").to_pylist())
             table = reject_rows(table, ~new, "duplicate id", self.corpus.docs, "docs", self.rejected)
-            kept = self._left_out(table, self._sampled(table.column("doc_id")), "docs")
+            kept = self._leave_out(table, self._mark_sampled(table.column("doc_id")), "docs")
             self.rejected.kept["docs"] += len(kept)
             yield kept
         self.rejected.check("docs")
@@ -59,18 +59,18 @@ class Collection:
         unique = np.unique(np.concatenate(hashes))
         return None if len(unique) <= wanted else unique[wanted - 1]
 
-    def _sampled(self, doc_ids: pa.ChunkedArray) -> np.ndarray:
+    def _mark_sampled(self, doc_ids: pa.ChunkedArray) -> np.ndarray:
         if self._highest is None:
             return np.ones(len(doc_ids), bool)
         return hash64(doc_ids.to_pylist(), self._salt) <= self._highest
 
-    def _left_out(self, table: pa.Table, kept: np.ndarray, rows: str, rule: str = "max_passages") -> pa.Table:
+    def _leave_out(self, table: pa.Table, kept: np.ndarray, rows: str, rule: str = "max_passages") -> pa.Table:
         if kept.all():
             return table
         self.rejected.left_out[rows][rule] += int((~kept).sum())
         return table.filter(pa.array(kept))
 
-    def judged(self) -> tuple[pa.Table, pa.Table, Rule]:
+    def read_judged(self) -> tuple[pa.Table, pa.Table, Rule]:
         """Queries (with words, question, answers and the split of their file), judgements (split, query_id, doc_id,
         grade), and the rule of splitting.
         """
@@ -78,15 +78,15 @@ class Collection:
         queries = self._queries(known)
         qrels, rule = self._judgements(known)
         if self._highest is not None and len(qrels):
-            surviving = self._sampled(qrels.column("doc_id"))
+            surviving = self._mark_sampled(qrels.column("doc_id"))
             relevant = qrels.filter(pc.and_(pa.array(surviving), pc.greater_equal(qrels.column("grade"), 1)))
             answered = pc.unique(relevant.column("query_id"))
             of_answered = pc.is_in(qrels.column("query_id"), value_set=answered).to_numpy()
-            qrels = self._left_out(qrels, surviving & of_answered, "qrels")
+            qrels = self._leave_out(qrels, surviving & of_answered, "qrels")
             wanted = pc.or_(
                 pc.is_in(queries.column("query_id"), value_set=answered), queries.column("answers").is_valid()
             )
-            queries = self._left_out(queries, wanted.to_numpy(), "queries")
+            queries = self._leave_out(queries, wanted.to_numpy(), "queries")
         self.rejected.kept.update(queries=len(queries), qrels=len(qrels))
         for rows in ("queries", "qrels"):
             self.rejected.check(rows)
@@ -117,7 +117,7 @@ class Collection:
             earlier = queries.take(pa.array(known.rows(repeated.column("query_id").to_pylist())))
             same = pc.equal(earlier.column("text"), repeated.column("text")).to_numpy()
             copies = same & (_files(earlier, pieces) != _files(repeated, pieces))
-            repeated = self._left_out(repeated, ~copies, "queries", "the same query in two files")
+            repeated = self._leave_out(repeated, ~copies, "queries", "the same query in two files")
             reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.rejected)
         splits = [piece.split for piece in pieces]
         of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
@@ -142,7 +142,7 @@ class Collection:
             names = {piece.split for piece in (*pieces, *self.corpus.queries) if piece.split}
             splits, rule = assign_splits(own, table.column("query_id").to_pylist(), names, self.config.split_seed)
         table = table.append_column("split", pa.array(splits, pa.string()))
-        table = reject_rows(table, _repeated(table), "duplicate judgement", pieces, "qrels", self.rejected)
+        table = reject_rows(table, _mark_repeated(table), "duplicate judgement", pieces, "qrels", self.rejected)
         return table.select(["split", "query_id", "doc_id", "grade"]), rule
 
 
@@ -157,7 +157,7 @@ def _pairs(qrels: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(qrels.column("query_id"), qrels.column("doc_id"), "\t")
 
 
-def _repeated(table: pa.Table) -> np.ndarray:
+def _mark_repeated(table: pa.Table) -> np.ndarray:
     """True where the same split, query and passage stand in an earlier row."""
     split = table.column("split").combine_chunks().dictionary_encode().indices.to_numpy()
     keys = np.stack([split, table.column("query_row").to_numpy(), table.column("doc_row").to_numpy()], axis=1)

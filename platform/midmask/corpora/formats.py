@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Format:
     """A line of the table.
 
-    module: in `midmask.corpora`; its READER reads the format. place: what stands behind `NAME:` in a corpus's name, a
-    FOLDER (or URI), an ID, or nothing for a collection that is built in. example: such a place.
+    module: in `midmask.corpora`; its READER reads the format. place: the kind of text after `NAME:` in a corpus's
+    name: a FOLDER (or URI), an ID, or nothing for a collection that is built in. example: such a place.
     """
 
     module: str
@@ -62,7 +62,7 @@ def refuse_unknown_form(name: str) -> None:
         raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
     wanted = FORMATS[kind]
     if colon and not wanted.place:
-        raise UserError(f"corpus {name!r}: {kind} takes no place; write --corpus {kind}")
+        raise UserError(f"corpus {name!r}: {kind} takes no place; write {kind}")
     if wanted.place and not place:
         raise UserError(
             f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "

@@ -10,7 +10,7 @@ BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
 
 def formats_table() -> str:
     """A Markdown table of the formats and their layouts, in the order of the table of formats."""
-    rows = [f"| `{name}` | {_escaped(FORMATS[name].reader().layout)} |" for name in FORMATS]
+    rows = [f"| `{name}` | {escape_cell(FORMATS[name].reader().layout)} |" for name in FORMATS]
     return "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
 
 
@@ -21,7 +21,7 @@ def with_formats(text: str) -> str:
     return f"{before}{BEGIN}\n{formats_table()}\n{END}{after}" if begin and end else text
 
 
-def _escaped(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Text whose characters Markdown shows as they are, in a cell of a table."""
     return "".join(f"\\{character}" if character in "\\`*<|" else character for character in text)
 

@@ -82,29 +82,29 @@ class ArrowPiece:
         """
         with readable(self.folder / self.file, f"wanted is {LAYOUT}"):
             yield from record_blocks(
-                self._records(),
-                self._values,
-                _quoted,
+                self._read_records(),
+                self._parse_values,
+                _quote_row,
                 rows=self.rows,
                 piece=self.number,
                 max_characters=self.max_characters,
             )
 
-    def _records(self) -> Iterator[ArrowRow]:
+    def _read_records(self) -> Iterator[ArrowRow]:
         with (self.folder / self.file).reading() as stream:
             for batch in arrow_batches(stream)[1]:
-                columns = [_checked_column(batch[name]).to_pylist() for name in self.columns.values()]
+                columns = [_check_column(batch[name]).to_pylist() for name in self.columns.values()]
                 for values in zip(*columns, strict=True):
                     yield dict(zip(self.columns, values, strict=True))
 
-    def _values(self, row: ArrowRow) -> tuple[Any, ...]:
+    def _parse_values(self, row: ArrowRow) -> tuple[Any, ...]:
         try:
-            return self.parse(_decoded(row))
+            return self.parse(_decode(row))
         except UnicodeError:
             raise Fault(NOT_UTF8) from None
 
 
-def _checked_column(column: pa.Array) -> pa.Array:
+def _check_column(column: pa.Array) -> pa.Array:
     """The column, its texts as bytes: Arrow trusts the places that a file states, and a text that is no UTF-8 is one
     bad row, not a damaged file.
     """
@@ -114,12 +114,12 @@ def _checked_column(column: pa.Array) -> pa.Array:
     return column
 
 
-def _decoded(row: ArrowRow, errors: str = "strict") -> ArrowRow:
+def _decode(row: ArrowRow, errors: str = "strict") -> ArrowRow:
     return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
 
 
-def _quoted(row: ArrowRow) -> str:
-    return json.dumps(_decoded(row, "replace"), ensure_ascii=False)
+def _quote_row(row: ArrowRow) -> str:
+    return json.dumps(_decode(row, "replace"), ensure_ascii=False)
 
 
 def open_hf(folder: Place, name: str, max_characters: int) -> CorpusPieces:

@@ -33,9 +33,9 @@ class IdTable:
 
     def rows(self, ids: Sequence[str]) -> Ints:
         """The row of each id, -1 where it is unknown; int64 [N]."""
-        return self._rows(ids, hash64(ids) & self._mask)
+        return self._find_rows(ids, hash64(ids) & self._mask)
 
-    def _rows(self, ids: Sequence[str], hashes: Hashes) -> Ints:
+    def _find_rows(self, ids: Sequence[str], hashes: Hashes) -> Ints:
         found = np.full(len(ids), -1, np.int64)
         for run_hashes, run_rows in self._runs:
             first = np.searchsorted(run_hashes, hashes)
@@ -49,7 +49,7 @@ class IdTable:
     def add(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Adds the ids that are new; True where an id was new, False where it was there (or came earlier in `ids`)."""
         hashes = hash64(ids) & self._mask
-        new = self._rows(ids, hashes) < 0
+        new = self._find_rows(ids, hashes) < 0
         seen: set[str] = set()
         for index in np.flatnonzero(new).tolist():
             new[index] = ids[index] not in seen

@@ -70,7 +70,7 @@ class IrPiece:
         return digest.hexdigest()[:16]
 
     def missing(self) -> str:
-        """What the first record needs and this machine lacks; "" if there is nothing."""
+        """The file that the first record needs and this machine lacks; "" if none is missing."""
         try:
             next(records(self.dataset_id, self.rows), None)
         except MissingLibrary as error:
@@ -151,12 +151,12 @@ def _passage(record: Any) -> tuple[str, str, str]:
     if not body:
         return str(record.doc_id), "", _default_text(record)
     title = getattr(record, "title", None)
-    return str(record.doc_id), _string("" if title is None else title), _string(getattr(record, body))
+    return str(record.doc_id), _require_string("" if title is None else title), _require_string(getattr(record, body))
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    text = _string(record.text) if "text" in record._fields else _default_text(record)
+    text = _require_string(record.text) if "text" in record._fields else _default_text(record)
     return str(record.query_id), text
 
 
@@ -174,10 +174,10 @@ _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
 def _default_text(record: Any) -> str:
     if not hasattr(record, "default_text"):
         raise Fault(NO_TEXT)
-    return _string(record.default_text())
+    return _require_string(record.default_text())
 
 
-def _string(value: Any) -> str:
+def _require_string(value: Any) -> str:
     if not isinstance(value, str):
         raise Fault(NO_TEXT)
     return value

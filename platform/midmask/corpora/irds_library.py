@@ -47,7 +47,7 @@ def records(dataset_id: str, rows: str) -> Iterator[Any]:
 
 
 def missing_line(dataset_id: str, lacking: list[tuple[str, str, str]]) -> str:
-    """What to tell of a corpus that lacks some of its parts: (id, rows, what is lacking) each."""
+    """The error's line for a corpus that lacks parts: (id, rows, missing file) each."""
     parts = "; ".join(f"{rows} of {own} ({what})" for own, rows, what in lacking)
     commands = " && ".join(f"ir_datasets export {own} {rows} > /dev/null" for own, rows, _ in lacking)
     return (
@@ -67,7 +67,7 @@ def children(dataset_id: str) -> list[str]:
 def dataset(dataset_id: str) -> Any:
     """
     Raises:
-        UserError: without the package, and for an id that it does not know.
+        UserError: without the package, and for an id that the package does not have.
     """
     registry = _library().registry
     try:
@@ -99,7 +99,7 @@ def _offline(dataset_id: str, rows: str) -> Iterator[None]:
                 kind.stream = _refuse
             yield
         except Exception as error:  # readers of two hundred formats
-            if what := _lacking(error):
+            if what := _missing_file(error):
                 raise MissingLibrary(dataset_id, rows, what) from None
             said = " ".join(str(error).split())[:300]
             raise UserError(
@@ -114,7 +114,7 @@ def _refuse(source: Any) -> NoReturn:
     raise _RefusedByLibrary(getattr(source, "url", None) or getattr(source, "uri", repr(source)))
 
 
-def _lacking(error: Exception) -> str:
+def _missing_file(error: Exception) -> str:
     """The source or file that is not there, if that is what is wrong."""
     tried = error.args[1] if isinstance(error, RuntimeError) and len(error.args) == 2 else []
     errors = [error, *(one for _, one in tried)] if isinstance(tried, list) else [error]

@@ -15,10 +15,10 @@ from midmask.identity import Config
 
 
 class JoinConfig(Config):
-    """What is joined, in order.
+    """Names of the collections that are joined, in order.
 
     Raises:
-        UserError: if two collections have one name, since their ids could not be told apart.
+        UserError: if two collections have one name, since their ids could be equal.
     """
 
     names: tuple[str, ...] = Field(min_length=1, description="short names, which ids begin with")
@@ -47,7 +47,7 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
 
     def tables() -> Iterator[pa.Table]:
         for number, (name, source) in enumerate(zip(config.names, sources, strict=True)):
-            for table in _passages(source, f"{name}/"):
+            for table in _read_passages(source, f"{name}/"):
                 counts[number] += len(table)
                 yield table
 
@@ -58,7 +58,7 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}
 
 
-def _passages(corpus: Place, prefix: str) -> Iterator[pa.Table]:
+def _read_passages(corpus: Place, prefix: str) -> Iterator[pa.Table]:
     """The passages of a corpus, a row group at a time, with the prefix before their ids."""
     for shard in (corpus / "docs").names():
         with (corpus / "docs" / shard).reading() as stream:

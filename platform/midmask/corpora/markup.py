@@ -16,8 +16,8 @@ _TAG_OR_COMMENT = re.compile(r"</?[A-Za-z][^>]*>|<!--.*?-->", re.DOTALL)
 
 def plain_text(text: str) -> str:
     """The text with each tag and each comment replaced by a blank, and with its entities resolved."""
-    commented, rest = _cut_behind(text, "-->")
-    tagged, rest = _cut_behind(rest, ">")
+    commented, rest = _cut_after(text, "-->")
+    tagged, rest = _cut_after(rest, ">")
     return html.unescape(_TAG_OR_COMMENT.sub(" ", commented) + _TAG.sub(" ", tagged) + rest).strip()
 
 
@@ -27,7 +27,7 @@ def elements(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, int, 
     Upper and lower case are one. An element ends at the first closing tag of its name, whatever stands in between; one
     without is none.
     """
-    marks = list(_marks(tags).finditer(_cut_behind(text, ">")[0]))
+    marks = list(_marks(tags).finditer(_cut_after(text, ">")[0]))
     closing: dict[str, list[int]] = {}
     for number, mark in enumerate(marks):
         if mark["close"]:
@@ -49,7 +49,7 @@ def _marks(tags: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<(?:(?P<open>{names})\b[^<>]*|/(?P<close>{names}))>", re.IGNORECASE)
 
 
-def _cut_behind(text: str, mark: str) -> tuple[str, str]:
+def _cut_after(text: str, mark: str) -> tuple[str, str]:
     """The text up to and with the last `mark`, and what follows; without a mark, all of it follows."""
     place = text.rfind(mark)
     stop = 0 if place < 0 else place + len(mark)

@@ -11,7 +11,7 @@
 
 from midmask.artifact import Place
 from midmask.corpora.chunks import Piece, TextPiece
-from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
+from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.titled import TitledPiece, plain_title
@@ -53,10 +53,10 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         UserError: naming what is missing, and the layout.
     """
     limits = {"max_characters": max_characters}
-    passages = found(folder, [*COLLECTIONS, *TITLED, *APART], LAYOUT)
+    passages = find_file(folder, [*COLLECTIONS, *TITLED, *APART], LAYOUT)
     parse = parse_titled if passages in TITLED else parse_passage
     docs = text_pieces("docs", folder, [passages], parse, limits, whole=passages in APART)
-    titles = found(folder, TITLES, LAYOUT) if passages in APART else ""
+    titles = find_file(folder, TITLES, LAYOUT) if passages in APART else ""
     names = folder.names()
     files = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     queries = sorted(file for file in names if _holds_queries(file))
@@ -69,14 +69,14 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
     return CorpusPieces(
         name,
-        _titled(docs, titles),
+        _add_titles(docs, titles),
         text_pieces("queries", folder, queries, parse_query, limits),
         qrel_pieces(folder, files, limits),
         beside=(titles,) if titles else (),
     )
 
 
-def _titled(docs: tuple[TextPiece, ...], titles: str) -> tuple[Piece, ...]:
+def _add_titles(docs: tuple[TextPiece, ...], titles: str) -> tuple[Piece, ...]:
     return tuple(TitledPiece(piece, titles) for piece in docs) if titles else docs
 
 
@@ -88,7 +88,7 @@ def _holds_queries(file: str) -> bool:
 def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str] | None:
     """The year's queries and judgements; the one is refused without the other."""
     wanted = [f"msmarco-test{year}-queries.tsv", f"{year}qrels-pass.txt"]
-    present = [found(folder, [name, f"{name}.gz"], LAYOUT, optional=True) for name in wanted]
+    present = [find_file(folder, [name, f"{name}.gz"], LAYOUT, optional=True) for name in wanted]
     for name, file, other in zip(wanted, present, present[::-1], strict=True):
         if other and not file:
             raise UserError(f"{folder}: {name} is missing, which belongs to {other}; wanted layout: {LAYOUT}")

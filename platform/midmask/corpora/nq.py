@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import dpr_json
-from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, opened
-from midmask.corpora.corpus import CorpusPieces, found, split_names, text_pieces
+from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, open_file
+from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
 from midmask.corpora.dpr_json import Items
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
@@ -60,7 +60,7 @@ class Numbered:
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of psgs_w100.tsv."""
-    doc_id, passage, title = _cells(text)
+    doc_id, passage, title = _split_cells(text)
     return doc_id.strip(), title, passage
 
 
@@ -70,7 +70,7 @@ def parse_question(text: str) -> tuple[str, str, list[str]]:
     Raises:
         Fault: without a single answer, since no passage could be judged.
     """
-    query_id, question, answers = _cells(text)
+    query_id, question, answers = _split_cells(text)
     found_answers = [answer for answer in parse_answers(answers) if answer.strip()]
     if not found_answers:
         raise Fault(NO_ANSWER)
@@ -89,13 +89,13 @@ def parse_answers(text: str) -> list[str]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _literal(text)
+        value = _parse_literal(text)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("not a list of strings")
     return value
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes that escape nothing
@@ -104,7 +104,7 @@ def _literal(text: str) -> Any:
         raise ValueError(f"no list: {error}") from None
 
 
-def _cells(text: str) -> list[str]:
+def _split_cells(text: str) -> list[str]:
     try:
         return next(csv.reader([text], delimiter="\t"))
     except csv.Error as error:
@@ -118,7 +118,7 @@ def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         UserError: naming what is missing, and the layout.
     """
     limits = {"max_characters": max_characters}
-    passages = found(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
+    passages = find_file(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
     names = folder.names()
     trained = _by_split(folder, names, TRAINING)
     asked = _by_split(folder, names, QUESTIONS)
@@ -170,7 +170,7 @@ def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict
 
 
 def _has_header(folder: Place, file: str) -> bool:
-    with opened(folder, file) as stream:
+    with open_file(folder, file) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 

@@ -56,8 +56,8 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> Paired:
     if not rows:
         raise UserError("pydocs: no docstring of the packages has both a summary and a body; name other packages")
     _name_apart(rows)
-    bodies = _numbered(row["text"] for row in rows)
-    questions = _numbered(_key(row) for row in rows)
+    bodies = _number_texts(row["text"] for row in rows)
+    questions = _number_texts(_key(row) for row in rows)
     first = np.unique(bodies, return_index=True)[1]
     home = _clusters(bodies, questions, [rows[row]["text"] for row in first])
     names = [rows[first[passage]]["module"] for passage in home]
@@ -94,7 +94,7 @@ def _name_apart(rows: list[dict[str, Any]]) -> None:
             row["name"] = f"{row['name']}#{seen[row['name']]}"
 
 
-def _numbered(texts: Iterator[str]) -> NDArray[np.int64]:
+def _number_texts(texts: Iterator[str]) -> NDArray[np.int64]:
     """The number of each text, equal texts having one, in order of first appearance."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)

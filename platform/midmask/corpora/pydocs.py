@@ -80,13 +80,13 @@ class SourcePiece:
         folder = package_folder(self.package).parent
         rows: list[dict[str, object]] = []
         for module in self.modules:
-            rows.extend(self._rows(folder, module))
+            rows.extend(self._read_rows(folder, module))
             if len(rows) >= BLOCK_ROWS:
                 yield pa.Table.from_pylist(rows, schema=SCHEMA)
                 rows = []
         yield pa.Table.from_pylist([*rows, {"piece": self.number, "line": 0, "fault": END}], schema=SCHEMA)
 
-    def _rows(self, folder: Path, path: str) -> Iterator[dict[str, object]]:
+    def _read_rows(self, folder: Path, path: str) -> Iterator[dict[str, object]]:
         if rule := rule_for(path):
             yield {"piece": self.number, "line": 0, "file": path, "rule": rule}
             return
@@ -163,12 +163,12 @@ def open_pydocs(packages: tuple[str, ...], max_characters: int) -> CorpusPieces:
     for package in packages:
         folder = package_folder(package)
         release = package_version(package)
-        for modules, size in _batches(folder):
+        for modules, size in _batch_files(folder):
             pieces.append(SourcePiece(len(pieces), package, release, modules, size, max_characters))
     return CorpusPieces("pydocs", tuple(pieces), (), ())
 
 
-def _batches(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
+def _batch_files(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     paths, size = [], 0
     for root, folders, files in os.walk(folder):
         folders.sort()

@@ -1,4 +1,4 @@
-"""Judgement files: the layout is read off the file, and said, never guessed row by row.
+"""Judgement files: the layout is recognised once for a file and logged, not guessed for each row.
 
 Known layouts, divided by tabs or else by white space: 4 columns `query 0 doc grade` (TREC); 3 columns `query doc grade`
 (BEIR, with or without a header); 2 columns `query doc`, which means grade 1. A header names its columns, in any order.
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.chunks import TextPiece, byte_ranges, opened
+from midmask.corpora.chunks import TextPiece, byte_ranges, open_file
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     Raises:
         UserError: if neither tells; the error names the accepted layouts.
     """
-    with opened(folder, file) as stream:
+    with open_file(folder, file) as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
     lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(line) for line in lines if line.strip()]

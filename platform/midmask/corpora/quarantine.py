@@ -1,4 +1,4 @@
-"""What became of every row read: kept, quarantined with its reason, or left out by a rule that the user set."""
+"""Counts and files of the rows read: kept, quarantined with a reason, or left out by a rule that the user set."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.corpora.chunks import END, SPACED_ID, Piece
-from midmask.errors import UserError
+from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Quarantine:
 
 
 def _remedy(bad: Counter[str]) -> str:
-    advice = "Mend the files, or go on without these rows: --set corpus.bad_rows_threshold=SHARE"
+    advice = f"Mend the files, or go on without these rows: {how_to_set('corpus.bad_rows_threshold', 'SHARE')}"
     if bad[SPACED_ID]:
         return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
     return advice
@@ -101,7 +101,9 @@ def _remedy(bad: Counter[str]) -> str:
 def separate_rejected(
     tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, rejected: Quarantine
 ) -> Iterator[pa.Table]:
-    """The good rows of blocks that come in source order; `line` now counts from the file's start, markers are gone."""
+    """Yields the good rows of blocks, which come in source order; `line` then counts from the file's start, and rows
+    that mark blocks are removed.
+    """
     offsets = np.zeros(len(pieces) + 1, np.int64)
     for table in tables:
         piece = table.column("piece").to_numpy()

@@ -1,4 +1,4 @@
-"""What a format's module provides, and what is asked of a corpus whatever its format."""
+"""The interface of a format's reader, and functions on a corpus of any format."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def open_corpus(config: CorpusConfig) -> CorpusPieces:
 
 
 def judged_splits(config: CorpusConfig) -> list[str]:
-    """Names of the splits that a prepared collection has, told from its files' names; sorted, [] without judgements.
+    """Names of the splits that a prepared collection has, from its files' names; sorted, [] without judgements.
 
     Raises:
         UserError: as `open_corpus`.
@@ -76,7 +76,8 @@ def judged_splits(config: CorpusConfig) -> list[str]:
 def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     """All that decides the artifact's bytes, as plain data: the caller fingerprints this in place of the config.
 
-    The short name counts, since results bear it; of the place only what the format's reader says (`Reader.identity`).
+    The short name counts, since results are named by it; of the place only what the format's reader states counts
+    (`Reader.identity`).
 
     Raises:
         UserError: as `open_corpus`.

@@ -1,4 +1,4 @@
-"""The format of a folder that is named without one, told by which readers can open it."""
+"""Recognises the format of a folder: the one whose reader can open it."""
 
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.formats import FORMATS
@@ -15,7 +15,7 @@ def recognise(folder: str) -> str:
         UserError: if no reader opens the folder, or several do, naming the choices.
     """
     folders = [name for name, one in FORMATS.items() if one.place == "FOLDER"]
-    found = [name for name in folders if _opens(f"{name}:{folder}")]
+    found = [name for name in folders if _can_open(f"{name}:{folder}")]
     if len(found) > 1 and FALLBACK in found:
         found.remove(FALLBACK)
     if len(found) == 1:
@@ -26,7 +26,7 @@ def recognise(folder: str) -> str:
     raise UserError(f"{folder}: it can be read in {len(found)} formats; name one of {choices}")
 
 
-def _opens(name: str) -> bool:
+def _can_open(name: str) -> bool:
     config = CorpusConfig(name=name)
     try:
         FORMATS[config.format].reader().open(config)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from midmask.corpora.chunks import END, MALFORMED, RAW_CHARACTERS, Fault, ParsedBlock, checked
+from midmask.corpora.chunks import END, MALFORMED, RAW_CHARACTERS, Fault, ParsedBlock, check_values
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def record_blocks(
     block, count = ParsedBlock(rows, piece), 0
     for count, record in enumerate(records, start=1):
         try:
-            block.add(count, None, None, checked(rows, parse(record), max_characters))
+            block.add(count, None, None, check_values(rows, parse(record), max_characters))
         except ValueError as error:
             kind = str(error) if isinstance(error, Fault) else MALFORMED
             block.add(count, kind, quote(record)[:RAW_CHARACTERS], None)

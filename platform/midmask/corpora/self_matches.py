@@ -27,7 +27,7 @@ def self_matches(docs: Place, queries: pa.Table, qrels: pa.Table, rule: str) -> 
         queries: query_id, text. rule: id, text, none or auto.
     """
     asked = pa.table({"query_id": queries["query_id"], "text": pc.utf8_trim_whitespace(queries["text"])})
-    pairs = _found(docs, asked) if len(asked) else FOUND.empty_table()
+    pairs = _find_pairs(docs, asked) if len(asked) else FOUND.empty_table()
     same_id = pairs.filter(pc.equal(pairs["query_id"], pairs["doc_id"]))
     same_text = pairs.filter(pairs["same_text"])
     both = same_id.filter(same_id["same_text"])
@@ -52,14 +52,14 @@ def _auto(queries: int, counts: dict[str, int]) -> str:
     return "text" if counts["same_text"] and 2 * counts["same_text"] >= queries else "none"
 
 
-def _found(docs: Place, asked: pa.Table) -> pa.Table:
+def _find_pairs(docs: Place, asked: pa.Table) -> pa.Table:
     """Pairs of a query and a passage that have the same id or the same text (title and text together count, too)."""
     ids, texts = IdTable(), IdTable()
     ids.add(asked["query_id"].to_pylist())
     texts.add(asked["text"].to_pylist())
     longest = pc.max(pc.binary_length(asked["text"])).as_py()
     found = [FOUND.empty_table()]
-    for table in _passages(docs):
+    for table in _read_passages(docs):
         names = table["doc_id"]
         same = names.filter(pa.array(ids.rows(names.to_pylist()) >= 0))
         found.append(pa.table([same, same, pa.repeat(False, len(same))], schema=FOUND))
@@ -81,7 +81,7 @@ def _wordings(table: pa.Table) -> Iterator[pa.Table]:
     yield pa.table({"doc_id": titled["doc_id"], "text": whole})
 
 
-def _passages(docs: Place) -> Iterator[pa.Table]:
+def _read_passages(docs: Place) -> Iterator[pa.Table]:
     for shard in docs.names():
         with (docs / shard).reading() as stream:
             file = pq.ParquetFile(stream)
@@ -97,8 +97,8 @@ def _without_relevant(pairs: pa.Table, qrels: pa.Table) -> pa.Table:
     """The pairs, each once, without those that have a judgement of grade 1 or more."""
     pairs = pairs.group_by(["query_id", "doc_id"]).aggregate([])
     relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
-    return pairs.filter(pc.invert(pc.is_in(_joined(pairs), value_set=_joined(relevant))))
+    return pairs.filter(pc.invert(pc.is_in(_join_ids(pairs), value_set=_join_ids(relevant))))
 
 
-def _joined(table: pa.Table) -> pa.ChunkedArray:
+def _join_ids(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["query_id"], table["doc_id"], "\t")

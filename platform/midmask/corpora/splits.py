@@ -41,7 +41,7 @@ def assign_splits(
     Other splits stay as they are, unless all are divided. Slices and TREC DL's splits always stay.
 
     Args:
-        official: the split whose file each judgement stands in. names: all splits that have a file.
+        official: the split of the file that has the judgement. names: all splits that have a file.
     """
     names = {name for name in names if name not in FIXED and not is_slice(name)}
     if names >= {"train", "dev", "test"} or not names:

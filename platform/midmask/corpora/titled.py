@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from midmask.corpora.chunks import TextPiece, opened
+from midmask.corpora.chunks import TextPiece, open_file
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,10 @@ class TitledPiece:
         Raises:
             UserError: also where one of the files is not in ascending order.
         """
-        with opened(self.passages.folder, self.titles) as stream:
+        with open_file(self.passages.folder, self.titles) as stream:
             titles = Titles(stream, f"{self.passages.folder / self.titles}")
             yield from replace(self.passages, parse=titles.passage).read()
-            unused = titles.unused()
+            unused = titles.count_unused()
         if unused:
             log.warning("%s: titles without a passage in %s: %d", self.titles, self.file, unused)
 
@@ -94,7 +94,7 @@ class Titles:
             self._waiting = self._advance()
         return doc_id.strip(), plain_title(title), body
 
-    def unused(self) -> int:
+    def count_unused(self) -> int:
         """Titles that no passage took; to be called at the end."""
         while self._waiting:
             self._unused += 1

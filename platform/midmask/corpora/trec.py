@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
-from midmask.corpora.chunks import Lines, Record, TextPiece, opened
+from midmask.corpora.chunks import Lines, Record, TextPiece, open_file
 from midmask.corpora.corpus import CorpusPieces, split_names, text_pieces
 from midmask.corpora.markup import elements, plain_text
 from midmask.corpora.qrels import qrel_pieces
@@ -68,7 +68,7 @@ class Topics(Elements):
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of a <DOC> element; without a text field, all that is not id or title is the text."""
-    inner = _inner(text, "DOC")
+    inner = _unwrap(text, "DOC")
     ids = _fields(inner, ("DOCNO",))
     if len(ids) != 1:
         raise ValueError("not one DOCNO")
@@ -79,7 +79,7 @@ def parse_passage(text: str) -> tuple[str, str, str]:
 
 def parse_query(text: str) -> tuple[str, str]:
     """(query_id, text) of a <top> element. Its fields need no closing tags; labels such as "Number:" are cut."""
-    inner = _inner(text, "TOP")
+    inner = _unwrap(text, "TOP")
     fields = {}
     for name, value in re.findall(r"<(num|title|desc|narr)>([^<]*)", inner, flags=re.IGNORECASE):
         fields[name.lower()] = re.sub(r"^\s*(Number|Topic|Description|Narrative)\s*:", "", html.unescape(value)).strip()
@@ -88,7 +88,7 @@ def parse_query(text: str) -> tuple[str, str]:
     return fields["num"], " ".join((fields.get("title") or fields.get("desc", "")).split())
 
 
-def _inner(text: str, tag: str) -> str:
+def _unwrap(text: str, tag: str) -> str:
     match = re.fullmatch(rf"\s*<{tag}>(.*)</{tag}>\s*", text, flags=re.IGNORECASE | re.DOTALL)
     if not match:
         raise ValueError(f"no whole <{tag}>")
@@ -150,7 +150,7 @@ def mixed_pieces(
 
 
 def _first_character(folder: Place, file: str) -> bytes:
-    with opened(folder, file) as stream:
+    with open_file(folder, file) as stream:
         return stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
 
 

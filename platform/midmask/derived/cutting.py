@@ -25,7 +25,7 @@ class Document(NamedTuple):
     spans: tuple[range, ...] = ()
 
     def text_of(self, span: range) -> str:
-        """What a span says."""
+        """The text of a span."""
         start = self.characters[span.start - 1] if span.start else 0
         return self.text[start : self.characters[span.stop - 1]].strip()
 

@@ -25,12 +25,16 @@ from midmask.randomness.texts import hash64
 class GenerateConfig(Config):
     """How a model writes queries; the defaults are those of query-as-context (CoT-MAE-qc), which takes 20 a passage."""
 
-    top_p: float = Field(0.95, gt=0.0, le=1.0, description="smallest set of tokens of this probability is drawn from")
-    top_k: int = Field(25, ge=1, le=1000, description="tokens that are drawn from at most")
-    max_tokens: int = Field(64, ge=2, le=512, description="tokens of a query at most, in the model's own vocabulary")
+    top_p: float = Field(
+        0.95, gt=0.0, le=1.0, description="draw from the smallest set of tokens that has this probability"
+    )
+    top_k: int = Field(25, ge=1, le=1000, description="number of most probable tokens to draw from")
+    max_tokens: int = Field(
+        64, ge=2, le=512, description="largest number of tokens of a query, in the model's own vocabulary"
+    )
     passage_tokens: int = Field(512, ge=8, le=8192, description="tokens of a passage that the model reads")
     prefix: str = Field("", description="text put before each passage, such as 'text2query: '")
-    seed: int = Field(0, ge=0, description="of what is drawn")
+    seed: int = Field(0, ge=0, description="seed of the generated queries")
     batch_size: int = runtime(64, "queries generated at once", ge=1)
 
 

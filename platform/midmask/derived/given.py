@@ -30,7 +30,7 @@ LAYOUT = 'wanted is a line {"doc_id": …, "queries": […]}, {"doc_id": …, "q
 
 
 class GivenLine(NamedTuple):
-    """One line of a file: a passage and its texts; or what is wrong with it, and what it says."""
+    """One line of a file: a passage and its texts, or the fault of the line and its text."""
 
     number: int
     doc_id: str
@@ -45,10 +45,10 @@ def read_file(place: Place) -> Iterator[GivenLine]:
         UserError: as `retrieve.lines.text_lines`.
     """
     lines = text_lines(place, name=f"pseudo_queries.source = file:{place}", errors="replace")
-    return (_parsed(number, text) for number, text in lines)
+    return (_parse_line(number, text) for number, text in lines)
 
 
-def _parsed(number: int, text: str) -> GivenLine:
+def _parse_line(number: int, text: str) -> GivenLine:
     try:
         if text.lstrip().startswith("{"):
             row = json.loads(text)
@@ -106,12 +106,12 @@ def sort_by_shard(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None
             while block := list(islice(lines, BLOCK)):
                 numbers = np.array([last, *(line.number for line in block)])
                 lines_read, last = lines_read + int((np.diff(numbers) != 0).sum()), numbers[-1]
-                kept = _known(block, ids, quarantine, counts)
+                kept = _keep_known(block, ids, quarantine, counts)
                 writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
     (out / "given.json").write_json({"lines": lines_read, **counts})
 
 
-def _known(block: list[GivenLine], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
+def _keep_known(block: list[GivenLine], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
     """(row of the passage, text) of the good lines; the others are quarantined."""
     kept: list[tuple[int, str]] = []
     for line, row in zip(block, ids.rows([line.doc_id for line in block]).tolist(), strict=True):
@@ -134,7 +134,7 @@ def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def given_to(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
+def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
     """The texts of a shard's passages first … first + count - 1, each in the order in which they were given."""
     wanted = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
     with (out / "given.parquet").reading() as stream:

@@ -1,8 +1,8 @@
 """The step "read_tokens": passages that were tokenised elsewhere become a tokens artifact, without queries.
 
-Rows with special tokens at their ends and rows without are told apart by looking, and all must agree; both end up as
-`tokenise` writes them: [CLS] row [SEP]. Shapes: B rows of a block, F of them that are not empty, K that are kept, T
-tokens end to end.
+Rows may have special tokens at their ends or not; this is recognised by the tokens, and all rows must agree. Both are
+written as `tokenise` writes them: [CLS] row [SEP]. Shapes: B rows of a block, F of them that are not empty, K that are
+kept, T tokens end to end.
 """
 
 import json
@@ -33,11 +33,13 @@ class ReadTokensConfig(Config):
     """Token rows from a folder. What its files hold is the artifact's identity, not where they lie."""
 
     folder: str = runtime(..., "folder or URI of .parquet or .arrow files with a column input_ids or token_ids")
-    max_length: int = Field(ge=8, le=8192, description="tokens of a passage, special tokens included; the rest is cut")
+    max_length: int = Field(
+        ge=8, le=8192, description="largest number of tokens of a passage, special tokens included; the rest is cut"
+    )
 
 
 def tokens_content(folder: str) -> dict[str, Any]:
-    """What the files hold, by fingerprint; for the step's identity.
+    """Fingerprints of the files, for the step's identity.
 
     Raises:
         UserError: if there are none.
@@ -89,26 +91,26 @@ class _TokenReading:
         self._look(block, starts_B, ends_B)
         inner_B = block.lengths - 2 * bool(self.framed)
         kept_K = np.flatnonzero(inner_B > 0)
-        self._put_aside(block, np.flatnonzero(inner_B <= 0))
+        self._quarantine_empty(block, np.flatnonzero(inner_B <= 0))
         inner_K = np.minimum(inner_B[kept_K], self._config.max_length - 2)
         self.read += len(inner_B)
         self.cut += int((inner_K < inner_B[kept_K]).sum())
-        ids = _framed(block.flat, starts_B[kept_K] + bool(self.framed), inner_K, self._vocabulary)
+        ids = _add_specials(block.flat, starts_B[kept_K] + bool(self.framed), inner_K, self._vocabulary)
         return pa.table([block.doc_ids.take(pa.array(kept_K)), ids], schema=PASSAGES)
 
     def _check_ids(self, block: TokenBlock) -> None:
         size, pad_id = self._vocabulary.size, self._vocabulary.pad_id
         if len(bad_T := np.flatnonzero((block.flat < 0) | (block.flat >= size))):
             raise UserError(
-                f"{self._where(block, bad_T[0])}: token id {block.flat[bad_T[0]]}, but the vocabulary of the recipe's "
+                f"{self._locate(block, bad_T[0])}: token id {block.flat[bad_T[0]]}, but the vocabulary of the recipe's "
                 f"corpus has {size:,} entries, from 0. Name the tokenizer that made the rows: tokens.tokenizer=FOLDER"
             )
         if len(padding_T := np.flatnonzero(block.flat == pad_id)):
             raise UserError(
-                f"{self._where(block, padding_T[0])}: token id {pad_id} is padding; write rows without padding"
+                f"{self._locate(block, padding_T[0])}: token id {pad_id} is padding; write rows without padding"
             )
 
-    def _where(self, block: TokenBlock, token: int) -> str:
+    def _locate(self, block: TokenBlock, token: int) -> str:
         row = int(np.searchsorted(np.cumsum(block.lengths), token, side="right"))
         return f"tokens:{self._config.folder}, {block.file}, row {block.first + row}"
 
@@ -122,17 +124,17 @@ class _TokenReading:
         strange_F = np.flatnonzero((begins_F != bool(self.framed)) | (closes_F != bool(self.framed)))
         if len(strange_F):
             raise UserError(
-                f"{self._where(block, starts_B[filled_F[strange_F[0]]])}: of [CLS] and [SEP] at a row's ends, it has "
-                "not what the rows before it have, or one without the other; write all rows with both, or without"
+                f"{self._locate(block, starts_B[filled_F[strange_F[0]]])}: [CLS] and [SEP] at its ends: "
+                "only one is there, or the rows before it differ; write all rows with both, or all without"
             )
 
-    def _put_aside(self, block: TokenBlock, empty: Ints) -> None:
+    def _quarantine_empty(self, block: TokenBlock, empty: Ints) -> None:
         for row in empty.tolist():
             line = {"kind": EMPTY, "file": block.file, "row": block.first + row, "doc_id": block.doc_ids[row].as_py()}
             self._quarantine.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
-def _framed(flat_T: Ints, starts_K: Ints, lengths_K: Ints, vocabulary: Vocabulary) -> pa.ListArray:
+def _add_specials(flat_T: Ints, starts_K: Ints, lengths_K: Ints, vocabulary: Vocabulary) -> pa.ListArray:
     """[CLS], `lengths` tokens from `starts` on, [SEP], for each row; list<int32>."""
     ends_K = np.cumsum(lengths_K + 2)
     begins_K = ends_K - lengths_K - 2

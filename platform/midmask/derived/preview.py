@@ -1,4 +1,4 @@
-"""A few examples of derived artifacts, as text, for people to look at."""
+"""A few examples of derived artifacts, as text, to be read by people."""
 
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -40,31 +40,31 @@ def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
     tokenizer = load_tokenizer((tokens / "tokenizer").local())
     with (place / "starts.npy").reading() as stream:
         starts = np.load(stream, allow_pickle=False)[: EXAMPLES + 1].tolist()
-    rows = list(islice(_rows(place / "spans"), starts[-1]))
+    rows = list(islice(_read_rows(place / "spans"), starts[-1]))
     for start, end in pairwise(starts):
         document = rows[start:end]
         lines = [f"{document[0]['doc_id']}: {len(document)} spans"]
-        lines += [f"  span {row['number']:<4}{_text(tokenizer, row['ids'])}" for row in document]
-        yield [*lines, f"  overlap  {_text(tokenizer, document[0]['overlap_ids'])}"]
+        lines += [f"  span {row['number']:<4}{_decode(tokenizer, row['ids'])}" for row in document]
+        yield [*lines, f"  overlap  {_decode(tokenizer, document[0]['overlap_ids'])}"]
 
 
 def _pseudo_queries(place: Place, tokens: Place) -> Iterator[list[str]]:
     """Of a passage that has any: its queries, and the passage as the model sees it."""
     tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    passages = zip(_rows(place / "pseudo_queries"), _rows(tokens / "passages"), strict=True)
+    passages = zip(_read_rows(place / "pseudo_queries"), _read_rows(tokens / "passages"), strict=True)
     with_query = ((row, passage) for row, passage in passages if row["queries"])
     for row, passage in islice(with_query, EXAMPLES):
-        lines = [f"{row['doc_id']}: {len(row['queries'])} queries", f"  passage {_text(tokenizer, passage['ids'])}"]
+        lines = [f"{row['doc_id']}: {len(row['queries'])} queries", f"  passage {_decode(tokenizer, passage['ids'])}"]
         yield [*lines, *(f"  query   {query[:WIDTH]}" for query in row["queries"])]
 
 
-def _rows(folder: Place) -> Iterator[dict[str, Any]]:
+def _read_rows(folder: Place) -> Iterator[dict[str, Any]]:
     for name in folder.names():
         with (folder / name).reading() as stream:
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=256):
                 yield from batch.to_pylist()
 
 
-def _text(tokenizer: Any, ids: list[int]) -> str:
+def _decode(tokenizer: Any, ids: list[int]) -> str:
     text = str(tokenizer.decode(ids, skip_special_tokens=True))
     return f"({len(ids)} tokens) {text if len(text) <= WIDTH else text[: WIDTH - 1] + '…'}"

@@ -26,7 +26,7 @@ from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.derived.generate import GenerateConfig, Generator
-from midmask.derived.given import given_to, judged_queries, read_file, sort_by_shard
+from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
 from midmask.derived.sentences import sentences, splitter
 from midmask.errors import UserError
 from midmask.identity import Config, file_fingerprint
@@ -45,10 +45,10 @@ class PseudoQueriesConfig(Config):
 
     source: str = Field("sentences", description="sentences, titles, train, file:PATH or model:FOLDER")
     per_passage: int = Field(
-        5, ge=1, le=1000, description="model: queries a passage (CoT-MoTE: 5, query-as-context: 20)"
+        5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
     max_length: int = Field(
-        64, ge=4, le=8192, description="tokens of a query, special tokens included; the rest is cut"
+        64, ge=4, le=8192, description="largest number of tokens of a query, special tokens included; the rest is cut"
     )
     generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how queries are written")
 
@@ -73,7 +73,7 @@ class PseudoQueriesConfig(Config):
 
 
 def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
-    """What the source holds, by fingerprint, as a part of the artifact's identity.
+    """Fingerprints of the source's files, as a part of the artifact's identity.
 
     Raises:
         UserError: if the file or the model is not there.
@@ -115,7 +115,7 @@ def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable
         ):
             for rows in pq.ParquetFile(source).iter_batches(batch_size=ROW_GROUP):
                 queries = queries_of(name, first, rows)
-                file.write_table(_encoded(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
+                file.write_table(_tokenise(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
                 first += len(rows)
 
     return write
@@ -126,7 +126,7 @@ def _writer_of_queries(
 ) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the queries of each passage."""
     if config.kind == "sentences":
-        return lambda name, first, rows: [_own_sentences(text) for text in rows["text"].to_pylist()]
+        return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
     if config.kind == "titles":
         return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
     if config.kind == "model":
@@ -134,14 +134,14 @@ def _writer_of_queries(
         return lambda name, first, rows: generator.queries(
             rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
         )
-    return lambda name, first, rows: given_to(out, shards.index(name), first, len(rows))
+    return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
 
 
-def _own_sentences(text: str) -> list[str]:
+def _split_sentences(text: str) -> list[str]:
     return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
 
 
-def _encoded(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
+def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
     flat = [query for own in queries for query in own]
     ids = iter(encode(flat) if flat else [])
     return pa.table([doc_ids, queries, [[next(ids) for _ in own] for own in queries]], schema=SCHEMA)

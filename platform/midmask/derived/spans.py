@@ -29,7 +29,7 @@ from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.derived.cutting import Document, cut_into_spans, join_spans, overlap, tokenise_pieces
-from midmask.derived.given import GivenLine, count_given, given_to, sort_by_shard
+from midmask.derived.given import GivenLine, count_given, read_given, sort_by_shard
 from midmask.derived.sentences import splitter
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
@@ -56,14 +56,16 @@ class SpansConfig(Config):
     source: str = Field(
         "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
     )
-    span_length: int = Field(128, ge=8, le=8192, description="tokens of a span at most, special tokens included")
+    span_length: int = Field(
+        128, ge=8, le=8192, description="largest number of tokens of a span, special tokens included"
+    )
     short_share: float = Field(
         0.15, ge=0.0, le=1.0, description="share of spans whose length limit is drawn from 2 tokens up (CoT-MAE: 0.15)"
     )
     documents: Literal["passages", "titles"] = Field(
         "passages", description="what a document is: a passage, or passages that follow each other under one title"
     )
-    seed: int = Field(0, ge=0, description="of span lengths and overlaps")
+    seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
 
     @field_validator("source")
     @classmethod
@@ -94,17 +96,17 @@ def spans_content(config: SpansConfig) -> dict[str, Any]:
     return {**splitter(), "file": Place(config.file).digest()}
 
 
-def _documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
+def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
     """(doc_id, text) of the shard's documents, in order."""
     with shard.reading() as stream:
         for _, passages in groupby(
-            _passages(pq.ParquetFile(stream)), partial(_document_of, config.documents == "titles")
+            _read_passages(pq.ParquetFile(stream)), partial(_document_of, config.documents == "titles")
         ):
             rows = list(passages)
             yield rows[0][0], "\n\n".join(text for _, _, text in rows)
 
 
-def _passages(file: Any) -> Iterator[tuple[str, str, str]]:
+def _read_passages(file: Any) -> Iterator[tuple[str, str, str]]:
     for batch in file.iter_batches(batch_size=ROW_GROUP):
         yield from zip(*(batch[name].to_pylist() for name in ("doc_id", "title", "text")), strict=True)
 
@@ -115,7 +117,7 @@ def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
     return ("title", title) if titles and title else ("passage", doc_id)
 
 
-def _given(config: SpansConfig) -> Iterator[GivenLine]:
+def _read_given(config: SpansConfig) -> Iterator[GivenLine]:
     """The file's lines; a blank span is a line of its own, of which nothing is kept."""
     for number, document in read_spans(Place(config.file)):
         usable = [span for span in document.spans if span.strip()]
@@ -130,31 +132,31 @@ def _given(config: SpansConfig) -> Iterator[GivenLine]:
 
 def _begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
     if config.file:
-        sort_by_shard(_given(config), inputs["corpus"].place, out)
+        sort_by_shard(_read_given(config), inputs["corpus"].place, out)
 
 
-def _tokenised_shard(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
+def _tokeniser_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
     """Name of a shard -> its documents, in order: those of the corpus, or those that the file has spans of."""
     tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
     docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
 
-    def cut(name: str) -> Iterator[Document]:
-        documents = _documents(config, docs / name)
+    def read_and_cut(name: str) -> Iterator[Document]:
+        documents = _read_documents(config, docs / name)
         while several := list(islice(documents, ROW_GROUP)):
             yield from tokenise_pieces(several, tokenizer, limit)
 
-    def given(name: str) -> Iterator[Document]:
+    def read_spans(name: str) -> Iterator[Document]:
         number, first = docs.names().index(name), 0
         with (docs / name).reading() as stream:
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id"]):
-                texts = given_to(out, number, first, len(batch))
+                texts = read_given(out, number, first, len(batch))
                 for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
                     if own:
                         parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
                         yield join_spans(doc_id, parts, limit)
                 first += len(batch)
 
-    return given if config.file else cut
+    return read_spans if config.file else read_and_cut
 
 
 def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:
@@ -171,7 +173,7 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
     Args:
         place: the artifact's.
     """
-    documents = _tokenised_shard(config, inputs, place)
+    documents = _tokeniser_of_shards(config, inputs, place)
     for name in (inputs["corpus"].place / "docs").names():
         for document in documents(name):
             spans, _ = _spans_of(config, document)
@@ -181,7 +183,7 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
 
 def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
-    documents = _tokenised_shard(config, inputs, out)
+    documents = _tokeniser_of_shards(config, inputs, out)
 
     def rows_of(document: Document) -> list[dict[str, Any]]:
         spans, random_ = _spans_of(config, document)
@@ -237,7 +239,7 @@ def _read(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
     docs = inputs["corpus"].place / "docs"
     if not config.file:
-        return {"documents": sum(1 for name in docs.names() for _ in _documents(config, docs / name))}
+        return {"documents": sum(1 for name in docs.names() for _ in _read_documents(config, docs / name))}
     documents, spans = count_given(out)
     passages = 0
     for name in docs.names():

@@ -1,4 +1,4 @@
-"""Term weights from attention: how much a frozen encoder's last layer looks at a word, averaged over its heads."""
+"""Term weights from attention: what a word receives in a frozen encoder's last layer, averaged over heads."""
 
 from pathlib import Path
 from typing import Literal
@@ -41,7 +41,7 @@ class AttentionWeigher:
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            for row, attention in zip(batch, self._received([rows[row] for row in batch]), strict=True):
+            for row, attention in zip(batch, self._sum_received([rows[row] for row in batch]), strict=True):
                 received[row] = attention
         return of_words(torch.cat([torch.zeros(0), *received]).numpy().astype(np.float64), found, self._pieces)
 
@@ -49,7 +49,7 @@ class AttentionWeigher:
         return 0.0, 1.0
 
     @torch.inference_mode()
-    def _received(self, rows: list[Tensor]) -> list[Tensor]:
+    def _sum_received(self, rows: list[Tensor]) -> list[Tensor]:
         """What each token of each row receives, [length] each."""
         lengths_B = torch.tensor([len(row) for row in rows], device=self._device)
         ids_BL = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id).to(self._device)
@@ -77,14 +77,14 @@ def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Ten
     layers = backbone.encoder(input_ids=ids_BL, attention_mask=real_BL.long(), output_attentions=True).attentions
     if not layers:
         raise UserError(
-            f"weights.encoder: a {backbone.shape.family} model does not tell where it looks; choose a BERT-like one"
+            f"weights.encoder: a {backbone.shape.family} model returns no attention weights; choose a BERT-like one"
         )
     attention: Tensor = layers[-1].float().mean(1)
     return attention
 
 
 def of_words(received_T: Doubles, found: ShardWords, pieces: Literal["mean", "max", "sum"]) -> Doubles:
-    """What the tokens of each word use receive, as one number, [U]."""
+    """The attention that the tokens of each word use receive, as one number, [U]."""
     received_C = received_T[found.candidate_T]
     uses = len(found.word_U)
     if pieces == "max":

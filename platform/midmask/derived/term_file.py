@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.artifact import Place
-from midmask.derived.given import GivenLine, given_to, is_utf8, sort_by_shard
+from midmask.derived.given import GivenLine, is_utf8, read_given, sort_by_shard
 from midmask.derived.words import ShardWords, token_ids
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
@@ -36,12 +36,12 @@ def sort_vectors(path: str, corpus: Place, out: Place, *, unit: bool) -> None:
     Raises:
         UserError: if there is no such file; for a weight beyond [0, 1] where that is asked.
     """
-    sort_by_shard(_vectors(Place(path), unit=unit), corpus, out)
+    sort_by_shard(_read_vectors(Place(path), unit=unit), corpus, out)
     if not (out / "range.json").exists():
         (out / "range.json").write_json(list(_range(out)))
 
 
-def _vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
+def _read_vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
     for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace"):
         try:
             row = json.loads(text)
@@ -86,14 +86,14 @@ class FileWeigher:
         self._out = out
 
     def weights(self, found: ShardWords, name: str) -> NDArray[np.float64]:
-        """Also writes what was used to `matched/`."""
-        given = given_to(self._out, self._numbers[name], 0, len(found.lengths_P))
-        terms = [_plain(self._spelled(word)) for word in found.words.to_pylist()]
+        """Also writes the weights that were used to `matched/`."""
+        given = read_given(self._out, self._numbers[name], 0, len(found.lengths_P))
+        terms = [_normalise(self._spell_word(word)) for word in found.words.to_pylist()]
         bounds = np.searchsorted(found.passage_U, np.arange(len(given) + 1)).tolist()
         weight_U = np.zeros(len(found.word_U))
         facts = {"passages_without_weights": 0, "terms": 0, "unknown_terms": 0}
         for passage, texts in enumerate(given):
-            vector = {_plain(term): weight for text in texts for term, weight in json.loads(text).items()}
+            vector = {_normalise(term): weight for text in texts for term, weight in json.loads(text).items()}
             here = [terms[word] for word in found.word_U[bounds[passage] : bounds[passage + 1]].tolist()]
             weight_U[bounds[passage] : bounds[passage + 1]] = [vector.get(term, 0.0) for term in here]
             facts["passages_without_weights"] += not texts
@@ -106,7 +106,7 @@ class FileWeigher:
         lowest, highest = (self._out / "range.json").read_json()
         return float(lowest), float(highest)
 
-    def _spelled(self, word: bytes) -> str:
+    def _spell_word(self, word: bytes) -> str:
         return self._spell(self._tokenizer.convert_ids_to_tokens(token_ids(word)))
 
     @staticmethod
@@ -120,6 +120,6 @@ class FileWeigher:
         }
 
 
-def _plain(text: str) -> str:
+def _normalise(text: str) -> str:
     """Lower case, without punctuation at the ends; a text of punctuation alone as it is."""
     return ENDS.sub("", text.lower()) or text

@@ -44,11 +44,11 @@ class WeighConfig(Config):
     )
     scaling: Literal["passage", "corpus", "none"] = Field(
         "passage",
-        description="how weights come to [0, 1]: lowest to highest of the passage; of the corpus (idf, bm25: as far as "
-        "its counts allow; file: of all its weights); or as they are. Unpublished for ROM",
+        description="how weights are scaled to [0, 1]: from the lowest and highest of the passage; of the corpus (idf, "
+        "bm25: as far as its counts allow; file: of all its weights); none: not scaled. Unpublished for ROM",
     )
-    k1: float = Field(0.9, ge=0, le=10, description="bm25: how soon repeated words stop to count")
-    b: float = Field(0.4, ge=0, le=1, description="bm25: how much long passages are held back")
+    k1: float = Field(0.9, ge=0, le=10, description="bm25: how fast repetitions of a word saturate")
+    b: float = Field(0.4, ge=0, le=1, description="bm25: how much a passage's length lowers its weights")
     encoder: str | None = Field(
         None, description="attention: a Hugging Face folder with the tokens' vocabulary; none: the recipe's backbone"
     )
@@ -61,7 +61,7 @@ class WeighConfig(Config):
 
     @field_validator("source")
     @classmethod
-    def _known_source(cls, source: str) -> str:
+    def _check_source(cls, source: str) -> str:
         kind, _, path = source.partition(":")
         if kind not in SOURCES or bool(path) != (kind == "file"):
             raise unknown("weights.source", source, SOURCES, hint="Write file:PATH for a file of weights.")
@@ -72,7 +72,7 @@ class WeighConfig(Config):
         if self.scaling == "none" and self.kind in ("idf", "bm25"):
             raise ValueError(f"scaling = none, but {self.kind} weights are not in [0, 1]; choose passage or corpus")
         if self.scaling == "corpus" and self.kind == "attention":
-            raise ValueError("scaling = corpus: what range attention has is not known beforehand; choose passage")
+            raise ValueError("scaling = corpus: the range of attention weights is not known in advance; choose passage")
         return self
 
     @property
@@ -106,7 +106,7 @@ class WeighConfig(Config):
 
 
 def weigh_content(config: WeighConfig) -> dict[str, Any]:
-    """What the source holds, by fingerprint, as a part of the artifact's identity.
+    """Fingerprints of the source's files, as a part of the artifact's identity.
 
     Raises:
         UserError: if the file or the encoder is not there.
@@ -192,7 +192,7 @@ def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name
     return weight_U.clip(0.0, 1.0)
 
 
-def _weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
+def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
     if config.needs_statistics:
         return CountWeigher(config, inputs["statistics"])
     tokens = inputs["tokens"].place
@@ -211,7 +211,7 @@ def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
 def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
-    weigher = _weigher(config, inputs, out, vocabulary)
+    weigher = _make_weigher(config, inputs, out, vocabulary)
 
     def write(name: str) -> None:
         with (tokens / "passages" / name).reading() as stream:

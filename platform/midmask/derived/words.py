@@ -1,4 +1,5 @@
-"""The words of tokenised passages, and in how many passages each stands: what idf and BM25 need to know of a corpus.
+"""The words of tokenised passages, and the number of passages that contain each: the statistics of a corpus for idf and
+BM25.
 
 A word is a token and the continuations right after it, as in `masking.find_words`; it is known by its token ids, so no
 text is read. Shapes: T tokens of a shard end to end, P passages, U uses of words, W distinct words.
@@ -45,7 +46,7 @@ class ShardWords:
     words: pa.BinaryArray
 
     def occurrences(self) -> tuple[Ints, Ints, Ints]:
-        """Distinct (passage, word) pairs: the word of each, how often it stands there, and the pair of each use."""
+        """Distinct (passage, word) pairs: the word of each, its count in the passage, and the pair of each use."""
         pairs, pair_U, counts = np.unique(
             self.passage_U * len(self.words) + self.word_U, return_inverse=True, return_counts=True
         )
@@ -89,7 +90,7 @@ def read_ids(shard: Place) -> pa.ListArray:
         return pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
 
 
-def _counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
 
@@ -126,5 +127,5 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
     }
 
 
-STATISTICS = Sharded("counted", "tokens/passages", lambda config, inputs, out: None, _counter, _add_up)
+STATISTICS = Sharded("counted", "tokens/passages", lambda config, inputs, out: None, _make_counter, _add_up)
 """The step: tokens in, word statistics out (counted/, words.parquet)."""

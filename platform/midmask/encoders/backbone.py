@@ -6,14 +6,15 @@ Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from midmask.encoders.experts import QueryExpert, Split, saved_split
+from midmask.encoders.backbone_config import BackboneConfig as BackboneConfig
+from midmask.encoders.backbone_config import SentenceVector
+from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
@@ -30,68 +31,11 @@ from midmask.encoders.reading import (
 )
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.identity import Config
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, load_tokenizer, unused_copy
-
-SentenceVector = Literal["cls", "mean"]
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
-
-
-class BackboneConfig(Config):
-    """The encoder that is trained."""
-
-    name: str = Field(
-        "tiny",
-        description="tiny, mini, small or base (fresh weights); minilm (of the extra `pretrained`); or a Hugging Face "
-        "folder, or the id of a hub model that is in the cache",
-    )
-    fresh: bool = Field(
-        False, description="random weights in the shape of the named model; a named size has them in any case"
-    )
-    head_bias: Literal["zero", "unigram"] = Field(
-        "zero",
-        description="where the bias of an MLM head begins that the model lacks: at 0, as published heads do, or at the "
-        "logarithms of the tokens' shares in the middle training's passages",
-    )
-    sentence_vector: SentenceVector = Field(
-        "cls",
-        description="what stands for a text in middle training: the last hidden state of [CLS], or the mean of all its "
-        "tokens' states, for encoders that were trained so",
-    )
-    dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
-    experts: Literal["none", "ffn", "all", "drop"] = Field(
-        "none",
-        description="what queries and passages have each for themselves: nothing, feed-forward layers, or everything; "
-        "drop: nothing, and a folder's query expert is left behind",
-    )
-    expert_norms: bool = Field(
-        False, description="ffn: whether the norms of feed-forward layers are each expert's own too (unpublished)"
-    )
-
-    @field_validator("experts", mode="before")
-    @classmethod
-    def _none_as_typed(cls, value: Any) -> Any:
-        """On a command line, `none` stands for no value."""
-        return "none" if value is None else value
-
-    @model_validator(mode="after")
-    def _norms_are_of_feed_forward_experts(self) -> Self:
-        if self.expert_norms and self.experts != "ffn":
-            raise ValueError(f"expert_norms = true needs experts = ffn, not {self.experts}")
-        return self
-
-    @property
-    def split(self) -> Split | None:
-        """Which weights queries and passages have each for themselves, if any."""
-        return Split(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
-
-    @property
-    def saved_split(self) -> Split | None:
-        """The experts that its folder holds, if any."""
-        return None if self.name in SIZES else saved_split(named_folder(self.name))
 
 
 class Backbone(nn.Module):
@@ -108,7 +52,7 @@ class Backbone(nn.Module):
         model: Any,
         *,
         dropout: float,
-        split: Split | None = None,
+        split: ExpertSplit | None = None,
         has_fresh_head: bool = False,
         sentence: SentenceVector = "cls",
     ) -> None:
@@ -129,7 +73,7 @@ class Backbone(nn.Module):
         self.pooling = Pooling(Representation(), self.width)
 
     def represent_as(self, representation: Representation, *, seed: int) -> None:
-        """Sets what is scored. A projection has fresh weights that depend on `seed` alone."""
+        """Sets the representation that is scored. A projection has fresh weights that depend on `seed` alone."""
         with fresh_weights(seed):
             self.pooling = Pooling(representation, self.width)
 
@@ -213,7 +157,9 @@ class Backbone(nn.Module):
         return padding_mask(lengths_B, length)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """What the first layer reads: words, positions, types, norm, dropout, projection; [B, L, D]."""
+        """Input of the first layer: embeddings of words, positions and types, after norm, dropout and projection; [B,
+        L, D].
+        """
         return self.family.embed(self.encoder, input_ids=ids_BL)
 
     def embed_stream(self, x_BLD: Tensor) -> Tensor:
@@ -254,7 +200,7 @@ class Backbone(nn.Module):
             self.model.save_pretrained(folder)
         if self.experts is not None:
             self.experts.save(folder)
-        unused_copy(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
+        copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
 
 
 def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
@@ -278,9 +224,9 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         if config.name in SIZES:
             settings = sized_settings(config.name, config.dropout)
             settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
-            return _made(settings, config)
+            return _make(settings, config)
         if config.fresh:
-            backbone = _made(read_settings(config.name, config.dropout), config)
+            backbone = _make(read_settings(config.name, config.dropout), config)
         else:
             backbone = _load(config.name, dropout=config.dropout, wanted=config)
     _check_vocabulary(backbone, vocabulary, config.name)
@@ -297,7 +243,7 @@ def shape_of(config: BackboneConfig) -> BackboneShape:
     return shape_from(settings_of(config.name, config.dropout))
 
 
-def _made(settings: Any, config: BackboneConfig) -> Backbone:
+def _make(settings: Any, config: BackboneConfig) -> Backbone:
     model = fresh_model(settings)
     return Backbone(model, dropout=config.dropout, split=config.split, sentence=config.sentence_vector)
 
@@ -315,9 +261,9 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
         return _load(str(folder), dropout=dropout, wanted=wanted)
 
 
-def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
+def _choose_split(folder: Path, wanted: BackboneConfig | None) -> ExpertSplit | None:
     """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
-    saved = saved_split(folder)
+    saved = read_expert_split(folder)
     if wanted is None:
         return saved
     if saved is not None and wanted.experts != "drop" and saved != wanted.split:
@@ -330,10 +276,10 @@ def _split(folder: Path, wanted: BackboneConfig | None) -> Split | None:
 
 def _load(name: str, *, dropout: float, wanted: BackboneConfig | None) -> Backbone:
     folder = named_folder(name)
-    split, sentence = _split(folder, wanted), wanted.sentence_vector if wanted else "cls"
+    split, sentence = _choose_split(folder, wanted), wanted.sentence_vector if wanted else "cls"
     model, has_fresh_head = read_model(name, dropout)
     backbone = Backbone(model, dropout=dropout, split=split, has_fresh_head=has_fresh_head, sentence=sentence)
-    if backbone.experts is not None and saved_split(folder) is not None:
+    if backbone.experts is not None and read_expert_split(folder) is not None:
         backbone.experts.load(folder)
     return backbone
 

@@ -23,7 +23,7 @@ from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import load_tokenizer, unused_copy
+from midmask.vocabulary import copy_untruncated, load_tokenizer
 
 TYPES = "token_type_ids"
 
@@ -115,7 +115,7 @@ class CrossEncoder(nn.Module):
         """Writes a folder that AutoModelForSequenceClassification and sentence_transformers.CrossEncoder load, the
         latter giving raw logits. Its tokenizer cuts pairs as they are cut here.
         """
-        tokenizer = unused_copy(load_tokenizer(tokenizer_folder))
+        tokenizer = copy_untruncated(load_tokenizer(tokenizer_folder))
         tokenizer.model_max_length = self.max_length
         tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
@@ -125,8 +125,8 @@ class CrossEncoder(nn.Module):
 
 
 def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int) -> CrossEncoder:
-    """What a teacher's training begins with: a backbone's encoder under a head for one label. What is made afresh
-    depends on `seed` alone. Of an encoder with experts, the passages' is taken.
+    """The model that a teacher's training starts from: a backbone's encoder under a head for one label. Fresh weights
+    depend on `seed` alone. Of an encoder with experts, the passage expert is taken.
 
     Raises:
         UserError: if there is no such model of a supported family, its vocabulary is not the tokenizer's, or it has no
@@ -135,7 +135,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
     tokenizer, name = load_tokenizer(tokenizer_folder), config.name
     with fresh_weights(seed):
         settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
-        model = _made(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
+        model = _make(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
     if len(model.get_input_embeddings().weight) < len(tokenizer):
         raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
     if max_length > (longest := shape_from(settings).max_length):
@@ -149,7 +149,7 @@ def fresh_classifier(config: BackboneConfig, vocabulary: int, pad_id: int) -> An
     Raises:
         UserError: if there is no such model of a supported family.
     """
-    return _made(_classifier_settings(config, vocabulary, pad_id))
+    return _make(_classifier_settings(config, vocabulary, pad_id))
 
 
 def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
@@ -166,7 +166,7 @@ def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -
     return settings
 
 
-def _made(settings: Any) -> Any:
+def _make(settings: Any) -> Any:
     return AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
 
 

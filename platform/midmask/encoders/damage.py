@@ -1,4 +1,6 @@
-"""Model folders that are damaged or not what their files say: whatever libraries raise of them becomes one line."""
+"""Model folders that are damaged or contradict their own files: every exception of the libraries that read them becomes
+one line.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from midmask.errors import UserError
 
 @contextmanager
 def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
-    """For calls of a library that reads a folder, and for nothing else: its exceptions become `told(reason)`.
+    """Context for a library's call that reads a folder, and for nothing else: its exceptions become `told(reason)`.
 
     All of them, since no list is complete: transformers raises TypeError, KeyError, ZeroDivisionError, AssertionError,
     … of one field or another, tokenizers `Exception` itself.
@@ -26,7 +28,7 @@ def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
 
 
 def what_is_wrong(error: BaseException) -> str:
-    """The first line of a library's exception that says something, or its type."""
+    """The first line of a library's exception that is not empty, or its type."""
     if isinstance(error, UnpicklingError):
         return "its pickle holds more than tensors, which could run code"
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")

@@ -30,7 +30,7 @@ ExpertKind = Literal["ffn", "all"]
 
 
 @dataclass(frozen=True)
-class Split:
+class ExpertSplit:
     """Which weights are each side's own. norms: with `ffn`, also the norm of every feed-forward layer."""
 
     kind: ExpertKind
@@ -40,7 +40,7 @@ class Split:
         return f"experts = {self.kind}, expert_norms = {str(self.norms).lower()}"
 
     def names(self, encoder: nn.Module, family: Family) -> list[str]:
-        """Names of those weights in an encoder; none if the family's feed-forward layers cannot be told."""
+        """Names of those weights in an encoder; none if the family's feed-forward layers are not known."""
         known = [name for name, _ in encoder.named_parameters()]
         if self.kind == "all":
             return known
@@ -51,7 +51,7 @@ class Split:
 class QueryExpert(nn.Module):
     """The weights of an encoder that queries have for themselves, by the encoder's names. They begin as its own."""
 
-    def __init__(self, split: Split, encoder: nn.Module, family: Family) -> None:
+    def __init__(self, split: ExpertSplit, encoder: nn.Module, family: Family) -> None:
         super().__init__()
         self.split = split
         own = dict(encoder.named_parameters())
@@ -69,7 +69,7 @@ class QueryExpert(nn.Module):
             yield key.replace("/", "."), weight
 
     def run(self, encoder: nn.Module, inputs: dict[str, Any]) -> Any:
-        """What the encoder gives with these weights in the place of its own; gradients reach these."""
+        """Runs the encoder with these weights in place of its own; gradients reach these weights."""
         return torch.func.functional_call(encoder, dict(self.named()), kwargs=inputs)
 
     @torch.no_grad()
@@ -110,7 +110,7 @@ def _key(name: str) -> str:
     return name.replace(".", "/")
 
 
-def saved_split(folder: Path) -> Split | None:
+def read_expert_split(folder: Path) -> ExpertSplit | None:
     """How the encoder in a folder is split into experts; none if it is not.
 
     Raises:
@@ -122,7 +122,7 @@ def saved_split(folder: Path) -> Split | None:
         with safe_open(folder / FILE, "pt") as file:
             about = file.metadata() or {}
         kind: ExpertKind = "all" if about["kind"] == "all" else "ffn"
-        return Split(kind, about["norms"] == "true")
+        return ExpertSplit(kind, about["norms"] == "true")
 
 
 def _unreadable(folder: Path, reason: str) -> UserError:
@@ -131,5 +131,5 @@ def _unreadable(folder: Path, reason: str) -> UserError:
 
 def put_query_expert(encoder: nn.Module, folder: Path) -> None:
     """Gives an encoder that was loaded from a folder the query's weights for good, if the folder has experts."""
-    if saved_split(folder) is not None:
+    if read_expert_split(folder) is not None:
         encoder.load_state_dict(safetensors.torch.load_file(folder / FILE), strict=False)

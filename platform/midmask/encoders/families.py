@@ -76,7 +76,7 @@ class Family:
 
 @dataclass(frozen=True)
 class BackboneShape:
-    """What a method has to know of a backbone before it is made.
+    """The facts about a backbone that a method needs before the backbone is made.
 
     embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
     has_positions: whether there is a table of absolute positions. max_length: tokens of the longest row. dropout: a
@@ -98,7 +98,7 @@ class BackboneShape:
 
     @property
     def embeds_streams(self) -> bool:
-        """Whether the embedding module tells places apart, and takes hidden states in the place of words."""
+        """Whether the embedding module has positions, and takes hidden states in place of words."""
         return self.has_positions and self.embedding_width == self.width
 
 

@@ -38,11 +38,11 @@ def first_token(model: Any, ids_BL: Tensor, visible_B11L: Tensor | None) -> Tens
     hidden_BLD = family.embed(model, input_ids=ids_BL)
     for layer in layers[:-1]:
         hidden_BLD = layer(hidden_BLD, visible_B11L)
-    attended_BD = _attended(layers[-1], family, int(model.config.num_attention_heads), hidden_BLD, visible_B11L)
+    attended_BD = _attend(layers[-1], family, int(model.config.num_attention_heads), hidden_BLD, visible_B11L)
     return family.behind_attention(layers[-1], attended_BD[:, None], hidden_BLD[:, :1])[:, 0]
 
 
-def _attended(layer: Any, family: Family, heads: int, hidden_BLD: Tensor, visible_B11L: Tensor | None) -> Tensor:
+def _attend(layer: Any, family: Family, heads: int, hidden_BLD: Tensor, visible_B11L: Tensor | None) -> Tensor:
     """What the first token's heads take from all tokens, side by side: [B, D].
 
     q . (K h + b) = (K^T q) . h + a constant that the softmax does not see, and sum_i p_i (V h_i + b) = V sum_i p_i

@@ -26,7 +26,7 @@ from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
-from midmask.vocabulary import load_tokenizer, unused_copy
+from midmask.vocabulary import copy_untruncated, load_tokenizer
 
 # The old class paths, which versions 2 to 6 know; those of a lexical view exist since 5.4 only, with fill-mask.
 TRANSFORMER = "sentence_transformers.models.Transformer"
@@ -83,7 +83,7 @@ def save_bi_encoder(
 
 
 def load_bi_encoder(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
-    """The backbone in a folder with the views that the folder says, its projection included.
+    """The backbone in a folder with the views that the folder's files name, its projection included.
 
     Args:
         wanted: with which experts; none: with those that the folder holds.
@@ -123,7 +123,7 @@ def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer_f
         settings["transformer_task"] = "fill-mask"
     with quiet_transformers():
         (model.base_model if representation.lexical is None else model).save_pretrained(folder)
-    unused_copy(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
+    copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
     _write(folder / "sentence_bert_config.json", settings)
 
 

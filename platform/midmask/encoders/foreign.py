@@ -46,8 +46,8 @@ _MODES = {
 
 
 def read_modules(folder: Path) -> tuple[Representation, int | None, TextForm]:
-    """The representation that a folder's modules amount to, the tokens of its longest text, if that is said, and how
-    its texts are written.
+    """The representation that a folder's modules compute, the number of tokens of its longest text if a file has it,
+    and the form of its texts.
 
     Raises:
         UserError: naming the module or setting that midmask cannot follow.
@@ -97,8 +97,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def longest_text(folder: Path) -> int | None:
-    """Tokens of the longest text that a folder's model reads: what its sentence-transformers settings say, else its
-    tokenizer, and never more than it has positions; None if nothing says it.
+    """Tokens of the longest text that a folder's model reads: from its sentence-transformers settings, else from its
+    tokenizer, and at most its number of positions; None if no file has it.
 
     Raises:
         UserError: for settings that treat letter case otherwise than the tokenizer.
@@ -175,8 +175,8 @@ def _read_dense(place: Path) -> int:
     ]
     if faults:
         raise UserError(
-            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask projects without. Take the model's "
-            "vectors before it: remove it from modules.json in a copy, and fine-tune."
+            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask does not support this. To "
+            "use the vectors before this Dense, remove it from modules.json in a copy of the folder, and fine-tune."
         )
     return int(config["out_features"])
 
@@ -186,7 +186,7 @@ def _splade(folder: Path, place: Path) -> Representation:
     asked = (config.get("pooling_strategy", "max"), config.get("activation_function", "relu"))
     if asked != ("max", "relu"):
         raise UserError(
-            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask has max of relu alone."
+            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask supports only max of relu."
         )
     if _settings(folder).get("similarity_fn_name") not in (None, "dot"):
         raise UserError(f"{folder / SETTINGS}: midmask scores lexical views by dot, not by the similarity named there.")

@@ -1,4 +1,5 @@
-"""README.md of a bi-encoder's folder: what the model is, where it comes from, what each library sees of it.
+"""README.md of a bi-encoder's folder: what the model is, where it comes from, and which of its views each library
+reads.
 
 Nothing is said that the folder or its maker does not know; above all, no quality.
 """

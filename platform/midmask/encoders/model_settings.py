@@ -1,4 +1,4 @@
-"""What a folder's model makes of a text, as far as its files tell.
+"""How a folder's model reads and represents a text, as far as its files state it.
 
 midmask.json        of a folder that midmask wrote: a `ModelSettings`, which says everything
 modules.json        of sentence-transformers, any version from 2 on: read by `foreign`
@@ -33,7 +33,7 @@ PROJECTION = "2_Dense"
 
 
 class ModelSettings(Config):
-    """What a model was trained for: its views of a text, how texts were written, and how many tokens it read."""
+    """Settings of a model's training: its views of a text, the form of the texts, and how many tokens it read."""
 
     format: int = Field(FORMAT, ge=1, description="version of this file's layout")
     representation: Representation = Field(description="which views of a text are scored")
@@ -46,7 +46,7 @@ class ModelSettings(Config):
 
 
 def read_facts(folder: Path) -> ModelSettings:
-    """What a folder's files say about its model.
+    """Reads the facts about a model from its folder's files.
 
     Raises:
         UserError: if they say what midmask cannot do, or cannot be read.
@@ -54,16 +54,16 @@ def read_facts(folder: Path) -> ModelSettings:
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
     if (folder / foreign.FILE).is_file():
-        with _settings_followed(folder):
+        with _refuse_foreign_settings(folder):
             representation, length, form = foreign.read_modules(folder)
             return ModelSettings(representation=representation, query_length=length, passage_length=length, form=form)
-    with _settings_followed(folder):
+    with _refuse_foreign_settings(folder):
         length = foreign.longest_text(folder)
         return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
 
 
 @contextmanager
-def _settings_followed(folder: Path) -> Iterator[None]:
+def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
     """What `foreign` meets in JSON files of other types than sentence-transformers writes becomes one line."""
     try:
         yield
@@ -106,7 +106,7 @@ def read_projection(folder: Path) -> Tensor | None:
     if width is None:
         return None
     own = (folder / FILE).is_file()
-    with _settings_followed(folder):
+    with _refuse_foreign_settings(folder):
         place = folder / PROJECTION if own else folder / foreign.dense_folder(folder)
     weight = _read_weight(place)
     if weight.ndim != 2 or len(weight) != width:

@@ -1,4 +1,4 @@
-"""From hidden states to what is scored: the views of a text that a `Representation` asks for.
+"""From hidden states to the vectors that are scored: the views of a text that a `Representation` has.
 
 Shapes: B rows, L tokens, D width, V vocabulary.
 """
@@ -44,7 +44,7 @@ class Pooling(nn.Module):
     ) -> TextVectors:
         """Dense and lexical vectors of a batch, without pruning to the heaviest words."""
         if self.representation.dense == "cls" and self.representation.lexical is None:
-            return TextVectors(self._projected(backbone.first(ids_BL, lengths_B, side)), None)
+            return TextVectors(self._project(backbone.first(ids_BL, lengths_B, side)), None)
         hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         return TextVectors(
@@ -55,9 +55,9 @@ class Pooling(nn.Module):
         kind = self.representation.dense
         if kind is None:
             return None
-        return self._projected(hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL))
+        return self._project(hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL))
 
-    def _projected(self, dense_BD: Tensor) -> Tensor:
+    def _project(self, dense_BD: Tensor) -> Tensor:
         if self.projection is not None:
             dense_BD = self.projection(dense_BD)
         return F.normalize(dense_BD, dim=-1) if self.representation.normalise else dense_BD

@@ -1,4 +1,5 @@
-"""What a text becomes for a search: a dense vector, weights over the vocabulary, or both; and the score of two texts.
+"""The vectors of a text that a search compares (a dense one, weights over the vocabulary, or both), and the score of
+two texts.
 
     cls        dense = cls                                              DPR, RetroMAE, "CLS:768"
     splade     lexical = splade                                         Formal et al. 2021
@@ -24,14 +25,20 @@ class Representation(Config):
     """Which views of a text are scored. With both, their scores are added, unweighted."""
 
     dense: Literal["cls", "mean"] | None = Field("cls", description="the dense view: [CLS], the mean of all tokens")
-    width: int | None = Field(None, ge=1, description="dimensions that the dense view is projected to; none: as it is")
+    width: int | None = Field(
+        None, ge=1, description="dimensions that the dense view is projected to; none: no projection"
+    )
     normalise: bool = Field(False, description="the dense view has length 1, so that its score is the cosine")
     lexical: Literal["splade", "logits"] | None = Field(
         None, description="the lexical view: log(1 + relu) of the highest logit of each word, or that logit (DupMAE)"
     )
-    specials: bool = Field(True, description="whether the lexical view looks at [CLS] and [SEP] too")
-    query_terms: int | None = Field(None, ge=1, description="words of a query that count, the heaviest; none: all")
-    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count, the heaviest; none: all")
+    specials: bool = Field(True, description="whether the lexical view is also pooled over [CLS] and [SEP]")
+    query_terms: int | None = Field(
+        None, ge=1, description="number of a query's heaviest words that are kept; none: all"
+    )
+    passage_terms: int | None = Field(
+        None, ge=1, description="number of a passage's heaviest words that are kept; none: all"
+    )
 
     @model_validator(mode="after")
     def _some_view_is_there(self) -> Self:
@@ -74,7 +81,7 @@ class TextVectors:
     lexical_BV: Tensor | None
 
     def pruned(self, terms: int | None) -> "TextVectors":
-        """The same with all but the `terms` heaviest words of each text at 0."""
+        """These vectors with all but the `terms` heaviest words of each text set to 0."""
         return self if self.lexical_BV is None else replace(self, lexical_BV=prune(self.lexical_BV, terms))
 
     def tensors(self) -> tuple[Tensor, ...]:
@@ -82,7 +89,7 @@ class TextVectors:
         return tuple(view for view in (self.dense_BD, self.lexical_BV) if view is not None)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> "TextVectors":
-        """The same with `change` made to each view that is there."""
+        """These vectors with `change` applied to each view that is not None."""
         dense_BD, lexical_BV = (None if view is None else change(view) for view in (self.dense_BD, self.lexical_BV))
         return TextVectors(dense_BD, lexical_BV)
 
@@ -106,7 +113,9 @@ def scores(query: TextVectors, passage: TextVectors) -> Tensor:
 
 
 def group_scores(query: TextVectors, passage: TextVectors) -> Tensor:
-    """Of every query with its own G passages, [Q, G], where the passages of all queries stand end to end."""
+    """Scores of every query with its own G passages, [Q, G]; the passages of all queries are in one list, query after
+    query.
+    """
     pairs = list(zip(query.tensors(), passage.tensors(), strict=True))
     with torch.autocast(pairs[0][0].device.type, enabled=False):
         products = [torch.bmm(right.view(len(left), -1, left.shape[1]), left[..., None]) for left, right in pairs]

@@ -6,7 +6,7 @@ from midmask.identity import Config
 
 
 class TextForm(Config):
-    """What a model's texts look like, as far as its folder says."""
+    """The form of a model's texts (prompts, titles, case), as far as its folder states it."""
 
     titles: bool | None = Field(None, description="whether 'title text' is a passage; none: not known")
     query_prompt: str = Field("", description="words before each query")

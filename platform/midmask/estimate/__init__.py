@@ -1,4 +1,4 @@
-"""What a plan costs before it is paid for: tokens, FLOPs, memory, storage and hours on a cluster shape.
+"""Estimates the cost of a plan before it runs: tokens, FLOPs, memory, storage and hours on a cluster shape.
 
 steps ─► volumes (how much there is to read) ─► charges (what each step costs) ─► plan (the sum) ─► rendering, refusals
 """

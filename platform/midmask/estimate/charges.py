@@ -49,7 +49,8 @@ class Charge:
 
 
 class Charges:
-    """Charges steps, knowing what is finished in a storage. notes: what had to be assumed, each once, in order.
+    """Computes the cost of steps, given what is finished in a storage. notes: the assumptions made, each once, in
+    order.
 
     Args:
         kind: of the devices, cpu or cuda.
@@ -77,14 +78,14 @@ class Charges:
     def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
         """The encoder that a step makes or starts from, and the entries of its tokenizer."""
         if step.name == "adopt":
-            return self._adopted(step), BERT_ENTRIES
+            return self._read_adopted(step), BERT_ENTRIES
         backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
         if "start" not in step.inputs:
             return backbone, self.volumes.texts(step.inputs["tokens"]).vocabulary
         name, vocabulary = self.encoder(step.inputs["start"])
         return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
 
-    def _adopted(self, step: Step) -> BackboneConfig:
+    def _read_adopted(self, step: Step) -> BackboneConfig:
         """A folder from elsewhere; one of a family that is only searched with is taken to be of BERT's base size."""
         folder = BackboneConfig(name=step.config.folder)  # type: ignore[attr-defined]
         try:
@@ -130,7 +131,7 @@ class Charges:
         if isinstance(config, TeachConfig):
             return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))
         if "spans" in step.inputs:
-            done = self.volumes.finished(step.inputs["spans"])
+            done = self.volumes.find_finished(step.inputs["spans"])
             longest = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
             span = done.result["tokens_per_span"] if done else min(longest, texts.tokens / 2 + 1)
             return Lengths(span, span)
@@ -143,7 +144,7 @@ class Charges:
     def _initial(self, step: Step) -> Charge:
         return Charge(step, bytes=4 * self.sizes(step).parameters)
 
-    def _encoded(self, step: Step) -> tuple[TextVolumes, int, float, float]:
+    def _encoding_volumes(self, step: Step) -> tuple[TextVolumes, int, float, float]:
         """Of a step `encode`: its texts, how many of them, tokens of each, words of each in a lexical view."""
         config: Any = step.config
         texts = self.volumes.texts(step.inputs["tokens"])
@@ -158,7 +159,7 @@ class Charges:
         return model.config.representation if isinstance(model.config, FinetuneConfig) else Representation()
 
     def _encode(self, step: Step) -> Charge:
-        _, count, tokens, terms = self._encoded(step)
+        _, count, tokens, terms = self._encoding_volumes(step)
         model = step.inputs["model"]
         sizes, representation = self.sizes(model), self._representation(model)
         each = count_encoding(representation, *self.encoder(model), Row.of(tokens, 0).passage)
@@ -173,7 +174,7 @@ class Charges:
     def _index(self, step: Step) -> Charge:
         """As large as the vectors: true of IVF with whole vectors and HNSW, too much for PQ. Its time is not known."""
         model = step.inputs["passages"].inputs["model"]
-        _, count, _, _ = self._encoded(step.inputs["passages"])
+        _, count, _, _ = self._encoding_volumes(step.inputs["passages"])
         width = self._representation(model).width or self.sizes(model).width
         return Charge(step, bytes=4 * count * width)
 
@@ -181,8 +182,8 @@ class Charges:
         config: Any = step.config
         model = step.inputs["passages"].inputs["model"]
         sizes, representation = self.sizes(model), self._representation(model)
-        _, passages, _, passage_terms = self._encoded(step.inputs["passages"])
-        _, queries, _, query_terms = self._encoded(step.inputs["queries"])
+        _, passages, _, passage_terms = self._encoding_volumes(step.inputs["passages"])
+        _, queries, _, query_terms = self._encoding_volumes(step.inputs["queries"])
         dense = representation.dense is not None and config.views != "lexical"
         lexical = representation.lexical is not None and config.views != "dense"
         passage_terms = min(passage_terms, config.passage_terms or passage_terms)
@@ -209,7 +210,9 @@ class Charges:
         queries = texts.volume.of_split(
             config.split, min(filter(None, map(_most_queries, mined + ranked)), default=None)
         )
-        listed = sum(map(_listed, mined)) + sum(min(_listed(one), config.depth or _listed(one)) for one in ranked)
+        listed = sum(map(_list_length, mined)) + sum(
+            min(_list_length(one), config.depth or _list_length(one)) for one in ranked
+        )
         teacher = step.inputs["teacher"]
         longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else 512
         passage = min(texts.tokens, config.passage_length or longest)
@@ -240,7 +243,7 @@ def _most_queries(step: Step) -> int | None:
     return getattr(step.config, "max_queries", None)
 
 
-def _listed(step: Step) -> int:
+def _list_length(step: Step) -> int:
     """Candidates a query in mined negatives, or in a ranked list."""
     config: Any = step.config
     return int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))

@@ -1,4 +1,4 @@
-"""Steps without a model, which CPU cores do: how many texts they read, how fast, and what they write."""
+"""Steps without a model, which run on CPU cores: how many texts they read, how fast, and what they write."""
 
 from typing import Any
 
@@ -50,10 +50,10 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
         texts = volumes.texts(step.inputs["tokens"])
         return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
-    return _over_a_corpus(step, volumes, config) if "corpus" in step.inputs else (0.0, 0.0)
+    return _corpus_work(step, volumes, config) if "corpus" in step.inputs else (0.0, 0.0)
 
 
-def _over_a_corpus(step: Step, volumes: Volumes, config: Any) -> tuple[float, float]:
+def _corpus_work(step: Step, volumes: Volumes, config: Any) -> tuple[float, float]:
     volume = volumes.corpus(step.inputs["corpus"])
     characters = volume.passages * volume.mean_characters
     if step.name == "near_duplicates":

@@ -86,7 +86,7 @@ def count_training(
     kind: str,
     bf16: bool,
 ) -> Counted:
-    """What a step of an objective costs on some encoder.
+    """Counts the cost of a step of an objective on an encoder.
 
     Args:
         vocabulary: entries of the tokenizer.
@@ -97,7 +97,7 @@ def count_training(
     Raises:
         UserError: if there is no such model, or the objective cannot be carried out on it.
     """
-    objective, words = _outlined(config, encoder, vocabulary, representation)
+    objective, words = _outline(config, encoder, vocabulary, representation)
     parameters = sum(parameter.numel() for parameter in objective.parameters())
     rows = max(1, TEXTS // row.texts)
     if row.group:
@@ -139,7 +139,9 @@ def count_scoring(encoder: BackboneConfig, vocabulary: int, query: int, passage:
 
 
 class EncoderAlone(Objective):
-    """Stands in for an objective whose loss looks at numbers: all texts of a batch go through the encoder."""
+    """Replaces an objective whose loss depends on values, which fake tensors lack: all texts of a batch go through the
+    encoder.
+    """
 
     parts: ClassVar[tuple[str, ...]] = ("encoder",)
 
@@ -154,7 +156,7 @@ class EncoderAlone(Objective):
         return Loss({"encoder": Part(torch.stack(hidden).sum(), torch.tensor(1))})
 
 
-def _outlined(
+def _outline(
     config: ObjectiveConfig, encoder: BackboneConfig, vocabulary: int, representation: Representation
 ) -> tuple[Objective, Any]:
     if isinstance(config, ListwiseRanking.Config):
@@ -174,8 +176,8 @@ def _forget_numbers(model: nn.Module) -> None:
 
 def _count(objective: Objective, batch: Batch, rows: int, *, bf16: bool, parameters: int) -> Counted:
     """What `rows` rows cost. The same rows twice, with the same masks, tell what of the memory grows."""
-    one, two = _forward(objective, batch, bf16=bf16), _forward(objective, _repeated(batch), bf16=bf16)
-    first_pass, pair = _meeting(objective, batch, rows) if isinstance(objective, CoupledObjective) else (0.0, 0.0)
+    one, two = _forward(objective, batch, bf16=bf16), _forward(objective, _repeat(batch), bf16=bf16)
+    first_pass, pair = _cost_of_pairs(objective, batch, rows) if isinstance(objective, CoupledObjective) else (0.0, 0.0)
     with flop_counter() as counter:
         torch.autograd.backward(one.total)
     return Counted(
@@ -189,7 +191,7 @@ def _count(objective: Objective, batch: Batch, rows: int, *, bf16: bool, paramet
     )
 
 
-def _meeting(objective: CoupledObjective, batch: Batch, rows: int) -> tuple[float, float]:
+def _cost_of_pairs(objective: CoupledObjective, batch: Batch, rows: int) -> tuple[float, float]:
     """FLOPs of a row's vectors, forward, and of each two rows that meet in the loss: what twice the rows cost there
     beyond twice the FLOPs is 2 x rows^2 times that."""
     with torch.no_grad(), flop_counter() as counter:
@@ -204,7 +206,7 @@ def _meeting(objective: CoupledObjective, batch: Batch, rows: int) -> tuple[floa
     return counter.get_total_flops() / rows, (met[1] - 2 * met[0]) / (2 * rows**2)
 
 
-def _repeated(batch: Batch) -> Batch:
+def _repeat(batch: Batch) -> Batch:
     def again(x: Tensor) -> Tensor:
         return torch.cat([x, x])
 

@@ -12,7 +12,7 @@ others  At width 768 most kernels wait for memory, not for arithmetic. So the A1
 fp32    Encoding, scoring and dense search multiply in fp32 without TF32, off the tensor cores: 60% of that peak, which
         large matrices reach, or the rate of training, whichever is less.
 cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. Where finished
-        trainings lie in the storage, what they made of this machine is taken in its place (`measured`).
+        trainings are in the storage, the utilisation that they reached is used instead (`apply_measured_utilisation`).
 
 No GPU has run midmask's own trainings yet (docs/results/benchmarks.md): its masks are drawn on the GPU, so it should
 be faster than what the table's utilisation was taken from.
@@ -118,7 +118,7 @@ def shape_named(text: str) -> Shape:
         raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE; write {EXAMPLES}")
     count = int(match[1] or 1)
     if count < 1:
-        raise UserError(f"--on {text!r}: {count} devices compute nothing; write {EXAMPLES}")
+        raise UserError(f"--on {text!r}: {count} devices, but at least 1 is needed; write {EXAMPLES}")
     name = match[2].lower()
     if name not in DEVICES:
         close = [device.name for key, device in DEVICES.items() if key.startswith(name)]

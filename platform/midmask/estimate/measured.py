@@ -17,7 +17,7 @@ LOOKED_AT = 4
 """Finished trainings of each kind that are looked at: those whose fingerprints come first, a sample by chance."""
 
 
-def measured(shape: Shape, storage: Place) -> Shape:
+def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
     """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
     of them, since some ran beside other work; the shape itself if there are none."""
     found = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]
@@ -33,11 +33,11 @@ def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
     for name in CONFIGS:
         places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
         for place in places:
-            if (place / RECORD).exists() and (one := _reckoned(name, load(place))) is not None:
+            if (place / RECORD).exists() and (one := _measure_training(name, load(place))) is not None:
                 yield one
 
 
-def _reckoned(name: str, done: Artifact) -> tuple[str, float, float] | None:
+def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | None:
     """None for a training that is too short, or whose record or model is of an older form."""
     result: dict[str, Any] = done.result
     try:

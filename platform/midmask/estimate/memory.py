@@ -1,4 +1,5 @@
-"""Memory of a device in training: what is there all the time, and what a share of a batch leaves for the backward pass.
+"""Memory of a device in training: the part that is always used, and the part that a micro-batch keeps for the backward
+pass.
 
 weights, gradients    4 bytes a parameter each, fp32
 AdamW                 8 bytes a parameter: both moments, fp32

@@ -1,6 +1,4 @@
-"""What a plan will cost on a cluster shape, step by step. Finished steps cost nothing, and neither does what only they
-need.
-"""
+"""The cost of a plan on a cluster shape, step by step. Finished steps, and steps that only they need, cost nothing."""
 
 import shutil
 from collections.abc import Iterable
@@ -10,7 +8,7 @@ from pathlib import Path
 from midmask.artifact import Place
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.devices import Shape, this_machine
-from midmask.estimate.measured import measured
+from midmask.estimate.measured import apply_measured_utilisation
 from midmask.experiment.step import Step
 
 
@@ -38,7 +36,7 @@ class Estimate:
 
     @property
     def peak_bytes(self) -> float:
-        """The most that lies in the storage at a time beside what was there."""
+        """The largest number of bytes in the storage at a time, beside those that were there before."""
         return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
 
     def hours(self, charge: Charge) -> float:
@@ -68,7 +66,7 @@ def estimate(
     per_training: int | None = None,
     side_by_side: bool = False,
 ) -> Estimate:
-    """What is still to be paid for these steps and all that they need.
+    """The cost of these steps and of the unfinished steps that they need.
 
     Args:
         shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.
@@ -77,7 +75,7 @@ def estimate(
         per_training: processes of a training, each with one device, or core, to itself; none: one if `side_by_side`,
             else as `workers` says.
     """
-    known = shape or measured(this_machine(), storage)
+    known = shape or apply_measured_utilisation(this_machine(), storage)
     every = known.count if known.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
     at_once = (workers or max(1, every // count)) if side_by_side else 1
@@ -85,15 +83,15 @@ def estimate(
     left: dict[str, Step] = {}
     seen: set[str] = set()
     for target in targets:
-        _missing(target, storage, left, seen)
+        _collect_missing(target, storage, left, seen)
     own = tuple(charges.of(step) for step in left.values())
     facts = dict.fromkeys(_volume(charges, step) for step in left.values())
-    free = shutil.disk_usage(_nearest(storage)).free if storage.is_path else None
+    free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
     volumes = (*(fact for fact in facts if fact), *charges.notes)
     return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free)
 
 
-def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
+def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
     """Steps that will be computed, as `recipes.run.Runner` goes: inputs first, and nothing behind a finished step."""
     if step.fingerprint in seen:
         return
@@ -101,7 +99,7 @@ def _missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) 
     if step.is_finished(storage):
         return
     for source in step.sources().values():
-        _missing(source, storage, left, seen)
+        _collect_missing(source, storage, left, seen)
     left[step.fingerprint] = step
 
 
@@ -115,7 +113,7 @@ def _volume(charges: Charges, step: Step) -> str:
     return f"{name}: {volume.passages:,} passages, {volume.queries:,} queries, {volume.source}"
 
 
-def _nearest(storage: Place) -> Path:
+def _nearest_folder(storage: Place) -> Path:
     """The first folder on the way to the storage that is there."""
     folder = Path(storage.uri).absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())

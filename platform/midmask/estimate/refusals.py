@@ -26,9 +26,9 @@ def refuse_impossible(plan: Estimate) -> None:
     if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
         flops = format_count(sum(charge.flops for charge in plan.charges))
         raise UserError(
-            f"--on {plan.shape}: {flops} FLOPs at {format_count(plan.shape.rate)} FLOP/s and the work of CPU cores are "
-            f"{lasting(plan.total_hours)} without a GPU, of which {slowest(plan)}; name GPUs such as --on 8xH100, or "
-            "set a smaller backbone.name, fewer pretrain.steps or fewer stages"
+            f"--on {plan.shape}: {flops} FLOPs at {format_count(plan.shape.rate)} FLOP/s and the work of CPU cores "
+            f"take {lasting(plan.total_hours)} without a GPU, of which {slowest(plan)}; name GPUs such as --on 8xH100, "
+            "or set a smaller backbone.name, fewer pretrain.steps or fewer stages"
         )
 
 

@@ -30,7 +30,7 @@ def remembered(make: type[T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
-        def known_or_counted(*args: P.args, **kwargs: P.kwargs) -> T:
+        def recall_or_count(*args: P.args, **kwargs: P.kwargs) -> T:
             values = [*args, *kwargs.values()]
             if any(isinstance(value, BackboneConfig) and value.name not in SIZES for value in values):
                 return function(*args, **kwargs)
@@ -43,7 +43,7 @@ def remembered(make: type[T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
             _keep(file, vars(result) if is_dataclass(result) else result)
             return result
 
-        in_process: Callable[P, T] = lru_cache(maxsize=256)(known_or_counted)  # type: ignore[assignment]
+        in_process: Callable[P, T] = lru_cache(maxsize=256)(recall_or_count)  # type: ignore[assignment]
         return in_process
 
     return decorate

@@ -41,7 +41,7 @@ def dense_bytes(factory: str, width: int) -> float:
 def index_bytes(
     representation: Representation, sizes: Sizes, *, factory: str, terms: float, dense: bool, lexical: bool
 ) -> tuple[float, float]:
-    """Of one passage: in the host's memory, and of that what a copy on a GPU takes.
+    """Bytes of one passage in the host's memory, and of these the bytes that a copy on a GPU takes.
 
     Args:
         terms: words of a lexical view.

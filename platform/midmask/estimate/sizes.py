@@ -21,7 +21,7 @@ ANY_LENGTH = 1 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the costs of an encoder follow from, where they are not counted.
+    """The sizes from which an encoder's costs are computed where they are not counted.
 
     parameters: all of them, the MLM head and a query's experts included.
     """

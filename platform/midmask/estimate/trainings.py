@@ -1,4 +1,6 @@
-"""What a training costs: pre-training, fine-tuning or teaching, from its step or from the record of a finished one."""
+"""The cost of a training (pre-training, fine-tuning or a teacher's), from its step or from the record of a finished
+one.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -69,8 +71,9 @@ class Training:
         return self.steps * operators * PER_OPERATOR
 
     def flops(self, workers: int) -> float:
-        """Of the whole training. A batch whose rows meet in the loss is read twice if it is cut: first without a
-        gradient, for all vectors (GradCache)."""
+        """FLOPs of the whole training. A batch whose rows are compared in the loss is read twice if it is cut: first
+        without a gradient, for all vectors (GradCache).
+        """
         again = self.at_once(workers) * workers < self.train.batch_size
         return self.steps * self.counted.flops(self.train.batch_size) + self.rows * self.counted.first_pass * again
 
@@ -78,7 +81,7 @@ class Training:
 def training(
     config: TrainingConfig, encoder: BackboneConfig, vocabulary: int, lengths: Lengths, steps: int, *, kind: str
 ) -> Training:
-    """What a training costs.
+    """The cost of a training.
 
     Args:
         encoder: what is trained, where the config says only that it comes from another step.

@@ -43,7 +43,7 @@ LIKELY = 1_000
 
 @dataclass(frozen=True)
 class Volume:
-    """A collection. splits: queries by split, those with a judgement. characters: of each passage that was looked at.
+    """A collection. splits: queries by split, those with a judgement. characters: of each passage in the sample.
     source: where the numbers are from, as a sentence's end."""
 
     passages: int
@@ -81,7 +81,7 @@ class Volumes:
         self._corpora: dict[str, Volume] = {}
         self._texts: dict[str, TextVolumes] = {}
 
-    def finished(self, step: Step) -> Artifact | None:
+    def find_finished(self, step: Step) -> Artifact | None:
         place = step.place(self._storage)
         return load(place) if (place / RECORD).exists() else None
 
@@ -92,13 +92,13 @@ class Volumes:
         return self._corpora[step.fingerprint]
 
     def _look(self, step: Step) -> Volume:
-        done = self.finished(step)
+        done = self.find_finished(step)
         if done is not None:
-            return _recorded(done)
+            return _read_volume(done)
         if step.inputs:
-            return _joined([self.corpus(source) for source in step.inputs.values()])
+            return _join([self.corpus(source) for source in step.inputs.values()])
         config: CorpusConfig = step.config  # type: ignore[assignment]
-        return _looked_at(config)
+        return _estimate_volume(config)
 
     def texts(self, step: Step) -> TextVolumes:
         """Of a step `tokenise` or `read_tokens`."""
@@ -107,7 +107,7 @@ class Volumes:
         return self._texts[step.fingerprint]
 
     def _read(self, step: Step) -> TextVolumes:
-        done = self.finished(step)
+        done = self.find_finished(step)
         config: Any = step.config
         query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
         if done is not None and "tokens" in done.result:
@@ -131,15 +131,15 @@ class Volumes:
         if "like" in step.inputs:
             return self.texts(step.inputs["like"]).vocabulary
         config: TokensConfig = step.config  # type: ignore[assignment]
-        return config.vocabulary_size if config.tokenizer is None else _entries(config.tokenizer)
+        return config.vocabulary_size if config.tokenizer is None else _count_entries(config.tokenizer)
 
 
 @lru_cache(maxsize=16)
-def _entries(tokenizer: str) -> int:
+def _count_entries(tokenizer: str) -> int:
     return len(load_tokenizer(model_folder(tokenizer, field="tokens.tokenizer")))
 
 
-def _recorded(done: Artifact) -> Volume:
+def _read_volume(done: Artifact) -> Volume:
     result = done.result
     names = (done.place / "docs").names()
     characters: tuple[int, ...] = ()
@@ -151,29 +151,29 @@ def _recorded(done: Artifact) -> Volume:
     return Volume(passages, queries, splits, characters, "of its record")
 
 
-def _joined(volumes: Sequence[Volume]) -> Volume:
+def _join(volumes: Sequence[Volume]) -> Volume:
     """Several collections read as one; only their passages are read."""
     characters = [count for volume in volumes for count in volume.characters]
     source = "; ".join(dict.fromkeys(volume.source for volume in volumes))
     return Volume(sum(volume.passages for volume in volumes), 0, {}, tuple(characters), source)
 
 
-def _looked_at(config: CorpusConfig) -> Volume:
+def _estimate_volume(config: CorpusConfig) -> Volume:
     corpus = open_corpus(config)
     size = sum(piece.size for piece in corpus.docs)
     source = f"estimated from {size / 1e6:,.1f} MB of files"
     if config.format == "pydocs":
         passages = min(max(1, size // PYDOCS_BYTES), config.max_passages or size)
         return Volume(passages, passages, {}, (PYDOCS_CHARACTERS,), source)
-    rows, characters = _reckoned(corpus.docs)
+    rows, characters = _estimate_rows(corpus.docs)
     passages = min(rows, config.max_passages or rows)
-    queries, _ = _reckoned(corpus.queries)
+    queries, _ = _estimate_rows(corpus.queries)
     names = {piece.split for piece in corpus.qrels if piece.split}
-    splits = {name: _reckoned([piece for piece in corpus.qrels if piece.split == name])[0] for name in names}
+    splits = {name: _estimate_rows([piece for piece in corpus.qrels if piece.split == name])[0] for name in names}
     return Volume(passages, queries, splits, characters, source)
 
 
-def _reckoned(pieces: Sequence[Piece]) -> tuple[int, tuple[int, ...]]:
+def _estimate_rows(pieces: Sequence[Piece]) -> tuple[int, tuple[int, ...]]:
     """Rows of some pieces, by the bytes of the blocks that are looked at; and the characters of these rows' texts."""
     if not pieces:
         return 0, ()

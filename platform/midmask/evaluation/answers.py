@@ -44,7 +44,7 @@ def deepest(names: Sequence[str]) -> int:
 
 
 def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
-    """Judgements (split, query_id, doc_id, grade) of what was retrieved: 1 with an answer in it, else 0.
+    """Judgements (split, query_id, doc_id, grade) of the retrieved passages: 1 if one contains an answer, else 0.
 
     Args:
         ranked: query_id, doc_id. answers: split, query_id, answers, all of one split. docs: the corpus's folder of
@@ -62,7 +62,7 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes, np.arange(len(known) + 1), sorter=order)
     grades = np.zeros(len(ranked), np.int32)
-    for ids, texts in _passages(docs):
+    for ids, texts in _read_passages(docs):
         at = known.rows(ids.to_pylist())
         for place in np.flatnonzero(at >= 0).tolist():
             own = join_answers(texts[place].as_py())
@@ -100,7 +100,7 @@ def _ranges(inside: NDArray[np.bool_]) -> str:
     return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in edges.reshape(-1, 2).tolist())
 
 
-def _passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
+def _read_passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
     """(ids, texts) of the passages, a row group at a time."""
     for shard in docs.names():
         with (docs / shard).reading() as stream:

@@ -69,7 +69,7 @@ class Map:
 
 
 def embedding_map(queries_ND: NDArray[Any], passages_ND: NDArray[Any], *, perplexity: float, seed: int) -> Map:
-    """The map of N pairs, and what is measured on it and before it.
+    """The map of N pairs, and measures of the vectors and of the map.
 
     Raises:
         ValueError: for fewer than 5 pairs, a vector of zeros, or points that all lie on a line.

@@ -71,7 +71,7 @@ def group_corpora(group: str, place: str) -> dict[str, CorpusConfig]:
         UserError: for an unknown group; or naming all that is missing below `place`, and how to lay it out.
     """
     root = Place(place)
-    missing = {folder: lacking for folder in folders(group) if (lacking := _lacking(root / folder))}
+    missing = {folder: lacking for folder in folders(group) if (lacking := _missing_files(root / folder))}
     if missing:
         listed = "; ".join(f"{folder}: {', '.join(lacking)}" for folder, lacking in missing.items())
         raise UserError(
@@ -84,7 +84,7 @@ def group_corpora(group: str, place: str) -> dict[str, CorpusConfig]:
     }
 
 
-def _lacking(folder: Place) -> list[str]:
+def _missing_files(folder: Place) -> list[str]:
     if not folder.exists():
         return ["the folder"]
     return [name for name in FILES if not ((folder / name).exists() or (folder / f"{name}.gz").exists())]
@@ -94,7 +94,7 @@ def group_average(group: str, values: Mapping[str, float]) -> float:
     """The mean over the group's sets of one measure, CQADupStack being the mean of its forums.
 
     Args:
-        values: folder (`scifact`, `cqadupstack/android`) -> value; others than the group's are not looked at.
+        values: folder (`scifact`, `cqadupstack/android`) -> value; folders outside the group are ignored.
 
     Raises:
         UserError: naming the sets without a value: an average of fewer sets is another figure.

@@ -5,7 +5,7 @@ contradict each other; trec_eval puts the *highest* document id first). So no me
 the negative rank of a list whose ties were broken before (`retrieve/ranked.py`). Apart from that, values are those of
 `trec_eval -c`: a judged query that the list lacks, or that has no relevant document, counts with the measure's default,
 0; a relevant document that nobody can find (it is not in the corpus) counts in the denominators; a grade below 0 gains
-nothing. Queries without judgements count nowhere. `coverage` tells how many there are of each kind.
+nothing. Queries without judgements count nowhere. `coverage` counts each kind.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Sets of measures by name, as the papers report them; a preset stands wherever ir-measures names do.
+"""Sets of measures by name, as the papers report them; a preset can be given wherever ir-measures names can.
 
 Papers write MRR@10 for RR@10, and Recall@k or R@k on NQ for Success@k by answer strings.
 """
@@ -42,7 +42,7 @@ PRESETS: Registry[tuple[str, ...]] = Registry(
 
 
 def expand(names: Sequence[str]) -> tuple[str, ...]:
-    """The ir-measures names that these names, presets among them, stand for: each once, in order of first mention.
+    """The ir-measures names for these names, with presets expanded: each once, in order of first mention.
 
     Raises:
         UserError: for a name that is neither a measure nor a preset, naming the nearest, or one that is given twice.

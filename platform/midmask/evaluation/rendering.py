@@ -33,7 +33,7 @@ STRICTER = 5
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are printed, and what superscripts say.
+    """How numbers are printed, and what superscripts mean.
 
     marks: better_than names, by their letters, the systems that a row is significantly better than; ties gives the
     letters of its tie groups; stars: * significantly better than the baseline, ** at a fifth of the level (0.01 of
@@ -51,15 +51,15 @@ class Style:
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands with a table's numbers. about: sentences before the caption. published: (system, column) -> the
-    number that a paper prints, shown in brackets. doubtful: those of them that are marked with a question mark.
+    """Additions to a table's numbers. about: sentences before the caption. published: (system, column) -> the number
+    that a paper prints, shown in brackets. doubtful: those of them that are marked with a question mark.
     """
 
     about: str = ""
     published: Mapping[tuple[str, str], float] = field(default_factory=dict)
     doubtful: frozenset[tuple[str, str]] = frozenset()
 
-    def shown(self, place: tuple[str, str], style: Style) -> str:
+    def render_published(self, place: tuple[str, str], style: Style) -> str:
         if place not in self.published:
             return ""
         return f" ({style.number(self.published[place])}{'?' if place in self.doubtful else ''})"
@@ -210,7 +210,7 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
     def text(place: tuple[str, str]) -> str:
         cell = table.cells.get(place)
         if cell is None:
-            return MISSING + beside.shown(place, style)
+            return MISSING + beside.render_published(place, style)
         value = style.number(cell.mean)
         marked = {
             "better_than": "".join(sorted(keys[other] for other in cell.better_than)),
@@ -221,7 +221,7 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
         return (
             (markup.bold(value) if cell.best else value)
             + (markup.raised(mark) if mark else "")
-            + beside.shown(place, style)
+            + beside.render_published(place, style)
         )
 
     rows = []

@@ -26,23 +26,32 @@ log = logging.getLogger(__name__)
 
 
 class EvaluateConfig(IndexFields):
-    """Search of a whole corpus for a split's queries, and its measures. What is about the search (index, lengths,
-    threads) makes the encoding and search steps that come before (`recipes.plan`)."""
+    """Search of a whole corpus for a split's queries, and its measures. The fields of the search (index, lengths,
+    threads) configure the encoding and search steps before it (`experiment.plan`).
+    """
 
-    split: str = Field("dev", description="whose queries are searched; selection looks at dev only")
+    split: str = Field("dev", description="split whose queries are searched; selection uses dev only")
     depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
     measures: tuple[str, ...] = Field(
         (), description="ir-measures names such as nDCG@10, or presets such as sigir23, beir, nq; none: the usual ones"
     )
-    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
-    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of a hybrid encoder's vectors")
-    query_terms: int | None = Field(None, ge=1, description="words of a query that count; none: as it was encoded")
-    passage_terms: int | None = Field(None, ge=1, description="words of a passage that count; none: as it was encoded")
-    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
-    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
+    views: Literal["all", "dense", "lexical"] = Field("all", description="which vectors of a hybrid encoder are scored")
+    query_terms: int | None = Field(
+        None, ge=1, description="number of a query's heaviest words that are scored; none: all that were encoded"
+    )
+    passage_terms: int | None = Field(
+        None, ge=1, description="number of a passage's heaviest words that are scored; none: all that were encoded"
+    )
+    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
+    passage_length: int | None = Field(
+        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
+    )
     precision: Precision = Field(
         "auto",
-        description="of the encoder; bf16: under autocast; auto: bf16 on a processor that gains by it, else fp32",
+        description="of the encoder's products; auto: bf16 on a processor that gains by it, else fp32",
     )
     threads: int = runtime(1, "threads of the search", ge=1)
 
@@ -69,8 +78,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     started = time.perf_counter()
     corpus = inputs["corpus"]
     searched = judged_queries(corpus, config.split, limit=config.max_queries)
-    found, itself = _listed(config, inputs, searched)
-    own, covered = _judged(config, corpus, found, searched)
+    found, itself = _cut_ranking(config, inputs, searched)
+    own, covered = _measure_queries(config, corpus, found, searched)
     if covered["without_results"]:
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
     values = {config.split: own, **_slices(config, corpus, found, searched)}
@@ -96,7 +105,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     }
 
 
-def _listed(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
+def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
     """The list of the sampled queries, cut to the depth, and how many passages in it were the query itself."""
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
@@ -115,7 +124,7 @@ def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
     return measures.default_measures(corpus.result["passages"], config.depth)
 
 
-def _judged(
+def _measure_queries(
     config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]
 ) -> tuple[pa.Table, dict[str, int]]:
     """Values per query, and what they cover: Success@k by answer strings, where the split has them; else judgements."""

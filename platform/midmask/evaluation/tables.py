@@ -96,7 +96,7 @@ def tabulate(
     cells: dict[tuple[str, str], TableCell] = {}
     comparisons: dict[str, list[Comparison]] = {}
     for column in columns:
-        comparisons[column.label] = rows = _compared(column, protocol)
+        comparisons[column.label] = rows = _compare(column, protocol)
         for name, cell in _cells(column, rows, all_pairs=protocol.baseline is None).items():
             cells[name, column.label] = cell
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
@@ -112,7 +112,7 @@ def _means(cells: Mapping[tuple[str, str], TableCell], system: str) -> dict[str,
     return {label: cell.mean for (name, label), cell in cells.items() if name == system}
 
 
-def _compared(column: TableColumn, protocol: ComparisonProtocol) -> list[Comparison]:
+def _compare(column: TableColumn, protocol: ComparisonProtocol) -> list[Comparison]:
     return compare(
         column.per_query,
         measure=column.measure,

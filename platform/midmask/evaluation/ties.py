@@ -1,4 +1,4 @@
-"""Tie groups: which systems a comparison of all pairs cannot tell apart (the compact letter display of statistics).
+"""Tie groups: systems that a comparison of all pairs cannot distinguish (the compact letter display of statistics).
 
 A group is a largest possible set of systems of which no two differ significantly. Hence two systems share a letter if,
 and only if, they do not differ significantly; every system has a letter; and no group is part of another. Not being
@@ -34,14 +34,14 @@ def tie_groups(comparisons: Sequence[Comparison]) -> list[Group]:
     groups = [frozenset(means)] if means else []
     for row in comparisons:
         if row.significant:
-            groups = _split(groups, row.system, row.baseline)
+            groups = _split_groups(groups, row.system, row.baseline)
     place = {name: at for at, name in enumerate(sorted(means, key=lambda name: -means[name]))}
     ordered = sorted(sorted(place[name] for name in group) for group in groups)
     names = list(place)
     return [tuple(names[at] for at in group) for group in ordered]
 
 
-def _split(groups: list[frozenset[str]], one: str, other: str) -> list[frozenset[str]]:
+def _split_groups(groups: list[frozenset[str]], one: str, other: str) -> list[frozenset[str]]:
     parted: set[frozenset[str]] = set()
     for group in groups:
         parted.update((group - {one}, group - {other}) if {one, other} <= group else (group,))
@@ -58,6 +58,6 @@ def letters(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def label(number: int) -> str:
-    """a, b, …, z, then a1, b1, …: names that can stand side by side without a gap."""
+    """a, b, …, z, then a1, b1, …: names that can be written side by side without a gap."""
     letter, turn = chr(ord("a") + number % 26), number // 26
     return f"{letter}{turn}" if turn else letter

@@ -30,7 +30,7 @@ _TYPES = re.compile(r"[fiu][1248]|U\d{1,4}")
 
 
 def read_pickle(place: Place) -> Any:
-    """What a pickle holds, gzip'd or not; an array is a `PickledArray`.
+    """The contents of a pickle, gzip'd or not; an array is a `PickledArray`.
 
     Raises:
         UserError: if it holds anything but plain data, or is none.
@@ -108,7 +108,7 @@ def _scalar(kind: _Type, data: object) -> object:
     return _array(data, kind, (1,), "C").item()
 
 
-def _encoded(text: str, encoding: str) -> bytes:
+def _encode(text: str, encoding: str) -> bytes:
     """Protocols before 3 have no bytes, and write them as a text to be encoded."""
     if not isinstance(text, str) or encoding != "latin1":
         _refuse(f"a text in {encoding!r}")
@@ -122,7 +122,7 @@ def _refuse(what: str) -> NoReturn:
 _KNOWN: dict[tuple[str, str], Callable[..., object]] = {
     ("numpy", "ndarray"): lambda *_: _refuse("an array made by itself"),  # only ever an argument
     ("numpy", "dtype"): _Type,
-    ("_codecs", "encode"): _encoded,
+    ("_codecs", "encode"): _encode,
 }
 for _package in ("numpy.core", "numpy._core"):  # before and since numpy 2
     _KNOWN[f"{_package}.multiarray", "_reconstruct"] = lambda *_: PickledArray(None)
@@ -169,13 +169,13 @@ def _with_plain_keys(read: Callable[[Any], None], keys: Callable[[list[Any]], li
         keys: of the reader's stack.
     """
 
-    def checked(reader: Any) -> None:
+    def check_keys_and_read(reader: Any) -> None:
         for key in keys(reader.stack):
             if not isinstance(key, str | int | float | bytes):
                 _refuse(f"a {type(key).__name__} as a key")
         read(reader)
 
-    return checked
+    return check_keys_and_read
 
 
 _Reader.dispatch = {

@@ -41,7 +41,7 @@ def read_score_lists(place: Place) -> Iterator[Scored]:
         number = 0
         for batch in file.iter_batches(batch_size=ROWS, columns=LIST.names):
             for row in batch.to_pylist():
-                yield from _scored(place, number, row["query_id"], row["corpus_id"], row["score"])
+                yield from _read_row(place, number, row["query_id"], row["corpus_id"], row["score"])
                 number += 1
 
 
@@ -51,7 +51,9 @@ def _check_columns(place: Place, schema: pa.Schema) -> None:
         raise UserError(f"{place}: its columns are {columns_told(schema)}; {LAYOUT}")
 
 
-def _scored(place: Place, number: int, query: Any, ids: list[Any] | None, scores: list[Any] | None) -> Iterator[Scored]:
+def _read_row(
+    place: Place, number: int, query: Any, ids: list[Any] | None, scores: list[Any] | None
+) -> Iterator[Scored]:
     """The pairs of a row of the list layout."""
     if query is None or ids is None or scores is None or len(ids) != len(scores):
         raise UserError(f"{place}, row {number} (from 0): query {query!r} has not one score for each of its passages")

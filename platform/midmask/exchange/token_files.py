@@ -64,29 +64,29 @@ def read_token_files(folder: Place) -> Iterator[TokenBlock]:
     for file in token_files(folder):
         first = 0
         with readable(folder / file, LAYOUT):
-            for batch in _batches(folder / file):
+            for batch in _read_batches(folder / file):
                 for start in range(0, len(batch), BLOCK_ROWS):
                     block = _block(folder / file, file, first, batch.slice(start, BLOCK_ROWS))
                     yield block
                     first += len(block.lengths)
 
 
-def _batches(place: Place) -> Iterator[pa.RecordBatch]:
+def _read_batches(place: Place) -> Iterator[pa.RecordBatch]:
     """The columns that are read, as `ids` and, if there is one, `doc_id`."""
     with place.reading() as stream:
         if place.uri.endswith(".parquet"):
             parquet = pq.ParquetFile(stream)
             columns = _columns(place, parquet.schema_arrow)
             for batch in parquet.iter_batches(batch_size=BLOCK_ROWS, columns=list(columns.values())):
-                yield _renamed(batch, columns)
+                yield _rename_columns(batch, columns)
             return
         schema, batches = arrow_batches(stream)
         columns = _columns(place, schema)
         for batch in batches:
-            yield _renamed(batch, columns)
+            yield _rename_columns(batch, columns)
 
 
-def _renamed(batch: pa.RecordBatch, columns: dict[str, str]) -> pa.RecordBatch:
+def _rename_columns(batch: pa.RecordBatch, columns: dict[str, str]) -> pa.RecordBatch:
     """The columns by our names; checked first, since Arrow trusts the lengths and places that a file states."""
     batch.validate(full=True)
     return pa.RecordBatch.from_arrays([batch[name] for name in columns.values()], names=list(columns))

@@ -55,7 +55,7 @@ def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     made = override(recipe, dict(changes))
     if not any("backbone" in path for path in changes):
         return made
-    following = {path: value for path, value in _following(recipe, made) if not _is_set(path, changes)}
+    following = {path: value for path, value in _new_defaults(recipe, made) if not _is_set(path, changes)}
     return override(made, following) if following else made
 
 
@@ -64,7 +64,7 @@ def is_pretrained(backbone: BackboneConfig) -> bool:
     return not backbone.fresh and backbone.name not in SIZES
 
 
-def _following(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
+def _new_defaults(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
     """The fields of `new` that hold the default of the old backbone, with that of the new one, if it is of another
     kind."""
     values, found = flatten(new), []
@@ -73,9 +73,9 @@ def _following(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
         if default is None:
             continue
         was, now = _rate_defaults(old, path), _rate_defaults(new, path)
-        before = _resolved(default.of(is_pretrained=is_pretrained(was)), was)
+        before = _resolve(default.of(is_pretrained=is_pretrained(was)), was)
         if value == before and is_pretrained(was) != is_pretrained(now):
-            found.append((path, _resolved(default.of(is_pretrained=is_pretrained(now)), now)))
+            found.append((path, _resolve(default.of(is_pretrained=is_pretrained(now)), now)))
     return found
 
 
@@ -87,7 +87,7 @@ def _rate_defaults(recipe: Recipe, path: str) -> BackboneConfig:
     return own or recipe.backbone
 
 
-def _resolved(default: Any, backbone: BackboneConfig) -> Any:
+def _resolve(default: Any, backbone: BackboneConfig) -> Any:
     """A length is at most what the backbone has positions for."""
     if default == NAME:
         return backbone.name

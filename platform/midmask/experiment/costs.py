@@ -1,4 +1,4 @@
-"""What a number cost: seconds, hours, tokens, bytes and latency, summed over the records of all steps behind an
+"""The cost of an evaluation: seconds, hours, tokens, bytes and latency, summed over the records of all steps behind an
 evaluation.
 """
 
@@ -18,7 +18,7 @@ ON_DEVICE = (*TRAINING, "encode", "score", "search")
 
 @dataclass(frozen=True)
 class Costs:
-    """What it took to compute an evaluation when its steps were computed, each once, whoever shares them.
+    """The cost of an evaluation: that of computing its steps, each counted once, also if others share them.
 
     train_seconds: of middle training, fine-tuning and teachers, by the clock. cpu_hours, gpu_hours: of all steps, by
     the clock times the threads or GPUs that worked. pretrain_tokens, finetune_tokens: true tokens that were read, pads
@@ -36,7 +36,7 @@ class Costs:
     search_ms_per_query: float | None
 
     def metrics(self) -> dict[str, float]:
-        """By the names that tracked runs bear (`cost/train_seconds`); what is not known is left out."""
+        """Values by their names in tracked runs (`cost/train_seconds`); unknown ones are left out."""
         return {f"cost/{name}": float(value) for name, value in vars(self).items() if value is not None}
 
 
@@ -44,7 +44,9 @@ def costs_of(step: Step, storage: Place) -> Costs:
     """The costs of an evaluation that lies in this storage. Steps whose artifacts have been deleted since are left out,
     and so is a prefix that a training went on from: its record holds the prefix's seconds too.
     """
-    records = [(one, load(place).result) for one in _behind(step) if ((place := one.place(storage)) / RECORD).exists()]
+    records = [
+        (one, load(place).result) for one in _walk_inputs(step) if ((place := one.place(storage)) / RECORD).exists()
+    ]
     trainings = [(one.name, found) for one, found in records if one.name in TRAINING]
     on_gpu = any(found.get("device") == "cuda" for _, found in trainings)
     hours = {True: 0.0, False: 0.0}
@@ -63,7 +65,7 @@ def costs_of(step: Step, storage: Place) -> Costs:
     )
 
 
-def _behind(step: Step) -> Iterator[Step]:
+def _walk_inputs(step: Step) -> Iterator[Step]:
     """The step and its inputs' inputs, each once, without the prefixes that trainings were resumed from."""
     seen: set[str] = set()
     waiting = [step]

@@ -1,4 +1,4 @@
-"""What a plan has prepared, as files that other tools read."""
+"""Writes what a plan has prepared as files that other tools read."""
 
 from collections.abc import Collection
 

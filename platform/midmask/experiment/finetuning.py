@@ -15,7 +15,7 @@ from typing import Any
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mined, ranking
+from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mining_step, ranking
 from midmask.experiment.stage import NegativeSource, StageConfig
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig
@@ -28,7 +28,7 @@ from midmask.teacher.teach import TeacherConfig
 
 
 def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
-    """What the files and folders that stages name hold, by their names as given.
+    """Fingerprints of the files and folders that stages name, by their names as given.
 
     Raises:
         UserError: for a file of negatives or a teacher that is not there.
@@ -76,7 +76,7 @@ class Stages:
 
     def _finetune(self, stage: StageConfig, before: list[Step]) -> Step:
         start = before[-1] if stage.starts_from == "previous" else self.pretrained
-        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._learnt_from(stage, before)}
+        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._training_inputs(stage, before)}
         if start is not None:
             inputs["start"] = start
         backbone, tokens = self.recipe.backbone, self.recipe.tokens
@@ -92,7 +92,7 @@ class Stages:
         )
         return Step("finetune", config, inputs, content=self.backbone if start is None else {})
 
-    def _learnt_from(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+    def _training_inputs(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
         """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
         queries alone, the others are not trained on: random passages would stand in for their negatives.
         """
@@ -101,9 +101,9 @@ class Stages:
             lists = self._lists(stage.sources, stage.mine, before)
             if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
                 found["scores"] = self._score(stage, lists, before)
-                found["negatives"] = mined({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
+                found["negatives"] = mining_step({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
             else:
-                found["negatives"] = mined(lists, self.corpus, stage.mine)
+                found["negatives"] = mining_step(lists, self.corpus, stage.mine)
                 if stage.teacher is not None:
                     found["scores"] = self._score(stage, {"negatives": found["negatives"]}, before)
             if stage.mine.max_queries is not None:
@@ -115,9 +115,9 @@ class Stages:
 
     def _lists(self, sources: tuple[NegativeSource, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
         """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
-        return {f"ranked{number}": self._listed(source, wanted, before) for number, source in enumerate(sources)}
+        return {f"ranked{number}": self._plan_source(source, wanted, before) for number, source in enumerate(sources)}
 
-    def _listed(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
+    def _plan_source(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
             asked = ReadNegativesConfig(file=source.file)
             return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
@@ -147,6 +147,6 @@ class Stages:
             backbone, content = config.backbone, self.held[config.backbone.name]
         read = config.read_from(self.recipe.tokens)
         tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokens.content)
-        negatives = mined(self._lists(sources, config.mine, before), self.corpus, config.mine)
+        negatives = mining_step(self._lists(sources, config.mine, before), self.corpus, config.mine)
         inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
         return Step("teach", config.teaching(backbone, query_length=read.query_length), inputs, content=content)

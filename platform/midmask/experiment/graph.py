@@ -1,4 +1,4 @@
-"""The steps that are left of one or many experiments, as one graph: each is there once, whoever needs it."""
+"""The unfinished steps of one or many experiments as one graph, in which a step that several need is one node."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Graph:
 
     @staticmethod
     def of(targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float]) -> "Graph":
-        """The graph of what the targets still need. Inputs of a finished step are not even looked at.
+        """The graph of the unfinished steps that the targets need. Inputs of a finished step are not read.
 
         Args:
             cost: how long a step takes, in any unit.
@@ -33,19 +33,19 @@ class Graph:
         graph = Graph()
         known: dict[str, bool] = {}
 
-        def finished(step: Step) -> bool:
+        def is_done(step: Step) -> bool:
             if step.fingerprint not in known:
                 known[step.fingerprint] = is_finished(step)
                 if known[step.fingerprint]:
                     graph.there[step.fingerprint] = step
             return known[step.fingerprint]
 
-        waiting = [step for step in targets if not finished(step)]
+        waiting = [step for step in targets if not is_done(step)]
         while waiting:
             step = waiting.pop()
             if step.fingerprint in graph.left:
                 continue
-            lacking = [source for source in step.sources().values() if not finished(source)]
+            lacking = [source for source in step.sources().values() if not is_done(source)]
             graph.left[step.fingerprint] = step
             graph.lacks[step.fingerprint] = {source.fingerprint for source in lacking}
             for source in lacking:
@@ -57,7 +57,7 @@ class Graph:
 
     @staticmethod
     def left_in(storage: Place, targets: Iterable[Step], cost: Callable[[Step], float] = lambda step: 1.0) -> "Graph":
-        """The graph of what the targets still need in a storage."""
+        """The graph of the steps that the targets need and a storage lacks."""
         return Graph.of(targets, lambda step: step.is_finished(storage), cost)
 
     def _weigh(self, name: str, cost: Callable[[Step], float]) -> float:

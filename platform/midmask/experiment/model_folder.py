@@ -1,4 +1,4 @@
-"""A model folder from elsewhere in a recipe's place: its texts are written and cut as its own files say."""
+"""A model folder from elsewhere in a recipe's place: its texts are written and cut as its own files state."""
 
 from collections.abc import Collection
 from pathlib import Path

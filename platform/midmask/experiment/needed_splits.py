@@ -47,7 +47,8 @@ def _check(corpus: CorpusConfig, split: str, known: list[str], step: str) -> Non
     if not known:
         raise UserError(
             f"corpus {corpus.name}: it has texts alone, without queries and judgements, and the step {step} needs "
-            f"queries of the split {split}; name another --corpus, or give this one to --pretrain-on"
+            f"queries of the split {split}. Use a corpus that has them, and this one for the middle "
+            "training alone (field pretrain_on, flag --pretrain-on)"
         )
     if split not in known:
         raise unknown(f"split of {corpus.name}", split, known, hint=f"The step {step} needs its queries.")

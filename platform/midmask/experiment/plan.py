@@ -1,4 +1,5 @@
-"""A recipe as a graph of steps: what is computed, from what, under which fingerprint. Where it runs is not said here.
+"""A recipe as a graph of steps: each step has its config, its inputs and its fingerprint. Where steps run is decided
+elsewhere (`backend`).
 
 Two recipes that agree on a step's config and inputs share the step: a sweep's trials share corpus and tokens, and a
 baseline computed yesterday is found today.
@@ -20,7 +21,14 @@ from midmask.experiment.precision import settle_precision
 from midmask.experiment.pretraining import collections_content, pretraining_tokens
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted as adopted
-from midmask.experiment.searching import bm25_ranking, evaluated, folder_content, mined, ranking, tokens_like
+from midmask.experiment.searching import (
+    bm25_ranking,
+    evaluation_step,
+    folder_content,
+    mining_step,
+    ranking,
+    tokens_like,
+)
 from midmask.experiment.step import Step as Step
 from midmask.experiment.steps import InitialConfig, PretrainConfig
 from midmask.experiment.survey import Survey
@@ -56,7 +64,7 @@ class Plan:
         """
         tokens = on or self.tokens
         ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
-        return evaluated(ranked, tokens.inputs["corpus"], config)
+        return evaluation_step(ranked, tokens.inputs["corpus"], config)
 
     def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
         """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems, whatever
@@ -68,7 +76,7 @@ class Plan:
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
         corpus = (on or self.tokens).inputs["corpus"]
         words = config.model_copy(update=dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT})
-        return evaluated(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
+        return evaluation_step(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
 
     def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
@@ -82,12 +90,12 @@ class Plan:
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
         ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
-        return mined({"ranked0": ranked}, self.corpus, config)
+        return mining_step({"ranked0": ranked}, self.corpus, config)
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What the places that a recipe names hold, by fingerprint."""
+    """Fingerprints of the files and folders that a recipe names."""
 
     corpus: Mapping[str, Any]
     pretrain_on: Mapping[str, Any]
@@ -101,7 +109,7 @@ class Contents:
 
 
 def contents_of(recipe: Recipe, survey: Survey) -> Contents:
-    """What the recipe's paths hold.
+    """Reads the fingerprints of the files and folders that the recipe names.
 
     Raises:
         UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.
@@ -116,7 +124,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
         spans=survey.find(spans_content, recipe.spans),
         pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
-        weights=survey.find(weigh_content, _weighing(recipe)) if weighed else {},
+        weights=survey.find(weigh_content, _weigh_config(recipe)) if weighed else {},
         stages=stages_content(recipe, survey),
     )
 
@@ -144,9 +152,9 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    pretrained = _pretrained(recipe, always, derived, held, share, resume)
+    pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
-    untuned = Step("untuned", _untuned(recipe), {"start": pretrained or initial, "tokens": tokens})
+    untuned = Step("untuned", _untuned_config(recipe), {"start": pretrained or initial, "tokens": tokens})
     return Plan(
         survey,
         corpus,
@@ -169,7 +177,7 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Pla
     return plans
 
 
-def _untuned(recipe: Recipe) -> UntunedConfig:
+def _untuned_config(recipe: Recipe) -> UntunedConfig:
     """How the recipe reads an encoder that was not fine-tuned."""
     tokens = recipe.tokens
     return UntunedConfig(
@@ -181,7 +189,7 @@ def _untuned(recipe: Recipe) -> UntunedConfig:
     )
 
 
-def _weighing(recipe: Recipe) -> WeighConfig:
+def _weigh_config(recipe: Recipe) -> WeighConfig:
     """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
     attends = recipe.weights.kind == "attention"
     encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
@@ -190,14 +198,14 @@ def _weighing(recipe: Recipe) -> WeighConfig:
 
 def _weights(recipe: Recipe, both: Mapping[str, Step], held: Contents) -> Step:
     """Term weights, from word counts or the source that is named."""
-    config = _weighing(recipe)
+    config = _weigh_config(recipe)
     inputs = dict(both) if config.kind == "file" else {"tokens": both["tokens"]}
     if config.needs_statistics:
         inputs["statistics"] = Step("statistics", StatisticsConfig(), {"tokens": both["tokens"]})
     return Step("weigh", config, inputs, content=held.weights)
 
 
-def _pretrained(
+def _plan_pretraining(
     recipe: Recipe,
     always: Mapping[str, Step],
     derived: Mapping[str, Step],

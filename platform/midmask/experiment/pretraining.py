@@ -1,4 +1,4 @@
-"""What the middle training reads, where that is not the corpus that is fine-tuned and evaluated on.
+"""The collections of the middle training, where they are not the corpus of fine-tuning and evaluation.
 
     several collections    prepare, prepare, … ─► join ─► tokenise
     one collection         prepare ─► tokenise
@@ -19,7 +19,7 @@ from midmask.experiment.survey import Survey
 
 
 def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
-    """What the collections of `pretrain_on` hold, by their names as given; nothing without a middle training.
+    """Fingerprints of the collections of `pretrain_on`, by their names as given; empty without a middle training.
 
     Raises:
         UserError: for a collection or folder that is not there.
@@ -45,12 +45,12 @@ def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) ->
         asked = ReadTokensConfig(folder=recipe.given_tokens, max_length=recipe.tokens.max_length)
         return Step("read_tokens", asked, {"like": tokens}, content=content)
     prepared = [Step("prepare", _collection(recipe, name), content=held[name]) for name in recipe.pretrain_on]
-    collection = prepared[0] if len(prepared) == 1 else _joined(prepared)
+    collection = prepared[0] if len(prepared) == 1 else _join_corpora(prepared)
     is_corpus = collection.fingerprint == tokens.inputs["corpus"].fingerprint
     return tokens if is_corpus else tokens_like(tokens, recipe.tokens, collection)
 
 
-def _joined(prepared: list[Step]) -> Step:
+def _join_corpora(prepared: list[Step]) -> Step:
     names = tuple(step.config.short_name for step in prepared)  # type: ignore[attr-defined]
     return Step("join", JoinConfig(names=names), {f"corpus{number}": step for number, step in enumerate(prepared)})
 

@@ -1,9 +1,10 @@
-"""What stands below every table of evaluations: where its queries come from, and how much of each text was read."""
+"""The notes below every table of evaluations: where its queries come from, and how much of each text was read."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from midmask.artifact import Artifact
+from midmask.errors import how_to_set
 
 MUCH = 0.2
 """Share of cut passages above which a warning is printed."""
@@ -13,7 +14,7 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
     and lines of warning for many cut passages and for results that an index did not find.
     """
-    splits = dict.fromkeys(_split(done.result) for done in evaluations.values())
+    splits = dict.fromkeys(_split_note(done.result) for done in evaluations.values())
     ways: dict[str, list[str]] = {}
     for label, done in evaluations.items():
         ways.setdefault(_reading(done.result["read"]), []).append(label)
@@ -22,7 +23,7 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     return "\n".join([*splits, *(f"{'; '.join(labels)}: {way}." for way, labels in ways.items()), *warnings])
 
 
-def _split(result: Mapping[str, Any]) -> str:
+def _split_note(result: Mapping[str, Any]) -> str:
     rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
     return f"{result['corpus']} {result['split']}: {result['queries']:,} queries ({rule})."
 
@@ -31,7 +32,7 @@ def _reading(read: Mapping[str, Any]) -> str:
     """Lengths, cut shares and titles in words."""
     passages, queries = read.get("passages", {}), read.get("queries", {})
     titles = {True: "with titles", False: "without titles"}.get(passages.get("titles"))
-    return "; ".join(_joined([_side("passages", passages, titles), _side("queries", queries, None)]))
+    return "; ".join(_drop_empty([_side("passages", passages, titles), _side("queries", queries, None)]))
 
 
 def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
@@ -39,10 +40,10 @@ def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
         return None
     length, cut = read.get("length"), read.get("cut_share")
     whole = f"{name} read up to {length} tokens" if length else f"whole {name}"
-    return ", ".join(_joined([whole, more, None if cut is None else f"{cut:.1%} cut"]))
+    return ", ".join(_drop_empty([whole, more, None if cut is None else f"{cut:.1%} cut"]))
 
 
-def _joined(parts: Iterable[str | None]) -> list[str]:
+def _drop_empty(parts: Iterable[str | None]) -> list[str]:
     return [part for part in parts if part is not None]
 
 
@@ -54,7 +55,7 @@ def _empty(label: str, result: Mapping[str, Any]) -> str:
     """A search with an index that found fewer passages than were asked for."""
     return (
         f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots "
-        "empty; --set evaluation.nprobe or evaluation.ef_search searches further."
+        "empty. To search more of it, raise evaluation.nprobe (IVF) or evaluation.ef_search (HNSW)."
     )
 
 
@@ -66,5 +67,5 @@ def _warning(done: Artifact) -> str | None:
     field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
     return (
         f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
-        f"tokens, so their ends are not searched; --set {field}={2 * read['length']} reads more of them."
+        f"tokens, so their ends are not searched. To read more of them: {how_to_set(field, 2 * read['length'])}."
     )

@@ -30,7 +30,7 @@ class Observer(Protocol):
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
 
     def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        """The step cannot be made, and with it what is lost, itself included."""
+        """The step has failed; `lost` are the steps that cannot be computed without it, itself included."""
 
 
 class Silent:
@@ -62,7 +62,7 @@ class Runner:
 
     def run(self, target: Step) -> Artifact:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
-        not even looked at.
+        not read.
         """
         graph = Graph.left_in(self.storage, [target])
         report_finished(graph, self.storage, self._observer)
@@ -106,6 +106,6 @@ class Runner:
 
 
 def report_finished(graph: Graph, storage: Place, observer: Observer) -> None:
-    """Reports what a graph does not have to compute again."""
+    """Reports the steps of a graph that were finished before."""
     for step in graph.there.values():
         observer.end(step, load(step.place(storage)), cached=True)

@@ -30,22 +30,26 @@ class Recipe(Config):
 
     name: str = Field(description="the recipe's name, as in the table of recipes")
     protocol: str = Field("in_batch", description="the fine-tuning's name, as in the table of protocols")
-    corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="what is read")
+    corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="the collection that is read")
     pretrain_on: tuple[str, ...] = Field(
         (),
         description="collections for the middle training alone: FORMAT:PLACE as corpus.name, or tokens:FOLDER; several "
         "are read together; none: the corpus itself",
     )
-    tokens: TokensConfig = Field(default_factory=TokensConfig, description="how it is tokenised")
+    tokens: TokensConfig = Field(default_factory=TokensConfig, description="how texts are tokenised")
     spans: SpansConfig = Field(default_factory=SpansConfig, description="how documents are cut into spans, if read")
     pseudo_queries: PseudoQueriesConfig = Field(
         default_factory=PseudoQueriesConfig, description="where passages' queries come from, if read"
     )
     weights: WeighConfig = Field(default_factory=WeighConfig, description="where term weights come from, if read")
     backbone: BackboneConfig = Field(default_factory=BackboneConfig, description="the encoder that is trained")
-    objective: SerializeAsAny[ObjectiveConfig] | None = Field(description="the middle training; none: there is none")
+    objective: SerializeAsAny[ObjectiveConfig] | None = Field(
+        description="the middle training; none: no middle training"
+    )
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
-    representation: Representation = Field(default_factory=Representation, description="what of a text is scored")
+    representation: Representation = Field(
+        default_factory=Representation, description="the vectors of a text that are scored"
+    )
     stages: tuple[StageConfig, ...] = Field(min_length=1, description="fine-tuning stages, in order")
     evaluation: EvaluateConfig = Field(default_factory=EvaluateConfig, description="measures and depth of the search")
 
@@ -118,7 +122,9 @@ class Recipe(Config):
         return self.backbone.model_copy(update={"experts": "none", "expert_norms": False})
 
     def fine_tuned_as(self, other: "Recipe") -> "Recipe":
-        """This middle training with the other's fine-tuning, so that only the former tells them apart."""
+        """This middle training with the other's fine-tuning, so that the two recipes differ only in the middle
+        training.
+        """
         shared = ("protocol", "representation", "stages", "evaluation")
         return self.model_copy(update={name: getattr(other, name) for name in shared})
 
@@ -155,7 +161,7 @@ class Recipe(Config):
         if self.objective is not None and divided_later and self.backbone.saved_split is not None:
             raise UserError(
                 f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and the query "
-                f"expert in {self.backbone.name} would stay behind. Use backbone.experts=drop, or objective cotmote."
+                f"expert in {self.backbone.name} would not be loaded. Use backbone.experts=drop, or objective cotmote."
             )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")

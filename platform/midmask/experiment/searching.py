@@ -30,7 +30,7 @@ def ranking(
     encoded once.
     """
     _check_index(wanted, model)
-    passages = encoded_passages(tokens, model, wanted)
+    passages = passage_encoding_step(tokens, model, wanted)
     tokens = passages.inputs["tokens"]
     queries = EncodeConfig(
         side="queries",
@@ -61,7 +61,7 @@ def ranking(
     return Step("search", config, {**encoded, "tokens": tokens})
 
 
-def encoded_passages(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:
+def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:
     """The encoding of all passages that every search with these lengths shares. Inputs: model; tokens, as long as is
     wanted.
     """
@@ -141,12 +141,12 @@ def bm25_ranking(
     return Step("bm25", config, {"corpus": corpus})
 
 
-def evaluated(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
+def evaluation_step(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:
     return Step("evaluate", config, {"ranked": ranked, "corpus": corpus})
 
 
-def mined(lists: Mapping[str, Step], corpus: Step, config: MineConfig) -> Step:
-    """Hard negatives chosen from lists (inputs of `mining.mine`), without what is nearly a positive."""
+def mining_step(lists: Mapping[str, Step], corpus: Step, config: MineConfig) -> Step:
+    """The step that chooses hard negatives from lists (inputs of `mining.mine`), without near copies of positives."""
     alike = Step("near_duplicates", NearDuplicatesConfig(), {"corpus": corpus})
     return Step("mine", config, {**lists, "corpus": corpus, "near_duplicates": alike})
 

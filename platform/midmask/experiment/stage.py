@@ -1,4 +1,4 @@
-"""One stage of fine-tuning: where it starts, what it learns from, against which negatives, by whose opinion."""
+"""One stage of fine-tuning: where it starts, its loss, its negatives and its teacher."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -57,17 +57,21 @@ class StageConfig(Config):
         description="sources of hard negatives beside the batch's own: bm25, mined (with the stage before this one), "
         "mined:STAGE (counted from 0), file:PATH (msmarco-hard-negatives layout); several are mixed",
     )
-    per_query: int = Field(0, ge=0, le=1000, description="hard negatives a query in each step; 0 without sources")
+    per_query: int = Field(
+        0, ge=0, le=1000, description="hard negatives for each query in each step; 0 without sources"
+    )
     mine: MineConfig = Field(default_factory=MineConfig, description="how negatives are chosen from their sources")
     teacher: TeacherConfig | None = Field(None, description="the cross-encoder whose scores are learnt, if any")
     queries: int | None = Field(
-        None, ge=1, description="train queries, drawn once by mine.seed and saved by id; none: all"
+        None, ge=1, description="number of train queries, drawn once by mine.seed and saved by id; none: all"
     )
     missing_positive_score: Literal["refuse", "highest"] = Field(
         "refuse", description="a positive that the teacher has not scored: an error, or its query's highest score"
     )
-    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
-    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
+    passage_length: int | None = Field(
+        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
+    )
     train: TrainConfig = Field(description="length, batch and optimiser of the stage")
 
     @field_validator("loss", mode="before")

@@ -1,4 +1,4 @@
-"""One step of an experiment: what is computed, from what, under which fingerprint."""
+"""One step of an experiment: its config, its inputs and its fingerprint."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

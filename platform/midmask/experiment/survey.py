@@ -1,4 +1,4 @@
-"""What the places that recipes name hold: each is read once, however many recipes name it.
+"""Fingerprints of the files that recipes name: each file is read once, however many recipes name it.
 
 The driver reads; other nodes, which may not see these places, get what it has found.
 """

@@ -9,5 +9,5 @@ per_query      the per-query values that runs keep
 marks          which entries differ significantly
 board          chosen entries × (corpus, split, measure) as cells, with costs; what is best, what comes first
 cells          how cells read; html, export: the board as HTML, CSV and Markdown
-surfaces, sweep_file, queries, passages, training, embeddings, lineage: what the other pages show
+surfaces, sweep_result, sweep_axes, queries, passages, training, embeddings, lineage: what the other pages show
 """

@@ -1,4 +1,4 @@
-"""What is hidden from whom: corrupted inputs and visibility matrices, as tensors, without a loop over tokens."""
+"""Corrupted inputs and visibility matrices as tensors, computed without a loop over tokens."""
 
 from midmask.masking.crops import only, word_runs
 from midmask.masking.selection import corrupt, select_highest, select_tokens, select_words

@@ -1,4 +1,4 @@
-"""Pieces of texts as texts of their own: runs of words, and what is left without some tokens.
+"""Crops of texts: runs of words, and texts with some tokens removed.
 
 Shapes: B rows, L tokens of a padded row.
 """

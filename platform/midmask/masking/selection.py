@@ -1,4 +1,4 @@
-"""Which tokens are to be predicted, and what stands in their place.
+"""Selects the tokens to predict, and the tokens that replace them.
 
 Shapes: B rows, L tokens of a padded row.
 """

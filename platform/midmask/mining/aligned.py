@@ -19,7 +19,7 @@ def row_groups(place: Place) -> Iterator[pa.Table]:
 
 
 class Cursor:
-    """A table sorted by `query_id`, taken from its start; holds little more than what was last asked for.
+    """Reads a table sorted by `query_id` from its start; keeps little more than the rows of the last query in memory.
 
     last: the last query that has been read; none when all rows have been taken.
 

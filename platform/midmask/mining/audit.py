@@ -1,5 +1,5 @@
-"""The audit of a mining run: what was refused and why, how many candidates are likely relevant, and what it would cost
-to be stricter. Counts are added up stretch by stretch.
+"""The audit of a mining run: which candidates were refused and why, how many are likely relevant, and how many
+negatives a stricter filter would cost. Counts are added up for one block of queries after another.
 
 False negatives are estimated three ways, each as a share of the candidates within the wanted ranks, before any rule:
 those judged relevant (what a miner without the judgements would have taken), near-duplicates of a positive, and, of
@@ -50,7 +50,9 @@ class Audit:
         wrong = chosen[stretch.facts.is_positive[chosen]]
         if len(wrong):
             row = stretch.table.slice(int(wrong[0]), 1).to_pylist()[0]
-            raise ValueError(f"passage {row['doc_id']!r} is relevant to query {row['query_id']!r}: no negative")
+            raise ValueError(
+                f"passage {row['doc_id']!r} is relevant to query {row['query_id']!r}, so it cannot be a negative"
+            )
         became = verdict.copy()
         became[chosen] = CODE["chosen"]
         np.add.at(self._verdicts, (stretch.source, became), 1)

@@ -48,10 +48,10 @@ class FilterConfig(Config):
     """Which candidates are too likely to be relevant, or too far off, to be negatives."""
 
     near_duplicates: float = Field(
-        0.8, ge=0.5, le=1, description="similarity to a positive from which a passage is refused; 1: its copies alone"
+        0.8, ge=0.5, le=1, description="similarity to a positive from which a passage is refused; 1: only copies"
     )
     teacher_margin: float | None = Field(
-        None, description="a negative's teacher score is at least so far below its positive's; none: not asked"
+        None, description="least difference between the teacher's scores of a positive and its negative; none: no limit"
     )
     unscored: Literal["error", "refuse"] = Field(
         "error", description="with a teacher margin, a candidate without a teacher score: an error, or refused"
@@ -59,21 +59,21 @@ class FilterConfig(Config):
     max_score: float | None = Field(None, description="highest score of a negative in its list; none: any")
     min_score: float | None = Field(None, description="lowest score of a negative in its list; none: any")
     absolute_margin: float | None = Field(
-        None, description="a negative's score is at least so far below its positive's; none: not asked"
+        None, description="least difference between the scores of a positive and its negative; none: no limit"
     )
     relative_margin: float | None = Field(
-        None, description="the same as a share of the positive's score, such as 0.05; none: not asked"
+        None, description="least difference as a share of the positive's score, such as 0.05; none: no limit"
     )
 
     @property
     def asks_scores(self) -> bool:
-        """Whether the lists' own scores are looked at."""
+        """Whether a filter uses the lists' own scores."""
         wanted = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
         return any(value is not None for value in wanted)
 
 
 class CandidateFacts(NamedTuple):
-    """What is known of each candidate, one number or truth a row; NaN where a score is not known.
+    """Facts about each candidate, one number or boolean a row; NaN where a score is not known.
 
     positive_score: the lowest score of the query's positives in the candidate's list; -inf if one is not in it.
     positive_teacher: the lowest teacher score of the query's positives; NaN if one has none.
@@ -135,7 +135,7 @@ def beyond_absolute(score: Doubles, positive: Doubles, margin: float) -> Bools:
 
 
 def beyond_relative(score: Doubles, positive: Doubles, margin: float) -> Bools:
-    """The same with the margin as a share of the positive's magnitude."""
+    """As `beyond_absolute`, with the margin as a share of the positive's magnitude."""
     missing = np.isneginf(positive)
     lowest = np.where(missing, 0, positive)
     return np.asarray(missing | (score > lowest - np.abs(lowest) * margin))

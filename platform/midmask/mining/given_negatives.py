@@ -1,4 +1,4 @@
-"""The read_negatives step: candidates that others have listed, read from a file and held against the corpus.
+"""The read_negatives step: candidates from a file of another tool, checked against the corpus.
 
     lists/00000.parquet …   candidates (`negatives.CANDIDATES`, without scores), sorted by query within each file
     quarantine.jsonl        every entry that was not taken, with the reason
@@ -46,7 +46,7 @@ class ReadNegativesConfig(Config):
 
 
 def negatives_content(config: ReadNegativesConfig) -> dict[str, str]:
-    """What the file holds, by fingerprint; for the step's identity.
+    """Fingerprint of the file, for the step's identity.
 
     Raises:
         UserError: if there is no such file.
@@ -60,7 +60,7 @@ def read_negatives(config: ReadNegativesConfig, inputs: Mapping[str, Artifact], 
     """The step; input corpus.
 
     Raises:
-        UserError: for a line of another layout, a query that stands on two lines, a system that the file lacks, and
+        UserError: for a line of another layout, a query that is on two lines, a system that the file lacks, and
             ids that the corpus lacks, unless these are to be counted.
     """
     with (out / "quarantine.jsonl").writing() as quarantine:

@@ -1,4 +1,4 @@
-"""What is known of queries and passages before negatives are chosen: judgements, near-duplicates, a teacher's scores.
+"""Facts about queries and passages before negatives are chosen: judgements, near-duplicates, a teacher's scores.
 
 Queries and passages are numbered stretch by stretch; a pair of both is then one number, its key.
 """
@@ -31,7 +31,7 @@ class KnownRelevant:
 
     @staticmethod
     def of(corpus: Artifact, like: Place, similarity: float) -> "KnownRelevant":
-        """From the judgements with grade >= 1, and what the near_duplicates step has written."""
+        """Reads the judgements with grade >= 1, and the output of the near_duplicates step."""
         qrels = read_qrels(corpus)
         relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
         pairs = relevant.group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
@@ -90,7 +90,7 @@ class ScoresByKey:
 
 
 def places(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> Ints:
-    """Where each value stands among others; -1 where it does not."""
+    """Position of each value among others; -1 if it is not among them."""
     return numbers(pc.fill_null(pc.index_in(values, value_set=among), -1))
 
 

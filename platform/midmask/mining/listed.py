@@ -25,14 +25,14 @@ class Listed:
         """Its lists, read from their starts, with the sources' full names."""
         lists = self.artifact.place / "lists"
         for name in lists.names():
-            yield Cursor(map(self._named, row_groups(lists / name)), str(lists / name), CANDIDATES)
+            yield Cursor(map(self._name_sources, row_groups(lists / name)), str(lists / name), CANDIDATES)
         if not lists.names():
             (source,) = self.sources.values()
             place = ranked.of_split(self.artifact.place, split)
             tables = (table.append_column("source", pa.repeat(source.name, len(table))) for table in row_groups(place))
             yield Cursor(tables, str(place), CANDIDATES)
 
-    def _named(self, table: pa.Table) -> pa.Table:
+    def _name_sources(self, table: pa.Table) -> pa.Table:
         own = pa.array(list(self.sources), pa.string())
         full = pa.array([source.name for source in self.sources.values()], pa.string())
         names = full.take(pc.index_in(table["source"], value_set=own).combine_chunks())
@@ -40,7 +40,8 @@ class Listed:
 
 
 def find_listed(lists: Sequence[Artifact]) -> list[Listed]:
-    """The lists that negatives are taken from; sources of one name are told apart by their artifacts' fingerprints.
+    """The lists that negatives are taken from; sources with the same name are distinguished by their artifacts'
+    fingerprints.
 
     Raises:
         UserError: if there are none, or one of them twice.

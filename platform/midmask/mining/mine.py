@@ -2,8 +2,8 @@
 
 negatives.parquet     the chosen (`negatives.NEGATIVES`), by query, list and rank
 negatives.jsonl.gz    the same in the msmarco-hard-negatives layout
-queries.parquet       query_id: whom they were mined for, in vain or not
-refused.parquet       the first candidates that each rule refused, to be looked at
+queries.parquet       query_id: all mined queries, including those without negatives
+refused.parquet       the first candidates that each rule refused, for inspection
 audit.json, audit.md  `mining.audit`
 """
 
@@ -29,7 +29,7 @@ from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
 from midmask.mining.known import KnownRelevant
 from midmask.mining.listed import find_listed, stretches
 from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
-from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, refuse_unscored, told
+from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, negatives_table, refuse_unscored
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.lines import write_lines
 from midmask.retrieve.selection import judged_queries
@@ -42,16 +42,19 @@ EXAMPLES = 20
 
 
 class MineConfig(IndexFields):
-    """How hard negatives are mined. What is about the search (depth, index, lengths, threads) makes the encoding and
-    search steps that come before (`recipes.plan`)."""
+    """How hard negatives are mined. The fields of the search (depth, index, lengths, threads) configure the encoding
+    and search steps before it (`experiment.plan`).
+    """
 
-    split: str = Field("train", description="whose queries get negatives")
+    split: str = Field("train", description="split whose queries get negatives")
     depth: int = Field(200, ge=1, le=100_000, description="passages ranked for each query")
     min_rank: int = Field(1, ge=1, description="best rank a negative may have, counted from 1 with the positives")
     max_rank: int | None = Field(None, ge=1, description="worst rank a negative may have; none: depth")
-    per_query: int = Field(30, ge=1, le=10_000, description="negatives a query, of all lists together")
+    per_query: int = Field(30, ge=1, le=10_000, description="negatives for each query, from all lists together")
     per_source: int | None = Field(
-        None, ge=1, description="negatives a query from each list, each adding other passages; none: as they come"
+        None,
+        ge=1,
+        description="negatives for each query from each list, other passages from each; none: no limit",
     )
     choose: Literal["random", "top"] = Field(
         "random", description="drawn from the allowed passages by the seed, or those of the best ranks"
@@ -60,15 +63,19 @@ class MineConfig(IndexFields):
         False, description="whether a query with too few allowed passages gets some of them several times"
     )
     filters: FilterConfig = Field(default_factory=FilterConfig, description="what is refused for being relevant")
-    seed: int = Field(0, ge=0, description="of the draw")
-    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
-    query_length: int | None = Field(None, ge=4, description="tokens a query is cut to; none: as tokenised")
-    passage_length: int | None = Field(None, ge=8, description="tokens a passage is cut to; none: as tokenised")
+    seed: int = Field(0, ge=0, description="seed of the choice among allowed passages")
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
+    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
+    passage_length: int | None = Field(
+        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
+    )
     precision: Precision = Field(
         "auto",
-        description="of the encoder; bf16: under autocast; auto: bf16 on a processor that gains by it, else fp32",
+        description="of the encoder's products; auto: bf16 on a processor that gains by it, else fp32",
     )
-    actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
+    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")
@@ -93,7 +100,7 @@ class MineConfig(IndexFields):
 def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step. Inputs: corpus; the lists, in the order of their names: every input whose name begins with `ranked`,
     with `ranked/SPLIT.parquet` (of a search, or BM25's) or `lists/` (of read_negatives); `scores`, a teacher's, with
-    `scores.parquet` sorted by query; `near_duplicates`, else they are looked for here.
+    `scores.parquet` sorted by query; `near_duplicates`, else they are computed here.
 
     Raises:
         UserError: for a split without relevant passages or one that was not ranked, and scores that are asked for and
@@ -125,7 +132,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             chosen = draw(stretch, verdict, config.choice)
             audit.add(stretch, verdict, chosen)
             refused.add(stretch, verdict)
-            negatives = told(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
+            negatives = negatives_table(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
             writer.write_table(negatives)
             positives = known.positives(stretch.query_ids)
             lines.writelines(line_of(entry) for entry in entries(negatives, positives, stretch.query_ids))
@@ -174,7 +181,7 @@ def judge(config: MineConfig, stretch: Stretch) -> Codes:
         row = stretch.table.slice(int(np.flatnonzero(np.isnan(stretch.facts.score))[0]), 1).to_pylist()[0]
         raise UserError(
             f"filters: the list {row['source']!r} has no scores, so max_score, min_score, absolute_margin and "
-            "relative_margin cannot be asked; use filters.teacher_margin with a teacher's scores"
+            "relative_margin cannot be applied; use filters.teacher_margin with a teacher's scores"
         )
     verdict = verdicts(stretch.facts, config.filters, config.ranks)
     if config.filters.teacher_margin is not None and config.filters.unscored == "error":
@@ -193,7 +200,7 @@ class _Refused:
         for code in np.unique(verdict[verdict != ALLOWED]).tolist():
             rows = np.flatnonzero(verdict == code)[: EXAMPLES - self._have[code]]
             self._have[code] += len(rows)
-            self._tables.append(told(stretch, verdict, rows))
+            self._tables.append(negatives_table(stretch, verdict, rows))
 
     def write(self, place: Place) -> None:
         with place.writing() as stream:

@@ -1,4 +1,4 @@
-"""Passages that say what a relevant passage says: as negatives they would teach the opposite of the judgement.
+"""Passages with nearly the text of a relevant one: as negatives they would teach the opposite of the judgement.
 
     positives.parquet   doc_id, group: every passage that is judged relevant to some query; those with one MinHash
                         signature share a group
@@ -29,7 +29,7 @@ NEAR = pa.schema([("doc_id", pa.string()), ("group", pa.int32()), ("similarity",
 
 
 class NearDuplicatesConfig(Config):
-    """Which passages are like a relevant one. What counts as too similar is the miner's to say."""
+    """Finds passages similar to a relevant one. The mining config has the similarity above which one is refused."""
 
 
 def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
@@ -40,7 +40,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
     relevant = pc.unique(qrels.filter(pc.greater_equal(qrels["grade"], 1))["doc_id"])
     names: list[str] = []
     found = [np.empty((0, BANDS * ROWS), np.uint32)]
-    for doc_ids, texts in _passages(inputs["corpus"].place, relevant):
+    for doc_ids, texts in _read_passages(inputs["corpus"].place, relevant):
         names.extend(doc_ids)
         found.append(signatures(texts))
     minima_GH, group = np.unique(np.concatenate(found), axis=0, return_inverse=True)
@@ -51,7 +51,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
         np.save(stream, minima_GH)
 
 
-def _passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
+def _read_passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
     """Ids and texts of the wanted passages, some at a time."""
     for name in (corpus / "docs").names():
         yield from _batches(corpus / "docs" / name, wanted)
@@ -91,7 +91,7 @@ class Groups:
         self._keys_BG = np.take_along_axis(keys_BG, self._order_BG, axis=1)
 
     def like(self, minima_NH: Signatures) -> tuple[Ints, Ints, NDArray[np.float32]]:
-        """(row, group, similarity) of every pair that meets in a band and agrees in half of all hashes or more."""
+        """(row, group, similarity) of every pair that is equal in a band and in at least half of all hashes."""
         met = [np.empty(0, np.int64)]
         for order, keys, own in zip(self._order_BG, self._keys_BG, _band_keys(minima_NH), strict=True):
             first, last = np.searchsorted(keys, own, "left"), np.searchsorted(keys, own, "right")

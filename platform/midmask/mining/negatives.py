@@ -71,7 +71,7 @@ class Choice:
 
 
 class Stretch(NamedTuple):
-    """The candidates of some queries (CANDIDATES), list after list, and what is known of each.
+    """The candidates of some queries (CANDIDATES), list after list, and facts about each.
 
     query: the place of its query among query_ids, which are sorted. source: of its list. key: number of the pair. draw:
     a random number, a hash of (seed, query, passage).
@@ -90,7 +90,7 @@ class Stretch(NamedTuple):
 def examine(
     table: pa.Table, sources: Sequence[NegativeList], known: KnownRelevant, scores: pa.Table | None, seed: int
 ) -> Stretch:
-    """What is known of candidates (CANDIDATES); every list of a query has to be whole.
+    """Collects the facts about candidates (CANDIDATES); every list of a query must be whole.
 
     Args:
         sources: of all names in the column `source`, in the order in which lists are drawn from.
@@ -205,8 +205,8 @@ def _again(stretch: Stretch, chosen: Ints, choice: Choice) -> Ints:
     return np.concatenate(again)
 
 
-def told(stretch: Stretch, verdict: Codes, rows: Ints) -> pa.Table:
-    """Rows with what became of them, and where they come from (NEGATIVES)."""
+def negatives_table(stretch: Stretch, verdict: Codes, rows: Ints) -> pa.Table:
+    """The table of these rows with their verdicts and sources (NEGATIVES)."""
     source = pa.array(stretch.source[rows])
     columns = {
         "teacher_score": pa.array(stretch.facts.teacher[rows].astype(np.float32), from_pandas=True),

@@ -21,9 +21,9 @@ from midmask.retrieve.selection import judged_queries
 class DrawQueriesConfig(Config):
     """A random subset of a split's queries that have a relevant passage."""
 
-    split: str = Field("train", description="whose queries are drawn")
-    count: int = Field(ge=1, description="how many; a larger draw by the same seed holds the smaller one")
-    seed: int = Field(0, ge=0, description="of the draw")
+    split: str = Field("train", description="split whose queries are drawn")
+    count: int = Field(ge=1, description="number of queries; a larger draw with the same seed contains the smaller one")
+    seed: int = Field(0, ge=0, description="seed of the draw")
 
 
 def draw_subset(query_ids: Sequence[str], count: int, seed: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rows that meet: softmax cross-entropy of vectors against those of all workers. Shared by all contrastive methods.
+"""In-batch contrast: softmax cross-entropy of vectors against those of all workers. Shared by all contrastive methods.
 
 Shapes: Q rows of this worker, N rows of all workers, D width.
 """

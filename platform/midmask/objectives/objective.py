@@ -1,4 +1,4 @@
-"""What every objective is: masks are drawn first, without a gradient; then a loss is computed from what was drawn."""
+"""The interface of objectives: first masks are drawn, without a gradient, then a loss is computed with them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class ObjectiveConfig(Config):
         return Reads()
 
     def places(self) -> tuple[str, ...]:
-        """Folders that the method reads models from: what they hold is part of a run's identity."""
+        """Folders that the method reads models from: their contents are part of a run's identity."""
         return ()
 
     def check(self, shape: BackboneShape) -> None:
@@ -80,7 +80,9 @@ class Objective(nn.Module, ABC):
         """Sums and counts of this worker's rows, by part."""
 
     def health(self, drawn: Any) -> dict[str, Tensor]:
-        """What tells whether the method works as meant, by name, shape [] each; without gradient, now and then."""
+        """Measures of whether the method works as intended, by name, shape [] each; computed without a gradient, from
+        time to time.
+        """
         return {}
 
     def vocabulary(self, device: torch.device) -> Vocabulary:
@@ -92,12 +94,13 @@ class Objective(nn.Module, ABC):
         return self._vocabulary
 
     def heads_state(self) -> dict[str, Tensor]:
-        """The weights that are thrown away after training; saved beside the backbone so that training can go on."""
+        """The weights that are dropped after training; saved beside the backbone so that training can go on."""
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith(KEPT)}
 
     @torch.no_grad()
     def take_over(self, state: dict[str, Tensor]) -> list[str]:
-        """Copies from another objective's `heads_state` what has a name and a shape of this one's; the rest stays.
+        """Copies from another objective's `heads_state` the tensors whose name and shape are also in this one; the rest
+        keeps its values.
 
         Returns:
             The names, in order.
@@ -111,7 +114,7 @@ class Objective(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Represented:
-    """What the rows of a batch give each by itself.
+    """The vectors that the rows of a batch give, each row by itself.
 
     vectors: float, gradients flow through them; facts: what else is needed where rows meet, without gradient. All have
     rows along their first axis, so that those of several micro-batches can be put end to end. parts: makes the terms of
@@ -124,7 +127,7 @@ class Represented:
 
 
 class CoupledObjective(Objective):
-    """An objective in which the rows of a batch meet (in-batch negatives), so that a batch cannot simply be cut.
+    """An objective that compares the rows of a batch (in-batch negatives), so that a batch cannot simply be cut.
 
     The two halves of its loss are kept apart, so that training can cache gradients (Gao et al. 2021, GradCache): all
     vectors without a graph, the coupled loss and its gradient by vector, then each micro-batch again with a graph.
@@ -136,7 +139,7 @@ class CoupledObjective(Objective):
 
     @abstractmethod
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        """The half in which all rows of all workers meet; `vectors` and `facts` are those of this worker's rows."""
+        """The half that compares all rows of all workers; `vectors` and `facts` are those of this worker's rows."""
 
     def forward(self, drawn: Any) -> Loss:
         """Both halves at once."""
@@ -153,7 +156,8 @@ def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part]) -> dict[str, Tensor]:
-    """A decoder's mean loss by target, and the same with the batch's mean vector, which says nothing of the text.
+    """A decoder's mean loss by target, and the same loss with the batch's mean vector, which contains nothing about the
+    single text.
 
     Args:
         loss_of: the decoder's loss when it is given these vectors.

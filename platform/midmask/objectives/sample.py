@@ -39,7 +39,7 @@ def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenR
 def pretraining_batch(
     config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int, context: int | None = None
 ) -> Batch:
-    """What a middle training reads: passages; or with each a second span, or a pseudo-query.
+    """A batch for a middle training: passages, or each with a second span or a pseudo-query.
 
     Args:
         context: tokens of the second text; none: as many as the passage's, a pseudo-query at most `QUERY_LENGTH`.
@@ -55,7 +55,7 @@ def pretraining_batch(
 
 
 def finetuning_batch(words: Vocabulary, *, queries: int, group: int, query: int, passage: int) -> Batch:
-    """What a fine-tuning loss reads: queries, `group` passages for each, and a teacher's score of each pair.
+    """A batch for a fine-tuning loss: queries, `group` passages for each, and a teacher's score of each pair.
 
     Args:
         query, passage: tokens of each.

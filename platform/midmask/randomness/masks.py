@@ -19,7 +19,7 @@ _U = np.uint64
 
 
 class Purpose(IntEnum):
-    """What a random number decides; two purposes never share one."""
+    """The use of a random number; two purposes never share a number."""
 
     SELECT = 1
     CORRUPT = 2
@@ -59,7 +59,7 @@ def draw_seeds(keys_B: Tensor, purpose: Purpose, draws: int = 1) -> Tensor:
     return (x >> 32).to(torch.int32)
 
 
-def rekeyed(text: TokenRows) -> TokenRows:
+def rekey(text: TokenRows) -> TokenRows:
     """The same rows under other keys, so that every draw is independent of those for the rows as they were."""
     high, low = draw_seeds(text.keys_B, Purpose.REKEY, 2).to(torch.int64).unbind(1)
     return replace(text, keys_B=(high << 32) ^ low)

@@ -16,11 +16,11 @@ def build(name: str, method: Method) -> Recipe:
     changes: dict[str, Any] = {"name": name, **method.changes}
     if method.objective is not None:
         changes["objective"] = {"name": method.objective, **method.settings}
-    recipe = recipe_from({**BASE, **{section: _merged(section, own) for section, own in changes.items()}})
+    recipe = recipe_from({**BASE, **{section: _merge(section, own) for section, own in changes.items()}})
     return PROTOCOLS[method.protocol]().on(recipe, "demo") if method.protocol else recipe
 
 
-def _merged(section: str, own: Any) -> Any:
+def _merge(section: str, own: Any) -> Any:
     """Fields of a section over those of the base; a value that is no section takes the base's place."""
     base = BASE.get(section)
     return {**base, **own} if isinstance(base, dict) and isinstance(own, dict) else own

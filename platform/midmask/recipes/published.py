@@ -1,5 +1,5 @@
-"""Published sizes of middle trainings on MS MARCO, and of what all systems share; and what a recipe lacks of them.
-Those of fine-tuning are in `recipes.protocols`.
+"""Published sizes of middle trainings on MS MARCO, and of the parts that all systems share, and the fields in which a
+recipe differs from them. Those of fine-tuning are in `recipes.protocols`.
 """
 
 from collections.abc import Mapping

@@ -78,7 +78,7 @@ class Best:
 
     @property
     def least(self) -> np.float32:
-        """What a passage must reach to come in; -inf while there is room."""
+        """The score above which a passage is taken in; -inf while there is room."""
         return self.scores.min() if len(self.scores) == self._k else np.float32(-np.inf)
 
     def offer(self, scores_N: Floats, rows_N: Ints) -> None:
@@ -86,9 +86,9 @@ class Best:
         self.scores = np.concatenate([self.scores, scores_N])
         self.rows = np.concatenate([self.rows, rows_N])
         if len(self.scores) > self._k:
-            self._cut()
+            self._keep_best()
 
-    def _cut(self) -> None:
+    def _keep_best(self) -> None:
         least = _kth(self.scores, self._k)
         near = np.flatnonzero(self.scores >= least)
         scores, rows = self.scores[near], self.rows[near]
@@ -98,7 +98,7 @@ class Best:
             scores, rows = np.delete(scores, last), np.delete(rows, last)
         self.scores, self.rows = scores, rows
 
-    def ordered(self) -> tuple[Floats, Ints]:
+    def ranking(self) -> tuple[Floats, Ints]:
         """Scores and rows, the best first."""
         order = np.lexsort((self._places_N[self.rows], -self.scores))
         return self.scores[order], self.rows[order]

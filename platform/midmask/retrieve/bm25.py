@@ -1,4 +1,4 @@
-"""BM25 (bm25s, the Lucene variant of Kamphuis et al. 2020): the row that every trained encoder is held against.
+"""BM25 (bm25s, the Lucene variant of Kamphuis et al. 2020): the baseline of every trained encoder.
 
 Words are lower-cased runs of two or more word characters, stemmed by Snowball English; no stop words are removed; a
 passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. On SQuAD dev this gives RR@10 0.798 and nDCG@10
@@ -83,7 +83,7 @@ def build_index(config: Bm25Config, corpus: Place, out: Place) -> None:
     words = StemmedWords()
     names: list[str] = []
     rows: list[list[int]] = []
-    for doc_ids, texts in _passages(corpus, titles=config.titles):
+    for doc_ids, texts in _read_passages(corpus, titles=config.titles):
         names.extend(doc_ids)
         rows.extend(words.ids(text, grow=True) for text in texts)
     if not words.known:
@@ -97,7 +97,7 @@ def build_index(config: Bm25Config, corpus: Place, out: Place) -> None:
         pq.write_table(pa.table({"doc_id": pa.array(names, pa.string())}), stream, compression="zstd")
 
 
-def _passages(corpus: Place, *, titles: bool) -> Iterator[tuple[list[str], list[str]]]:
+def _read_passages(corpus: Place, *, titles: bool) -> Iterator[tuple[list[str], list[str]]]:
     for shard in (corpus / "docs").names():
         with (corpus / "docs" / shard).reading() as stream:
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=2048):
@@ -141,14 +141,14 @@ class Bm25Index:
 
     def search(self, query_ids: Sequence[str], texts: Sequence[str], k: int) -> pa.Table:
         """The ranked list of some queries: the best k of the passages that share a word with the query."""
-        found = [self._best(text, k) for text in texts]
+        found = [self._search(text, k) for text in texts]
         query = np.repeat(np.arange(len(found)), [len(rows) for rows, _ in found])
         return ranked.order(
             pa.table(
                 {
                     "query_id": pa.array(query_ids, pa.string()).take(pa.array(query)),
-                    "doc_id": self.doc_ids.take(pa.array(_joined([rows for rows, _ in found], np.int64))),
-                    "score": pa.array(_joined([scores for _, scores in found], np.float32)),
+                    "doc_id": self.doc_ids.take(pa.array(_concatenate([rows for rows, _ in found], np.int64))),
+                    "score": pa.array(_concatenate([scores for _, scores in found], np.float32)),
                 }
             )
         )
@@ -159,7 +159,7 @@ class Bm25Index:
             block = queries.slice(at, QUERY_BLOCK)
             yield self.search(block["query_id"].to_pylist(), block["text"].to_pylist(), k)
 
-    def _best(self, text: str, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _search(self, text: str, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows and scores of the best k; at the cut, of equal scores the smaller document ids stay."""
         words = self._words.ids(text)
         if not words:
@@ -173,5 +173,5 @@ class Bm25Index:
         return rows, scores_N[rows]
 
 
-def _joined(arrays: Iterable[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+def _concatenate(arrays: Iterable[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
     return np.concatenate([np.empty(0, dtype), *arrays])

@@ -43,7 +43,7 @@ def check_faiss() -> None:
     Raises:
         UserError: if there is none, or more than one.
     """
-    found = [name for name in ("faiss-cpu", *GPU_BUILDS) if _installed(name)]
+    found = [name for name in ("faiss-cpu", *GPU_BUILDS) if _is_installed(name)]
     if not found:
         raise UserError("faiss is not installed: pip install 'midmask[cpu]', or 'midmask[gpu]' where there is a GPU")
     if len(found) > 1:
@@ -65,7 +65,7 @@ def load_faiss() -> Any:
     return faiss
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -118,7 +118,7 @@ class DenseShard:
                 f"an index of {self._index.ntotal} vectors of width {self._index.d} for {self.rows} of width {width}; "
                 "delete it and build it again"
             )
-        self._on_gpu = _copied_to_gpu(faiss, self._index)
+        self._on_gpu = _copy_to_gpu(faiss, self._index)
         self._places_N = places_of(doc_ids)
         self._error = error_of_guess(longest, self._mean_D)
 
@@ -175,7 +175,7 @@ class DenseShard:
         return scores_QN
 
 
-def _copied_to_gpu(faiss: Any, index: Any) -> Any:
+def _copy_to_gpu(faiss: Any, index: Any) -> Any:
     """The index on the first GPU that the process sees (Ray shows an actor its own); none without a GPU, or with a
     build of faiss for CPUs. faiss leaves on the CPU what it cannot do there, such as HNSW.
     """

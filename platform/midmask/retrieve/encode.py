@@ -10,7 +10,7 @@ A block that is there is not encoded again, so a killed encoding goes on. One pr
 
 One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
 artifact (4 D bytes a passage, and 47 bits a word of a lexical view): `encode/` in the storage may be deleted at any
-time, since a finished step never looks at its inputs; a search that is still to be made would encode again.
+time, since a finished step never reads its inputs; a search that is still to be made would encode again.
 """
 
 import logging
@@ -53,13 +53,15 @@ class EncodeConfig(Config):
     judged: Literal["any", "relevant"] = Field(
         "any", description="queries with any judgement, or with a relevant passage"
     )
-    max_queries: int | None = Field(None, ge=1, description="queries, the first by a hash of their id; none: all")
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
     terms: int | None = Field(
         None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
     )
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder; bf16: under autocast")
-    actors: int = runtime(1, "processes that blocks are dealt out to, on a cluster", ge=1)
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder's products")
+    actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")
@@ -71,7 +73,9 @@ class EncodeConfig(Config):
 
 @dataclass(frozen=True)
 class Encode:
-    """What is encoded, as plain data that travels to any node. Inputs: model, tokens; for queries also corpus."""
+    """An encoding's config and inputs, as plain data that can be sent to any node. Inputs: model, tokens; for queries
+    also corpus.
+    """
 
     config: EncodeConfig
     inputs: Mapping[str, Artifact]
@@ -88,14 +92,14 @@ class Encode:
         if self.config.terms is not None and representation.lexical is None:
             raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
-            table = self._selected()
+            table = self._select_queries()
             with (self.out / SELECTION).writing() as stream:
                 pq.write_table(table, stream, row_group_size=QUERY_BLOCK)
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)
 
-    def _selected(self) -> pa.Table:
+    def _select_queries(self) -> pa.Table:
         """Query ids and token rows of the queries that are wanted, by query id."""
         config, tokens = self.config, self.inputs["tokens"].place
         wanted = judged_queries(
@@ -218,7 +222,7 @@ class EncodeWorker:
         try:
             views = work.encoder.encode(token_rows(table["ids"]))
         except NotFinite as error:
-            raise _naming(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
+            raise _not_finite(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
         views.write(work.out, block.name)
         log.info("encoded %s %d to %d", work.config.side, block.start, block.start + block.rows)
         return 1
@@ -233,7 +237,7 @@ def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     return work.finish()
 
 
-def _naming(names: list[str], kind: str) -> UserError:
+def _not_finite(names: list[str], kind: str) -> UserError:
     first = ", ".join(repr(name) for name in names[:5])
     return UserError(
         f"the encoder gives vectors that are not finite for {len(names)} {kind}, among them {first}; its training "

@@ -120,7 +120,7 @@ class FlatGuesses:
         return scores_BN
 
     def shares(self, dense_QD: Floats) -> Doubles:
-        """What the mean adds to all scores of a query, [Q]."""
+        """The term that the mean adds to all scores of a query, [Q]."""
         shares_Q: Doubles = np.vecdot(dense_QD.astype(np.float64), self._mean_D.astype(np.float64))
         return shares_Q
 
@@ -163,5 +163,5 @@ class FaissProposals:
         return [rows_N - block.start for rows_N in within]
 
     def near(self, query: int, own_N: Ints, lexical: BoundedScores, least: np.float32) -> Ints:
-        """Places in a block; `least` is of sums, and says nothing of a part."""
+        """Places in a block; `least` is for the sum and no bound for one part."""
         return np.union1d(own_N, candidates(lexical.scores_N, lexical.error, self._k, np.float32(-np.inf)))

@@ -1,4 +1,4 @@
-"""Approximate indexes of dense vectors: their settings, what is refused of them, and the step that builds one.
+"""Approximate indexes of dense vectors: their settings and checks, and the step that builds one.
 
     encoded passages ─► index (faiss, of all passages) ─► index/passages.faiss ─► every search of every split
 
@@ -46,7 +46,7 @@ class IndexFields(Config):
     index: str = Field(FLAT, description="faiss factory string, such as IVF256,Flat or HNSW32; Flat is exact")
     nprobe: int | None = Field(None, ge=1, description="IVF: lists searched for each query; none: one in 8, at least 8")
     ef_search: int | None = Field(
-        None, ge=1, description="HNSW: candidates kept while searching; none: as many as passages are asked for"
+        None, ge=1, description="HNSW: candidates kept while searching; none: the depth, at least 64"
     )
     ef_construction: int | None = Field(
         None, ge=1, description="HNSW: candidates kept while building; none: faiss's own, 40"

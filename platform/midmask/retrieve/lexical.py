@@ -96,7 +96,7 @@ def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: in
     def run(start: int) -> None:
         part = slice(start, min(start + size, queries))
         for query, best in enumerate(search(part), start):
-            scores_QK[query], rows_QK[query] = best.ordered()
+            scores_QK[query], rows_QK[query] = best.ranking()
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(run, range(0, queries, size)))
@@ -134,12 +134,12 @@ class LexicalIndex:
                 f"queries over {queries.width} terms and passages over {self._rows.width}: they come from different "
                 "vocabularies; encode both with one model"
             )
-        many_Q = self._touch_many(queries)
+        many_Q = self._has_many_postings(queries)
         _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
 
     def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[BoundedScores]]]:
         """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
-        many_Q = self._touch_many(queries)
+        many_Q = self._has_many_postings(queries)
         few, many = np.flatnonzero(~many_Q).tolist(), np.flatnonzero(many_Q).tolist()
         for block, lists in zip(self._blocks, self._inverted if few else [], strict=False):
             yield few, block, (lists.scores(*queries.row(query)) for query in few)
@@ -148,7 +148,7 @@ class LexicalIndex:
             for members, tile_VB in tiles:
                 yield members, block, matrix.scores(tile_VB)
 
-    def _touch_many(self, queries: SparseRows) -> NDArray[np.bool_]:
+    def _has_many_postings(self, queries: SparseRows) -> NDArray[np.bool_]:
         touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.terms].cumsum()])
         return np.diff(touched[queries.offsets]) > MANY * len(self._rows.terms)
 
@@ -196,9 +196,11 @@ class RowsBlock:
         """Of some queries that are dense in V."""
         guesses_BN = np.ascontiguousarray((self._matrix_NV @ tile_VB).T)
         for query_V, scores_N in zip(tile_VB.T.astype(np.float64), guesses_BN, strict=True):
-            yield BoundedScores(scores_N, self._error * float(np.linalg.norm(query_V)), partial(self._exact, query_V))
+            yield BoundedScores(
+                scores_N, self._error * float(np.linalg.norm(query_V)), partial(self._score_exactly, query_V)
+            )
 
-    def _exact(self, query_V: Doubles, places_N: Ints) -> Doubles:
+    def _score_exactly(self, query_V: Doubles, places_N: Ints) -> Doubles:
         scores_N = np.empty(len(places_N))
         for at in range(0, len(places_N), GATHERED):
             some = slice(at, at + GATHERED)

@@ -14,7 +14,7 @@ Neighbours = tuple[Floats, Ints]
 
 
 def write_found(place: Place, found: Neighbours, seconds: float) -> None:
-    """Writes what a shard found for a block of queries, and how long the search took."""
+    """Writes a shard's results for a block of queries, and the seconds of the search."""
     with place.writing() as stream:
         np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
 

@@ -63,12 +63,12 @@ class _BaseModel:
         self._projection = None if weight is None else weight.to(device)
 
     def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
-        dense_BD = self._pooled(ids_BL, lengths_B)
+        dense_BD = self._pool(ids_BL, lengths_B)
         if self._projection is not None:
             dense_BD = F.linear(dense_BD, self._projection)
         return TextVectors(F.normalize(dense_BD, dim=-1) if self._representation.normalise else dense_BD, None)
 
-    def _pooled(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+    def _pool(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
         if self._first_alone:
             return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]))
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]

@@ -36,8 +36,8 @@ def write_rows(stream: BinaryIO, rows: SparseRows) -> None:
     length_bits = int(lengths.max(initial=shortest) - shortest).bit_length()
     body = (
         rows.weights.astype("<f4").tobytes()
-        + _packed(rows.terms, _term_bits(rows.width))
-        + _packed(lengths - shortest, length_bits)
+        + _pack(rows.terms, _term_bits(rows.width))
+        + _pack(lengths - shortest, length_bits)
     )
     counts = (len(rows), len(rows.terms), rows.width, shortest, length_bits)
     stream.write(HEADER.pack(MAGIC, VERSION, *counts, zlib.crc32(body)) + body)
@@ -64,10 +64,10 @@ def read_rows(stream: BinaryIO) -> SparseRows:
         )
     if zlib.crc32(body) != checksum:
         raise UserError("lexical views whose checksum is wrong: the file was changed; encode again")
-    lengths = shortest + _unpacked(body[sizes[0] + sizes[1] :], count, length_bits)
+    lengths = shortest + _unpack(body[sizes[0] + sizes[1] :], count, length_bits)
     return SparseRows(
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]),
-        _unpacked(body[sizes[0] : sizes[0] + sizes[1]], entries, term_bits).astype(np.int32),
+        _unpack(body[sizes[0] : sizes[0] + sizes[1]], entries, term_bits).astype(np.int32),
         np.frombuffer(body[: sizes[0]], dtype="<f4").astype(np.float32),
         width,
     )
@@ -77,7 +77,7 @@ def read_lengths(stream: BinaryIO) -> tuple[NDArray[np.int64], int]:
     """How many entries each row of such a file has, and the width, without reading the entries."""
     _, _, count, entries, width, shortest, length_bits, _ = HEADER.unpack(stream.read(HEADER.size))
     stream.seek(HEADER.size + 4 * entries + _bytes(entries, _term_bits(width)))
-    return shortest + _unpacked(stream.read(), count, length_bits), width
+    return shortest + _unpack(stream.read(), count, length_bits), width
 
 
 def packed_size(lengths: NDArray[np.int64], width: int) -> int:
@@ -95,7 +95,7 @@ def _bytes(count: int, bits: int) -> int:
     return (count * bits + 7) // 8
 
 
-def _packed(numbers: NDArray[np.integer], bits: int) -> bytes:
+def _pack(numbers: NDArray[np.integer], bits: int) -> bytes:
     """The lowest `bits` bits of each number, lowest first, without gaps."""
     parts = []
     for at in range(0, len(numbers), PACKED_AT_ONCE):
@@ -104,7 +104,7 @@ def _packed(numbers: NDArray[np.integer], bits: int) -> bytes:
     return b"".join(part.tobytes() for part in parts)
 
 
-def _unpacked(packed: bytes, count: int, bits: int) -> NDArray[np.int64]:
+def _unpack(packed: bytes, count: int, bits: int) -> NDArray[np.int64]:
     numbers = np.zeros(count, dtype=np.int64)
     octets = np.frombuffer(packed, dtype=np.uint8)
     for at in range(0, count if bits else 0, PACKED_AT_ONCE):

@@ -43,14 +43,14 @@ class SearchConfig(IndexFields):
     passage_terms: int | None = Field(
         None, ge=1, description="the same of a passage; fewer than were encoded need no new encoding"
     )
-    actors: int = runtime(1, "processes that the corpus is sharded over, on a cluster", ge=1)
+    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, as plain data that travels to any node. Inputs: passages and queries (both encoded), tokens;
-    `index`, of the passages, unless the search is exact.
+    """A search's config and inputs, as plain data that can be sent to any node. Inputs: passages and queries (both
+    encoded), tokens; `index`, of the passages, unless the search is exact.
     """
 
     config: SearchConfig
@@ -96,7 +96,7 @@ class Search:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What is scored: "dense", "lexical", or both.
+        """The views that are scored: "dense", "lexical", or both.
 
         Raises:
             UserError: for a view that was not encoded.
@@ -131,7 +131,7 @@ class Search:
             searched: all query blocks in order, each when every shard has searched it.
         """
         place = self.out / "ranked" / f"{self.split}.parquet"
-        rows = ranked.write(place, self._merged(shards, searched))
+        rows = ranked.write(place, self._merge(shards, searched))
         seconds = self._query_seconds(shards)
         (self.out / "partial").delete()
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
@@ -148,7 +148,7 @@ class Search:
             "splits": {self.split: {"queries": queries, "ranked": rows, "empty_slots": empty}},
             "query_seconds": round(seconds, 6),
             "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
-            "bytes_per_passage": round(self._searched_bytes() / passages, 2),
+            "bytes_per_passage": round(self._count_bytes() / passages, 2),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
@@ -159,13 +159,13 @@ class Search:
         blocks = range(len(self.query_blocks))
         return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
 
-    def _searched_bytes(self) -> int:
+    def _count_bytes(self) -> int:
         """Of the passages' files as far as they are searched (these views, so many words of each), and of an index."""
         place, terms = self.inputs["passages"].place, self.config.passage_terms
         stored = sum(stored_size(place, block.name, self.views, terms) for block in self.blocks)
         return stored + (0 if self.config.is_exact else int(self.inputs["index"].result["bytes"]))
 
-    def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
+    def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
         doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"].combine_chunks()
         places_N = places_of(doc_ids)
@@ -224,9 +224,9 @@ def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     (shard,) = work.shards(1)
     worker = SearchWorker(work, shard)
 
-    def searched() -> Iterator[int]:
+    def search_blocks() -> Iterator[int]:
         for block in range(blocks):
             worker.search(block)
             yield block
 
-    return work.finish([shard], searched())
+    return work.finish([shard], search_blocks())

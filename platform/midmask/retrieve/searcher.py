@@ -66,7 +66,7 @@ class Searcher:
         rows = cut([self._queries.prompt + query for query in queries])
         found = search_shard(self._shard, self._queries.encode([np.array(row) for row in rows]), k)
         return [
-            [self._hit(int(row), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
+            [self._read_hit(int(row), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
             for lists in zip(*found, strict=True)
         ]
 
@@ -80,7 +80,7 @@ class Searcher:
         docs = self._corpus.place / "docs"
         return blocks_in([docs / name for name in docs.names()])
 
-    def _hit(self, row: int, score: float) -> Hit:
+    def _read_hit(self, row: int, score: float) -> Hit:
         """The passage in a row of the collection; only its row group is read."""
         block = self._texts[bisect_right(self._texts, row, key=lambda one: one.start) - 1]
         with block.file.reading() as stream:

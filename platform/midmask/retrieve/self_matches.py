@@ -24,7 +24,7 @@ def read_self_matches(corpus: Artifact) -> pa.Table:
 def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
     """For each row (query_id, doc_id) of any table, whether it is one of the pairs."""
     rows = np.flatnonzero(pc.is_in(table["query_id"], value_set=pairs["query_id"]).to_numpy())
-    own = pc.is_in(_joined(table.take(pa.array(rows))), value_set=_joined(pairs)).to_numpy()
+    own = pc.is_in(_join_ids(table.take(pa.array(rows))), value_set=_join_ids(pairs)).to_numpy()
     found = np.zeros(len(table), bool)
     found[rows[own]] = True
     return found
@@ -48,6 +48,6 @@ def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) ->
     return closed.filter(pa.array(chosen)), int((~kept).sum())
 
 
-def _joined(table: pa.Table) -> pa.ChunkedArray:
+def _join_ids(table: pa.Table) -> pa.ChunkedArray:
     """Query and passage as one text; ids hold no white space."""
     return pc.binary_join_element_wise(table["query_id"], table["doc_id"], "\t")

@@ -68,7 +68,7 @@ class SparseRows:
             raise _not_finite(row, term, float(weights_NV[row, term]))
         kept_NV = weights_NV != 0
         if k is not None and k < weights_NV.shape[1]:
-            kept_NV &= _largest(weights_NV, k)
+            kept_NV &= _mark_largest(weights_NV, k)
         rows, terms = np.nonzero(kept_NV)
         offsets = np.searchsorted(rows, np.arange(len(weights_NV) + 1))
         weights = weights_NV[rows, terms].astype(np.float32, copy=False)
@@ -122,7 +122,7 @@ class SparseRows:
         return int(np.searchsorted(self.offsets, entry, side="right")) - 1
 
 
-def _largest(weights_NV: Floats, k: int) -> NDArray[np.bool_]:
+def _mark_largest(weights_NV: Floats, k: int) -> NDArray[np.bool_]:
     """Where the k largest of each row stand; of equal ones at the cut, the first ones."""
     least_N1 = np.partition(weights_NV, -k, axis=1)[:, -k, None]
     above_NV, equal_NV = weights_NV > least_N1, weights_NV == least_N1

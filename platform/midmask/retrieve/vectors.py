@@ -57,7 +57,7 @@ def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encodi
     Raises:
         NotFinite: if there is a NaN or an infinity among them.
     """
-    rows = [_cut(row, encoding.max_length) for row in rows]
+    rows = [_truncate(row, encoding.max_length) for row in rows]
     batches = length_batches(np.array([len(row) for row in rows], dtype=np.int64), encoding.batch_tokens)
 
     def run(batch: Ints) -> tuple[Views, NDArray[np.bool_]]:
@@ -75,7 +75,7 @@ def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encodi
     )
 
 
-def _cut(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
+def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
     if max_length is None or len(row) <= max_length:
         return row
     return np.append(row[: max_length - 1], row[-1])

@@ -2,45 +2,31 @@
 
 from collections.abc import Sequence
 
-from midmask.artifact import Place, load
+from midmask.app.graph_progress import GraphProgress, measured_times
+from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.tracked_job import TrackedJob
+from midmask.artifact import load
 from midmask.backend.executor import execute
-from midmask.backend.resources import Resources
-from midmask.experiment.eta import StepTimes
+from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
-from midmask.experiment.plan import Step
-from midmask.experiment.run import Silent
-from midmask.progress import SweepProgress
-from midmask.sweep.entrants import Entrant, ScoredEntrant
+from midmask.sweep.entrants import SPLITS, Entrant
 
 
-def compare(
-    entrants: Sequence[Entrant], storage: Place, use: Resources, progress: SweepProgress
-) -> list[ScoredEntrant]:
-    """Every entrant on every split. A step that several entrants need is computed once.
+def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
+    """Evaluates every entrant on every split, and tracks it as a system. A step that several need is computed once.
 
     Raises:
         RayError: of the first step that fails.
     """
     targets = [step for one in entrants for step in one.evaluations.values()]
-    graph = Graph.left_in(storage, targets, StepTimes().weight)
-    execute(graph, storage, use, ComparisonProgress(entrants, progress))
-    return [
-        ScoredEntrant(one, {split: load(step.place(storage)) for split, step in one.evaluations.items()})
-        for one in entrants
+    times = measured_times({step.fingerprint: step for one in targets for step in one.upstream()}.values(), job.storage)
+    graph = Graph.left_in(job.storage, targets, times.weight)
+    systems = [
+        TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
-
-
-class ComparisonProgress(Silent):
-    """The observer of a comparison: a line now and then."""
-
-    def __init__(self, entrants: Sequence[Entrant], progress: SweepProgress) -> None:
-        self._progress = progress
-        self._owner: dict[str, str] = {}
-        for one in entrants:
-            for evaluation in one.evaluations.values():
-                for step in evaluation.upstream():
-                    self._owner.setdefault(step.fingerprint, f"{one.label}, seed {one.seed}")
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        owner, loss = self._owner[step.fingerprint], values.get("train/loss")
-        self._progress.step(owner, step.name, at, step.optimiser_steps, loss)
+    progress = GraphProgress(graph.left.values(), job.use.side_by_side, times)
+    observer = GraphObserver(job, systems, progress, step_runs=TRAINING)
+    for step in targets:  # only these: trainings that were finished before are in the runs of their trials
+        if step.is_finished(job.storage):
+            observer.end(step, load(step.place(job.storage)), cached=True)
+    execute(graph, job.storage, job.use, observer)

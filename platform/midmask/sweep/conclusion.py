@@ -11,9 +11,9 @@ from midmask.evaluation.statistics.seeds import SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
 from midmask.experiment.plan import Step
+from midmask.leaderboard.sweep_result import SweepImportance
 from midmask.sweep import verdict
-from midmask.sweep.entrants import SPLITS, ScoredEntrant
-from midmask.sweep.importance import Importance
+from midmask.sweep.entrants import SPLITS, Entrant
 from midmask.sweep.points import labels
 from midmask.sweep.study import proxies
 from midmask.sweep.trials import Trials
@@ -21,14 +21,14 @@ from midmask.sweep.trials import Trials
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A finished sweep. scored: systems x seeds of the final comparison, the winner first; bm25: its evaluations by
+    """A finished sweep. entrants: systems x seeds of the final comparison, the winner first; bm25: its evaluations by
     split; importance: none where there were too few trials.
     """
 
     trials: Trials
-    scored: list[ScoredEntrant]
+    entrants: list[Entrant]
     bm25: dict[str, Artifact]
-    importance: Importance | None
+    importance: SweepImportance | None
 
     @property
     def measure(self) -> str:
@@ -61,9 +61,9 @@ class Conclusion:
     @cached_property
     def systems(self) -> list[report.System]:
         """The compared systems, in the order of their first mention."""
-        groups: dict[str, list[ScoredEntrant]] = {}
-        for one in self.scored:
-            groups.setdefault(one.entrant.label, []).append(one)
+        groups: dict[str, list[Entrant]] = {}
+        for one in self.entrants:
+            groups.setdefault(one.label, []).append(one)
         return [self._system(label, rows) for label, rows in groups.items()]
 
     @cached_property
@@ -119,12 +119,12 @@ class Conclusion:
         share = self.trials.rung_share()
         return f"; rungs took {share:.0%} of their time" if share else ""
 
-    def _system(self, label: str, rows: list[ScoredEntrant]) -> report.System:
+    def _system(self, label: str, rows: list[Entrant]) -> report.System:
         """A row of the comparison, with the seconds that its trainings took when they were computed."""
-        steps = rows[0].entrant.plan
-        pretrain = _seconds(steps.pretrained, self.trials.storage) if steps.pretrained else None
-        finetune = sum(_seconds(stage, self.trials.storage) for stage in steps.stages)
-        evaluations = {split: [one.evaluations[split] for one in rows] for split in SPLITS}
+        steps, storage = rows[0].plan, self.trials.storage
+        pretrain = _seconds(steps.pretrained, storage) if steps.pretrained else None
+        finetune = sum(_seconds(stage, storage) for stage in steps.stages)
+        evaluations = {split: [load(one.evaluations[split].place(storage)) for one in rows] for split in SPLITS}
         return report.System(label, evaluations, pretrain, finetune)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.artifact import Artifact
 from midmask.experiment.plan import Plan, Step, plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.survey import Survey
@@ -32,11 +31,3 @@ def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey
     """A system with each of the seeds."""
     recipes = {seed: recipe.seeded(seed) for seed in seeds}
     return [Entrant(label, seed, one, plan(one, survey)) for seed, one in recipes.items()]
-
-
-@dataclass(frozen=True)
-class ScoredEntrant:
-    """A system's evaluations of one seed, by split."""
-
-    entrant: Entrant
-    evaluations: dict[str, Artifact]

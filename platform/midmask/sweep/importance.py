@@ -5,12 +5,11 @@ conditional parameters and several objectives (then good is near the front), and
 neither, and needs scikit-learn.
 """
 
-from dataclasses import dataclass
-
 import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
+from midmask.leaderboard.sweep_result import SweepImportance
 from midmask.sweep.space import Space
 
 FEWEST = 10
@@ -19,18 +18,7 @@ FEWEST = 10
 GOOD = 5
 
 
-@dataclass(frozen=True)
-class Importance:
-    """shares: path -> its share of the whole, most important first; trials: that ran to the end; quantile: how many of
-    them count as good.
-    """
-
-    shares: dict[str, float]
-    trials: int
-    quantile: float
-
-
-def importance(study: optuna.Study, space: Space) -> Importance | None:
+def importance(study: optuna.Study, space: Space) -> SweepImportance | None:
     """The importance of the parameters that have a choice; none for too few trials, or where all trials are equal."""
     last = len(space.shares)
     ended = [
@@ -46,4 +34,5 @@ def importance(study: optuna.Study, space: Space) -> Importance | None:
     paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
     met = [path for path in paths if any(path in trial.params for trial in ended)]
     found = get_param_importances(whole, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile), params=met)
-    return Importance({path: float(share) for path, share in found.items()}, len(ended), quantile)
+    shares = {path: float(share) for path, share in found.items()}
+    return SweepImportance(shares=shares, trials=len(ended), quantile=quantile)

@@ -1,4 +1,4 @@
-"""Turns what trials report into tracked runs and lines of progress; the driver's only ear while a sweep runs."""
+"""The observer of a sweep's trials: a tracked run for each, with all its steps and rungs, and lines of progress."""
 
 import logging
 from collections.abc import Collection
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from midmask.app.lineage import MODELS, all_datasets, model_of, run_name
-from midmask.app.observe import base_tags, metric_keys
+from midmask.app.run_contents import base_tags, metric_keys
+from midmask.app.tracked_job import TrackedJob
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
 from midmask.progress import SweepProgress, clock
 from midmask.sweep.measurement import final_evaluations
 from midmask.sweep.points import briefly, describe_point
 from midmask.sweep.trial import TrialContext
-from midmask.tracking import TrackedRun, Tracker, collection_key, metric_key, queries_key
+from midmask.tracking import TrackedRun, collection_key, metric_key, queries_key
 
 log = logging.getLogger(__name__)
 
@@ -36,49 +37,35 @@ class _Trial:
 
 
 class TrialsObserver:
-    """Called with every row of the channel, in order, from one thread."""
+    """Called with every row of the channel, in order, from one thread.
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        parent: TrackedRun,
-        context: TrialContext,
-        progress: SweepProgress,
-        *,
-        job: str,
-        sweep: str,
-    ) -> None:
-        self._tracker = tracker
-        self._parent = parent
+    Args:
+        sweep: the sweep's fingerprint.
+    """
+
+    def __init__(self, job: TrackedJob, context: TrialContext, progress: SweepProgress, *, sweep: str) -> None:
+        self._job = job
         self._context = context
         self._progress = progress
-        self._job = job
         self._sweep = sweep
         self._trials: dict[str, _Trial] = {}
-        self._best: float | None = None
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
-        event = row["event"]
-        if event == "start":
-            self._start(source, row["parameters"])
-        elif event == "log":
-            self._log(source, row)
-        elif event == "end":
-            self._end(source, row)
-        elif event == "rung":
-            self._rung(source, row)
+        handlers = {"start": self._start, "log": self._log, "end": self._end, "rung": self._rung}
+        if handler := handlers.get(row["event"]):
+            handler(source, row)
 
-    def _start(self, source: str, parameters: dict[str, Any]) -> None:
+    def _start(self, source: str, row: dict[str, Any]) -> None:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        context = self._context
+        context, parameters = self._context, row["parameters"]
         if source in self._trials and self._trials[source].run.is_open:
             return
         name, recipe = describe_point(context.space, parameters), context.recipe_at(parameters)
-        base, identity = base_tags(self._job, recipe), fingerprint({"sweep": self._sweep, "trial": source})
+        base, identity = base_tags(self._job.name, recipe), fingerprint({"sweep": self._sweep, "trial": source})
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
         title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
-        run = self._tracker.run(title, tags=tags, params=flatten(recipe), parent=self._parent.id)
-        self._tracker.watch(run)
+        run = self._job.open_run(title, tags, flatten(recipe))
+        self._job.tracker.watch(run)
         measured = final_evaluations(recipe, context.space, context.survey)
         run.read(all_datasets(measured, context.storage))
         steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
@@ -100,11 +87,12 @@ class TrialsObserver:
             trial.run.made(model, step.optimiser_steps)
 
     def _log(self, source: str, row: dict[str, Any]) -> None:
-        loss = row["values"].get("train/loss")
-        self._progress.step(source, row["step"], row["at"], row["of"], loss)
         trial = self._trials.get(source)
-        is_probe = trial and row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
-        if trial and not is_probe:
+        if trial is None:
+            return
+        self._progress.step(source, row["step"], row["at"], row["of"], row["values"].get("train/loss"))
+        is_probe = row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
+        if not is_probe:
             at = row["at"] + trial.before.get(row["fingerprint"], 0)
             trial.run.log(metric_keys(row["step"], row["values"]), step=at)
 
@@ -126,10 +114,7 @@ class TrialsObserver:
         trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
         trial.run.finish()
         self._progress.measured(source, f"dev: {text}")
-        sign = 1 if objective.mode == "max" else -1
-        better = self._best is None or sign * value > sign * self._best
-        self._best = value if better else self._best
-        self._progress.ended(value, trial.name, better=better)
+        self._progress.ended(value, trial.name, mode=objective.mode)
 
     def close(self, ended: Collection[str]) -> None:
         """After the last trial: what has not finished was pruned at a rung, or failed, which Ray has reported.

@@ -2,39 +2,37 @@
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from midmask.app.lineage import all_datasets, run_name
-from midmask.app.observe import TrackingObserver, base_tags, log_evaluation, log_report
+from midmask.app.run import run_recipe_steps
+from midmask.app.run_contents import base_tags, log_report
+from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
-from midmask.backend.connection import connect
-from midmask.backend.executor import execute
-from midmask.backend.resources import Resources, share, whole
+from midmask.backend.resources import share, whole
 from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Plan, plan
-from midmask.experiment.run import report_finished
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
-from midmask.leaderboard.sweep_file import sweep_of
+from midmask.leaderboard.sweep_result import SWEEP_FILE, parse_sweep
 from midmask.progress import SweepProgress
 from midmask.sweep.comparison import compare
 from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS, Entrant, ScoredEntrant, entrants_of
+from midmask.sweep.entrants import SPLITS, Entrant, entrants_of
 from midmask.sweep.importance import importance
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Sweep
 from midmask.sweep.plots import draw
 from midmask.sweep.points import briefly, budget, mark_of
+from midmask.sweep.result import build_result
 from midmask.sweep.search import search
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining
-from midmask.sweep.summary import NAME as SUMMARY
-from midmask.sweep.summary import summary
 from midmask.sweep.trial import TrialContext
 from midmask.sweep.trials import Trial, Trials
-from midmask.tracking import TrackedRun, Tracker
+from midmask.tracking import TrackedRun
 
 log = logging.getLogger(__name__)
 
@@ -44,54 +42,41 @@ def run_sweep(sweep: Sweep) -> str:
     options, recipe = sweep.options, sweep.recipe
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        finished = tracker.find(sweep.fingerprint, step="sweep").finished
-        if finished and (sweep.place / RECORD).exists():
-            tracker.link_cached(finished, f"{name} (cached)", tags=tags)
-            log.info("already computed in the tracked run %s; nothing to compute", finished)
+    params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
+    use = partial(share, budget(sweep.space), options.workers, options.workers_per_training)
+    with open_job(options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use) as job:
+        if job is None:
             return str(load(sweep.place).result["report"])
-        connect()
-        use = share(budget(sweep.space), options.workers, options.workers_per_training)
-        params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
-        with tracker.run(name, tags=tags, params=params) as parent:
-            record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
-            artifact = produce(sweep.place, record, lambda out: _run(sweep, tracker, parent, use, out))
-            _log_report(parent, artifact)
-            parent.log(
-                {"sweep/best": artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0
-            )
-            return str(artifact.result["report"])
+        record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
+        artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
+        _log_report(job.run, artifact)
+        job.run.log({f"sweep/{name}": artifact.result[name] for name in ("best", "rung_share")}, step=0)
+        return str(artifact.result["report"])
 
 
-def _run(sweep: Sweep, tracker: Tracker, parent: TrackedRun, use: Resources, out: Place) -> dict[str, Any]:
-    storage, recipe = Place(sweep.options.storage), sweep.recipe
-    observer = TrackingObserver(tracker, parent, sweep.options.job, sweep.recipe, storage)
+def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
+    storage, use, recipe = job.storage, job.use, sweep.recipe
     planned = plan(recipe, sweep.survey)
     bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
-    graph = Graph.left_in(storage, _shared(sweep.space, planned, bm25.values()))
-    report_finished(graph, storage, observer)
-    execute(graph, storage, whole(sweep.options.training_workers), observer)
-    parent.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
+    run_recipe_steps(recipe, _shared(sweep.space, planned, bm25.values()), job, whole(sweep.options.training_workers))
+    job.run.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
     with Channel.open() as channel:
         context = TrialContext(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
-        board = TrialsObserver(tracker, parent, context, progress, job=sweep.options.job, sweep=sweep.fingerprint)
-        with channel.forwarding(board):
+        observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
+        with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-        board.close({fingerprint(outcome.parameters) for outcome in found})
+        observer.close({fingerprint(outcome.parameters) for outcome in found})
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-    scored = compare(entrants(sweep, trials), storage, use, progress)
-    _track(sweep, tracker, parent, scored)
-    end = Conclusion(
-        trials,
-        scored,
-        {split: load(step.place(storage)) for split, step in bm25.items()},
-        importance(study, sweep.space),
-    )
-    (out / SUMMARY).write_json(summary(end, study=sweep.study, sweep=sweep.fingerprint))
+    compared = entrants(sweep, trials)
+    compare(compared, job)
+    against = {split: load(step.place(storage)) for split, step in bm25.items()}
+    end = Conclusion(trials, compared, against, importance(study, sweep.space))
+    result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)
+    (out / SWEEP_FILE).write_json(result.model_dump(mode="json"))
     return {
         "report": end.text(),
         "best": trials.best.outcome.last,
@@ -119,8 +104,8 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
     """The report, its data, and plots of them, in the sweep's run."""
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
-    parent.log_file(folder / SUMMARY)
-    for path in draw(sweep_of((artifact.place / SUMMARY).read_json()), folder / "figures"):
+    parent.log_file(folder / SWEEP_FILE)
+    for path in draw(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"):
         parent.log_file(path, "figures")
 
 
@@ -142,20 +127,3 @@ def _label(sweep: Sweep, trial: Trial) -> str:
     """A trial's mark, else its recipe and point."""
     point = trial.outcome.parameters
     return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"
-
-
-def _track(sweep: Sweep, tracker: Tracker, parent: TrackedRun, scored: list[ScoredEntrant]) -> None:
-    """A leaderboard row for every system and seed; a system that an earlier sweep has tracked is linked."""
-    for one in scored:
-        recipe = one.entrant.recipe
-        identity = fingerprint({split: artifact.fingerprint for split, artifact in one.evaluations.items()})
-        base = base_tags(sweep.options.job, recipe)
-        tags = {**base, "midmask.step": "evaluate", "midmask.fingerprint": identity}
-        name = f"{one.entrant.label}, seed {one.entrant.seed}"
-        finished = tracker.find(identity, step="evaluate").finished
-        if finished:
-            tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent.id)
-            continue
-        with tracker.run(name, tags=tags, params=flatten(recipe), parent=parent.id) as run:
-            for step in one.entrant.evaluations.values():
-                log_evaluation(run, step, Place(sweep.options.storage), base)

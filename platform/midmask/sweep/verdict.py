@@ -4,7 +4,6 @@ Every sentence names the split that it is about: trials are chosen on dev, and t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import RankCorrelation
@@ -12,7 +11,8 @@ from midmask.evaluation.statistics.seeds import SeedSpread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment.report import System, against
 from midmask.identity import flatten
-from midmask.sweep.importance import FEWEST, Importance
+from midmask.leaderboard.sweep_result import ComparisonOutcome, SweepImportance
+from midmask.sweep.importance import FEWEST
 from midmask.sweep.points import briefly, format_value, labels, mark_of
 from midmask.sweep.space import COSTS
 from midmask.sweep.trials import Trial, Trials
@@ -20,9 +20,7 @@ from midmask.sweep.trials import Trial, Trials
 FEW_QUERIES = 50
 """Queries below which no conclusion is drawn."""
 
-Standing = Literal["better", "worse", "equal", "undecided"]
-
-OUTCOMES: Mapping[Standing, str] = {
+OUTCOMES: Mapping[ComparisonOutcome, str] = {
     "better": "is better than",
     "worse": "is worse than",
     "equal": "is within the noise of",
@@ -82,7 +80,7 @@ def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mappi
     return f"{headline} {measure} and difference to {floor}: {figures} (paired t-tests over queries, {family})."
 
 
-def outcome(row: Comparison) -> Standing:
+def outcome(row: Comparison) -> ComparisonOutcome:
     """Of a comparison with the floor."""
     if row.queries < FEW_QUERIES:
         return "undecided"
@@ -175,7 +173,7 @@ def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str
     )
 
 
-def importance_sentence(found: Importance | None, names: Mapping[str, str], trials: int) -> str:
+def importance_sentence(found: SweepImportance | None, names: Mapping[str, str], trials: int) -> str:
     """Which parameter mattered."""
     if found is None:
         return (

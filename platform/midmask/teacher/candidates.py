@@ -42,17 +42,19 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     """
     if (out / COUNTS).exists():
         return
-    listed = _unique(pa.concat_tables([_PAIRS.empty_table(), *_lists(inputs, split, depth)]))
+    listed = _drop_repeated(pa.concat_tables([_PAIRS.empty_table(), *_read_lists(inputs, split, depth)]))
     if not len(listed):
         raise UserError(f"score: no list names a query of split {split!r}; mine negatives for it first")
     qrels = read_qrels(inputs["corpus"])
     positive = pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1))
-    relevant = _unique(qrels.filter(pc.and_(positive, pc.is_in(qrels["query_id"], value_set=listed["query_id"]))))
-    table = _unique(pa.concat_tables([listed, relevant]))
+    relevant = _drop_repeated(
+        qrels.filter(pc.and_(positive, pc.is_in(qrels["query_id"], value_set=listed["query_id"])))
+    )
+    table = _drop_repeated(pa.concat_tables([listed, relevant]))
     table = table.join(relevant.append_column("relevant", pa.repeat(True, len(relevant))), ["query_id", "doc_id"])
     table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))
     table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
-    table = table.append_column("row", pa.array(_rows(table, inputs["corpus"].place)))
+    table = table.append_column("row", pa.array(_find_rows(table, inputs["corpus"].place)))
     for number, some in enumerate(by_query(table, queries)):
         with (out / FOLDER / f"{number:05d}.parquet").writing() as stream:
             pq.write_table(some, stream, compression="zstd")
@@ -63,7 +65,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
 _PAIRS = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
 
 
-def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
+def _read_lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
     names = [name for name in sorted(inputs) if name.startswith(LISTS)]
     if not names:
         raise ValueError(f"score needs an input whose name begins with {' or '.join(LISTS)}")
@@ -77,7 +79,7 @@ def _lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
         yield table.select(_PAIRS.names)
 
 
-def _unique(table: pa.Table) -> pa.Table:
+def _drop_repeated(table: pa.Table) -> pa.Table:
     """Each (query_id, doc_id) once."""
     return table.group_by(_PAIRS.names).aggregate([])
 
@@ -90,7 +92,7 @@ def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:
         yield table.slice(start, stop - start)
 
 
-def _rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:
+def _find_rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:
     """The number of each passage in the corpus."""
     known = read_table(corpus / "queries.parquet")["query_id"].combine_chunks()
     unknown = {"query": table["query_id"].filter(pc.invert(pc.is_in(table["query_id"], value_set=known)))}

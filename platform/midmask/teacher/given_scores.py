@@ -38,7 +38,7 @@ class ReadScoresConfig(Config):
 
 
 def scores_content(file: str) -> dict[str, str]:
-    """What the file holds, by fingerprint.
+    """Fingerprint of the file.
 
     Raises:
         UserError: if there is no such file.

@@ -1,7 +1,7 @@
 """The scoring step: a teacher's score of every candidate.
 
 candidates/<shard>   the pairs: some queries each, with their lists and relevant passages
-scores/<shard>       their scores, each shard written by whoever made it
+scores/<shard>       their scores, each shard written by the process that made it
 scores.parquet       query_id, doc_id, score (float32, a raw logit), by query, then document
 scores.jsonl.gz      on request: {"query_id", "corpus_id": [...], "score": [...]} a line, best first (the "list"
                      layout of Hugging Face data sets), and which are relevant; the first lines with all texts
@@ -34,12 +34,14 @@ SHOWN = 5
 
 
 class ScoreConfig(Config):
-    """Which pairs are scored, and what the teacher reads of them."""
+    """The pairs to score, and how much of each the teacher reads."""
 
     split: str = Field("train", description="whose relevant passages, and whose ranked lists, are scored")
     depth: int | None = Field(None, ge=1, description="passages of a ranked list that are scored; none: all")
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
-    query_length: int = Field(32, ge=4, description="tokens of a query, special tokens included; the rest is cut")
+    query_length: int = Field(
+        32, ge=4, description="largest number of tokens of a query, special tokens included; the rest is cut"
+    )
     passage_length: int | None = Field(
         None, ge=8, description="tokens of a passage, special tokens included; none: as many as the pair has room for"
     )
@@ -65,7 +67,7 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     scorer = Scorer(inputs["teacher"].place / "model", inputs["corpus"].place, reading)
 
     def write(name: str) -> None:
-        table = scorer.scored(read_table(out / FOLDER / name))
+        table = scorer.score(read_table(out / FOLDER / name))
         with (out / "scores" / name).writing() as stream:
             pq.write_table(table, stream, compression="zstd")
         log.info("scored %d pairs of shard %s", len(table), name)
@@ -92,11 +94,11 @@ def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         **(out / COUNTS).read_json(),
         "passages_cut": int(pc.sum(table["passage_cut"]).as_py()),
         "queries_cut": queries_cut,
-        "positive_first_share": _positive_first(table),
+        "positive_first_share": _share_of_positives_first(table),
     }
 
 
-def _positive_first(table: pa.Table) -> float | None:
+def _share_of_positives_first(table: pa.Table) -> float | None:
     best = table.group_by("query_id").aggregate([("score", "max")])
     positive = table.filter(table["relevant"]).group_by("query_id").aggregate([("score", "max")])
     both = positive.rename_columns(["query_id", "positive"]).join(best, "query_id")

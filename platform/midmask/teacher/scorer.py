@@ -76,7 +76,7 @@ class Scorer:
         self._queries = read_table(corpus / "queries.parquet")
         self._passages = PassageTexts(corpus, titles=reading.titles)
 
-    def scored(self, pairs: pa.Table) -> pa.Table:
+    def score(self, pairs: pa.Table) -> pa.Table:
         """The pairs (query_id, doc_id, relevant, row) in their order, with their scores and what was cut (SCORED).
 
         Raises:
@@ -93,7 +93,7 @@ class Scorer:
         uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint
 
         def run(batch: NDArray[np.int64]) -> NDArray[np.float32]:
-            return self._scores([queries[row] for row in query_of[batch]], [passages[row] for row in passage_of[batch]])
+            return self._score([queries[row] for row in query_of[batch]], [passages[row] for row in passage_of[batch]])
 
         batches = length_batches(np.minimum(uncut_N, longest), BATCH_TOKENS)
         found = run_batches(run, batches, self._reading.threads if self._device == "cpu" else 1)
@@ -109,9 +109,9 @@ class Scorer:
         places = pc.index_in(pa.array(query_ids, pa.string()), value_set=self._queries["query_id"].combine_chunks())
         return [str(text) for text in self._queries["text"].take(places).to_pylist()]
 
-    def _scores(self, queries: list[Ints32], passages: list[Ints32]) -> NDArray[np.float32]:
+    def _score(self, queries: list[Ints32], passages: list[Ints32]) -> NDArray[np.float32]:
         pad_id = self._teacher.template.pad_id
-        pairs = self._teacher.join(_padded(queries, pad_id), _padded(passages, pad_id)).to(self._device)
+        pairs = self._teacher.join(_pad(queries, pad_id), _pad(passages, pad_id)).to(self._device)
         with torch.inference_mode():
             return np.asarray(self._teacher(pairs).cpu().numpy(), dtype=np.float32)
 
@@ -124,7 +124,7 @@ def _lengths(rows: list[Ints32]) -> NDArray[np.int64]:
     return np.array([len(row) for row in rows], np.int64)
 
 
-def _padded(rows: list[Ints32], pad_id: int) -> TokenRows:
+def _pad(rows: list[Ints32], pad_id: int) -> TokenRows:
     lengths_B = torch.from_numpy(_lengths(rows))
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad_id)
     ids_BL[torch.arange(ids_BL.shape[1]) < lengths_B[:, None]] = torch.from_numpy(np.concatenate(rows).astype(np.int64))

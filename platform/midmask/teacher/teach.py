@@ -58,7 +58,7 @@ class TeacherConfig(Config):
         "(.pkl, .pkl.gz)",
     )
     backbone: BackboneConfig | None = Field(
-        None, description="what is trained; none: the recipe's encoder as it is before any middle training"
+        None, description="backbone that is trained; none: the recipe's encoder as it is before any middle training"
     )
     loss: ListwiseRanking.Config = Field(
         default_factory=ListwiseRanking.Config, description="the ranking loss, and how long a pair is"
@@ -78,7 +78,7 @@ class TeacherConfig(Config):
     jsonl: bool = Field(False, description="also write the scores as scores.jsonl.gz")
 
     @model_validator(mode="after")
-    def _trained_or_given(self) -> Self:
+    def _refuse_two_teachers(self) -> Self:
         if self.folder is None and self.scores is None and self.train is None:
             raise ValueError("a teacher is a folder or is trained; set folder, or train (or scores, a file)")
         if self.folder is not None and self.scores is not None:
@@ -101,7 +101,7 @@ class TeacherConfig(Config):
         )
 
     def teaching(self, backbone: BackboneConfig, *, query_length: int) -> TeachConfig:
-        """The step that trains it on `backbone`, if it is not a folder; `self.backbone` is the caller's to look at."""
+        """The step that trains it on `backbone`, if it is not a folder; `self.backbone` is checked by the caller."""
         if self.train is None:
             raise ValueError("a teacher from a folder is not trained")
         return TeachConfig(

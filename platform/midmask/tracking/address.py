@@ -27,7 +27,9 @@ def resolve_tracking_uri(flag: str | None, home: Path) -> str:
     if scheme == "sqlite":
         return _absolute_sqlite(uri, home)
     if scheme == "file" or (":" not in uri and scheme not in SERVERS):
-        raise UserError(f"tracking URI {shown!r} is a folder, a store that MLflow has given up. {_ADVICE}")
+        raise UserError(
+            f"tracking URI {shown!r} is a folder, a kind of store that MLflow no longer supports. {_ADVICE}"
+        )
     if scheme not in DATABASES + SERVERS:
         raise UserError(f"tracking URI {shown!r}: MLflow knows no store {scheme!r}. {_ADVICE}")
     return uri

@@ -1,4 +1,4 @@
-"""What an error of the tracking store means: wait for it, or tell a person in one line."""
+"""Classifies errors of the tracking store: wait for it, or show one line to the user."""
 
 import errno
 import logging
@@ -126,7 +126,7 @@ def reason(error: Exception) -> str:
 
 
 def unusable(uri: str, error: Exception) -> str:
-    """One line for a person, about a store that answers, but not with what was asked."""
+    """The user's error for a store that answers, but not with what was requested."""
     return (
         f"the tracking store {redacted(uri)} answers with an error ({type(error).__name__}: {reason(error)}); check "
         "that it is the address of an MLflow server, or name another with --tracking-uri or MLFLOW_TRACKING_URI"

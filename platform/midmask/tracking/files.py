@@ -1,4 +1,4 @@
-"""Files of tracked runs (per-query values, ranked lists, reports), for whoever only looks."""
+"""Files of tracked runs (per-query values, ranked lists, reports), for readers."""
 
 import os
 import tempfile
@@ -31,7 +31,7 @@ def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:
         if (local := _local(place)) is not None:
             return found if (found := local / path).exists() else None
         names = {item.path for item in client.list_artifacts(run_id, str(PurePosixPath(path).parent))}
-        return _copied(f"{place}/{path}", copy, uri) if path in names else None
+        return _copy(f"{place}/{path}", copy, uri) if path in names else None
     except FAILURES as error:
         raise UserError(unreachable(uri, error)) from None
 
@@ -41,7 +41,7 @@ def _local(place: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
-def _copied(place: str, copy: Path, uri: str) -> Path:
+def _copy(place: str, copy: Path, uri: str) -> Path:
     """The copy appears at once and whole: another page may look for it meanwhile."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=copy.parent) as folder:

@@ -1,4 +1,4 @@
-"""The histories of metrics: what a run told at each of its steps."""
+"""The histories of metrics: the values that a run logged at its steps."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ History = list[tuple[int, float]]
 
 
 def read_histories(uri: str, run_id: str, keys: Iterable[str]) -> dict[str, History]:
-    """Key -> its history; a step that was told twice counts as it was told last.
+    """Key -> its history; if a step was logged twice, the later value counts.
 
     Raises:
         UserError: if the store does not answer, or has no such run.

@@ -107,7 +107,7 @@ class Journal:
         self._is_lossy = True
 
     def entries(self) -> Iterator[JournalEntry]:
-        """What was appended, in order, without a torn line."""
+        """The entries in the order in which they were appended, without a half-written line."""
         for line in os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0).splitlines():
             try:
                 kind, value = json.loads(line)
@@ -123,7 +123,7 @@ class Journal:
         self._is_torn = False
 
     def refuse(self, entries: list[JournalEntry]) -> Path:
-        """Keeps beside the journal what the store will never take, if the disk has room; the path it lies at."""
+        """Writes entries that the store refuses to a file beside the journal, if there is room; returns its path."""
         path = self.path.with_suffix(".refused")
         try:
             with open(path, "a") as stream:

@@ -1,4 +1,4 @@
-"""Which tracked runs are still written by a living process, told by two tags of every run.
+"""Finds the tracked runs that a living process still writes, by two tags of every run.
 
 `midmask.owner` names the process that writes the run: host, process id and the time that process started. On its own
 host this decides at once. From elsewhere `midmask.lease` decides, the time (seconds since 1970) up to which the owner
@@ -33,10 +33,10 @@ EXPIRES_S = 150.0
 
 def lease_tags() -> dict[str, str]:
     """The tags of a run that this process begins to write."""
-    return {OWNER: f"{_host()}:{os.getpid()}:{start_of(os.getpid())}", **renewed()}
+    return {OWNER: f"{_host()}:{os.getpid()}:{start_of(os.getpid())}", **lease_tag()}
 
 
-def renewed() -> dict[str, str]:
+def lease_tag() -> dict[str, str]:
     return {LEASE: f"{time.time():.0f}"}
 
 
@@ -63,9 +63,12 @@ def _host() -> str:
 
 def close_dead_runs(client: MlflowClient, experiment_id: str) -> int:
     """Marks as killed what MLflow shows as running although the process that wrote it has ended; how many."""
-    running, now = list(_running(client, experiment_id)), time.time()  # marking moves the pages, so all are read first
+    running, now = (
+        list(_find_running(client, experiment_id)),
+        time.time(),
+    )  # marking moves the pages, so all are read first
     parents = _parents(client, experiment_id, running)
-    dead = [run.info.run_id for run in running if is_dead(run.data.tags, _above(run, parents), now)]
+    dead = [run.info.run_id for run in running if is_dead(run.data.tags, _parent_tags(run, parents), now)]
     for run_id in dead:
         client.set_tag(run_id, "midmask.status", "killed")
         client.set_terminated(run_id, "KILLED")
@@ -73,11 +76,11 @@ def close_dead_runs(client: MlflowClient, experiment_id: str) -> int:
 
 
 def is_written(client: MlflowClient, experiment_id: str, run_id: str) -> bool:
-    """Whether a living process writes this run; False for a run of an earlier version, whose tags do not say."""
+    """Whether a living process writes this run; False for a run of an earlier version, which lacks the tags."""
     run = client.get_run(run_id)
     if run.info.status != "RUNNING" or OWNER not in run.data.tags:
         return False
-    return not is_dead(run.data.tags, _above(run, _parents(client, experiment_id, [run])), time.time())
+    return not is_dead(run.data.tags, _parent_tags(run, _parents(client, experiment_id, [run])), time.time())
 
 
 def _parents(client: MlflowClient, experiment_id: str, runs: list[Run]) -> dict[str, Mapping[str, str]]:
@@ -89,11 +92,11 @@ def _parents(client: MlflowClient, experiment_id: str, runs: list[Run]) -> dict[
     return {run.info.run_id: run.data.tags for run in client.search_runs([experiment_id], query, ViewType.ALL)}
 
 
-def _above(run: Run, parents: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+def _parent_tags(run: Run, parents: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
     return parents.get(run.data.tags.get(PARENT, ""), {})
 
 
-def _running(client: MlflowClient, experiment_id: str) -> Iterator[Run]:
+def _find_running(client: MlflowClient, experiment_id: str) -> Iterator[Run]:
     token = None
     while True:
         page = client.search_runs([experiment_id], "attributes.status = 'RUNNING'", page_token=token)
@@ -120,7 +123,7 @@ class Leases:
         self._held: list[Leased] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="midmask-lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_ended, name="midmask-lease", daemon=True)
         self._thread.start()
 
     def hold(self, run: Leased) -> None:
@@ -130,11 +133,11 @@ class Leases:
     def close(self) -> None:
         self._ended.set()
 
-    def _work(self) -> None:
+    def _renew_until_ended(self) -> None:
         while not self._ended.wait(self._interval):
             with self._lock:
                 self._held = [run for run in self._held if run.is_open]
                 held = list(self._held)
             for run in held:
                 with contextlib.suppress(RuntimeError):  # finished meanwhile
-                    run.tag(renewed())
+                    run.tag(lease_tag())

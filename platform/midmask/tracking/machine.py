@@ -3,7 +3,7 @@
 The values have MLflow's names (`system/cpu_utilization_percentage`), so its "System metrics" tab shows them; they go
 through the journal like any other, where MLflow's own loop gives up at the first answer that fails. As in MLflow, each
 run counts its points from 0, and MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL, MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING
-and MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false hold. Other nodes of a cluster are not looked at: Ray's dashboard is for
+and MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false hold. Other nodes of a cluster are not measured: Ray's dashboard is for
 them.
 """
 
@@ -32,7 +32,7 @@ SAMPLES = 3
 
 
 class MetricSink(Protocol):
-    """What the machine needs of a run."""
+    """The part of a tracked run that the system monitor writes to."""
 
     @property
     def is_open(self) -> bool: ...
@@ -61,14 +61,14 @@ class Machine:
         with self._lock:
             self._seen[run] = 0
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="midmask-machine", daemon=True)
+                self._thread = threading.Thread(target=self._sample_until_ended, name="midmask-machine", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
         """Ends the thread; a sample that it is taking is not waited for."""
         self._ended.set()
 
-    def _work(self) -> None:
+    def _sample_until_ended(self) -> None:
         monitors = _monitors()
         _sample(monitors)  # the first CPU share is of no time at all
         _clear(monitors)
@@ -76,7 +76,7 @@ class Machine:
         while not self._ended.wait(self._interval):
             _sample(monitors)
             taken += 1
-            due = self._due(last=taken == self._samples)
+            due = self._take_due(last=taken == self._samples)
             if taken == self._samples:
                 point = {f"system/{name}": value for one in monitors for name, value in one.aggregate_metrics().items()}
                 for run in due:
@@ -84,7 +84,7 @@ class Machine:
                 _clear(monitors)
                 taken = 0
 
-    def _due(self, *, last: bool) -> list[MetricSink]:
+    def _take_due(self, *, last: bool) -> list[MetricSink]:
         """Counts a sample for every open run; with `last`, those that lived through all samples of the point."""
         with self._lock:
             self._seen = {run: count + 1 for run, count in self._seen.items() if run.is_open}

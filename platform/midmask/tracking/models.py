@@ -1,4 +1,4 @@
-"""Finished models in MLflow's registry: the folder as it is, its signature, and what it was made of.
+"""Finished models in MLflow's registry: the folder as it is, its signature, and its origin.
 
 A version is a LoggedModel whose files are the model's own folder and `MLmodel`, so that what is fetched loads in
 midmask, transformers or sentence-transformers like any folder. It has no flavour of Python code: nothing is pickled,
@@ -39,7 +39,7 @@ _ALIAS = re.compile(r"(?![vV]\d+$)(?!latest$)[\w-]{1,255}", re.ASCII)
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """What is registered.
+    """An entry of the registry: a model's folder with its tags.
 
     objective, backbone: of the model's last training; they make its name. fingerprint: of the artifact that holds it.
     outputs: view -> its width, such as {"dense": 384, "lexical": 30522}. lineage: name -> value of what made it
@@ -132,7 +132,7 @@ def _create_name(client: MlflowClient, name: str) -> None:
             raise
 
 
-def _tracked(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
+def _find_model(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
     """The model of a tracked run with this fingerprint; its tags become the entry's too."""
     same = client.search_logged_models([experiment], f"tags.`{FINGERPRINT}` = '{entry.fingerprint}'")
     found = next((model for model in same if ARTIFACT in model.tags), None)
@@ -148,7 +148,7 @@ def _create_version(
 
     The model that runs are linked to (`lineage`) gets the files, so that its measures are the version's too.
     """
-    logged = _tracked(client, experiment, entry) or client.create_logged_model(
+    logged = _find_model(client, experiment, entry) or client.create_logged_model(
         experiment,
         name=model_name(f"{entry.objective}-{entry.backbone}"),
         source_run_id=entry.run_id,

@@ -49,7 +49,7 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
     """
     if not (corpus and split and measure):
         raise ValueError(f"corpus {corpus!r}, split {split!r} and measure {measure!r} must not be empty")
-    key = f"{_segment(corpus)}/{_segment(split)}/{_encoded(measure)}"
+    key = f"{_segment(corpus)}/{_segment(split)}/{_encode(measure)}"
     if len(key) > LONGEST_KEY:
         raise UserError(
             f"metric key {key[:60]}… has {len(key)} characters, MLflow takes {LONGEST_KEY}; rename the corpus folder"
@@ -58,7 +58,7 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
 
 
 def artifact_key(corpus: str, split: str) -> str:
-    """The tag that tells where a run's evaluation on a corpus and split lies, as MLflow accepts it."""
+    """The tag with the place of a run's evaluation on a corpus and split, in a form that MLflow accepts."""
     return f"{ARTIFACT}/{_segment(corpus)}/{_segment(split)}"
 
 
@@ -84,7 +84,7 @@ def measure_of(key: str) -> tuple[str, str, str]:
         ValueError: if the key does not have three segments.
     """
     corpus, split, measure = key.split("/")
-    return _unescaped(corpus), _unescaped(split), _decoded(measure)
+    return _unescape(corpus), _unescape(split), _decode(measure)
 
 
 def is_measure(key: str) -> bool:
@@ -92,28 +92,28 @@ def is_measure(key: str) -> bool:
     return key.count("/") == 2
 
 
-def _encoded(measure: str) -> str:
+def _encode(measure: str) -> str:
     """The grammar's parts joined by `_`; what is outside the grammar is escaped as one long name."""
-    name, params, cutoff = _parsed(measure) or (measure, [], None)
-    parts = [_escaped(name, "-")]
-    parts += [f"{_escaped(key, '-')}.{_escaped(value, '-.')}" for key, value in params]
-    return "_".join(parts) + (f"_at_{_escaped(cutoff, '-')}" if cutoff is not None else "")
+    name, params, cutoff = _parse(measure) or (measure, [], None)
+    parts = [_escape(name, "-")]
+    parts += [f"{_escape(key, '-')}.{_escape(value, '-.')}" for key, value in params]
+    return "_".join(parts) + (f"_at_{_escape(cutoff, '-')}" if cutoff is not None else "")
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     name, *rest = text.split("_")
     params, cutoff = [], ""
     for index, part in enumerate(rest):
         key, dot, value = part.partition(".")
         if dot:
-            params.append(f"{_unescaped(key)}={_unescaped(value)}")
+            params.append(f"{_unescape(key)}={_unescape(value)}")
         elif part == "at":
-            cutoff = "@" + _unescaped(rest[index + 1])
+            cutoff = "@" + _unescape(rest[index + 1])
             break
-    return _unescaped(name) + (f"({','.join(params)})" if params else "") + cutoff
+    return _unescape(name) + (f"({','.join(params)})" if params else "") + cutoff
 
 
-def _parsed(measure: str) -> tuple[str, list[tuple[str, str]], str | None] | None:
+def _parse(measure: str) -> tuple[str, list[tuple[str, str]], str | None] | None:
     """(name, parameters, cutoff), or None for a text outside the grammar."""
     match = _MEASURE.fullmatch(measure)
     if not match:
@@ -129,11 +129,11 @@ def _parsed(measure: str) -> tuple[str, list[tuple[str, str]], str | None] | Non
 
 def _segment(text: str) -> str:
     """A corpus or split: `_`, `.` and `-` bear no structure there and stay, but a lone `.` or `..` would be a path."""
-    escaped = _escaped(text, "_.-")
+    escaped = _escape(text, "_.-")
     return escaped.replace(".", ":2e") if not escaped.strip(".") else escaped
 
 
-def _escaped(text: str, kept: str) -> str:
+def _escape(text: str, kept: str) -> str:
     return "".join(
         sign
         if sign.isascii() and (sign.isalnum() or sign in kept)
@@ -142,7 +142,7 @@ def _escaped(text: str, kept: str) -> str:
     )
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     head, *codes = text.split(":")
     data = head.encode() + b"".join(bytes([int(code[:2], 16)]) + code[2:].encode() for code in codes)
     return data.decode()
@@ -160,7 +160,7 @@ def check_key(key: str) -> str:
 
 
 def shorten(text: str, longest: int) -> str:
-    """The text, cut with a marker that tells how much is missing if it is longer than `longest` characters."""
+    """The text; if it is longer than `longest` characters, it is cut, with a marker of how many are missing."""
     if len(text) <= longest:
         return text
     marker = f"… [cut, {len(text)} characters]"

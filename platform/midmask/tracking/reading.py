@@ -1,4 +1,4 @@
-"""Tracked runs as rows of plain data, for whoever only looks. Nothing here creates a store."""
+"""Reads tracked runs as rows of plain data. Nothing here creates a store."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -46,13 +46,15 @@ class StoreReader:
         self._experiment: Experiment | None = None
         path = sqlite_file(uri)
         if path is None or path.exists():
-            with self._answering(), alone_with(uri):  # a job may be creating it
+            with self._name_errors(), alone_with(uri):  # a job may be creating it
                 self._client = connect(uri)
                 self._experiment = self._client.get_experiment_by_name(EXPERIMENT)
 
     @property
     def identity(self) -> str:
-        """Tells a store that was made anew in the same place from the one before; empty while nothing is tracked."""
+        """Identifies the store, so that one made anew in the same place is distinguished from the one before; empty
+        while nothing is tracked.
+        """
         own = self._experiment
         return f"{own.experiment_id} of {own.creation_time}" if own else ""
 
@@ -60,7 +62,7 @@ class StoreReader:
         """Every run that is not deleted, oldest first, so that a run that comes meanwhile moves no page.
 
         Args:
-            progress: told how many have been read, after each page.
+            progress: called with the number of runs read, after each page.
         """
         rows: list[TrackedRow] = []
         for page in self._pages(""):
@@ -91,7 +93,7 @@ class StoreReader:
     def _pages(self, query: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[list[Run]]:
         token = None
         while self._client is not None and self._experiment is not None:
-            with self._answering():
+            with self._name_errors():
                 found = self._client.search_runs(
                     [self._experiment.experiment_id], query, view, PAGE, ["start_time ASC"], token
                 )
@@ -101,7 +103,7 @@ class StoreReader:
                 break
 
     @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _name_errors(self) -> Iterator[None]:
         try:
             yield
         except FAILURES as error:
@@ -133,13 +135,13 @@ def _row(run: Run) -> TrackedRow:
         status=status,
         started=_time(info.start_time),
         ended=_time(ended) if ended else None,
-        tags={**_evaluated_on(run), **data.tags},
+        tags={**_dataset_tags(run), **data.tags},
         params=dict(data.params),
         metrics=dict(data.metrics),
     )
 
 
-def _evaluated_on(run: Run) -> dict[str, str]:
+def _dataset_tags(run: Run) -> dict[str, str]:
     """The tags `collection_key` of the datasets that the run was evaluated on: runs of older versions lack them."""
     return {
         collection_key(one.dataset.name): one.dataset.digest

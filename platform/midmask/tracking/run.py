@@ -40,7 +40,7 @@ class TrackedRun:
         self, values: Mapping[str, float], step: int, *, of: TrackedModel | None = None, on: Dataset | None = None
     ) -> None:
         """Metrics at a step. A key's step that was logged before, in this process or in the run that is resumed, is
-        dropped: a worker that comes back from a checkpoint tells the same steps again.
+        dropped: a worker that resumes from a checkpoint logs the same steps again.
 
         Args:
             of, on: the model that was measured, and what on, where both are known; MLflow then compares models too.
@@ -48,7 +48,7 @@ class TrackedRun:
         with self._lock:
             new = {key: float(value) for key, value in values.items() if self._last_steps.get(key, -1) < step}
             self._last_steps.update(dict.fromkeys(new, step))
-        rows = self._put_metrics(new, dict.fromkeys(new, step))
+        rows = self._queue_metrics(new, dict.fromkeys(new, step))
         if of is not None and on is not None and rows:
             for start in range(0, len(rows), LIMITS["metrics"]):
                 entry = measured_entry(_model(of), on, rows[start : start + LIMITS["metrics"]])
@@ -59,9 +59,9 @@ class TrackedRun:
         with self._lock:
             steps = {key: self._last_steps.get(key, -1) + 1 for key in values}
             self._last_steps.update(steps)
-        self._put_metrics(values, steps)
+        self._queue_metrics(values, steps)
 
-    def _put_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[MetricRow]:
+    def _queue_metrics(self, values: Mapping[str, float], steps: Mapping[str, int]) -> list[MetricRow]:
         now = int(time.time() * 1000)
         rows = [[check_key(key), float(value), now, steps[key]] for key, value in values.items()]
         for start in range(0, len(rows), LIMITS["metrics"]):

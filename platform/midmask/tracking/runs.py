@@ -64,7 +64,7 @@ class Tracker:
             raise
 
     def find(self, fingerprint: str, *, step: str) -> Found:
-        """What the store knows of a step with this fingerprint; cached and pruned runs do not count."""
+        """Finds the run of a step with this fingerprint in the store; cached and pruned runs do not count."""
         self._sender.drain(self._patience.answer)
         query = f"tags.`midmask.fingerprint` = '{fingerprint}' and tags.`midmask.step` = '{step}'"
         runs = self._ask(lambda: self._client.search_runs([self.experiment_id], query, order_by=["start_time DESC"]))
@@ -87,7 +87,7 @@ class Tracker:
             parent: the id of the run that this one is nested in.
         """
         tags = {**tags, "midmask.status": "running", **lease_tags(), **({PARENT: parent} if parent else {})}
-        run = self._resumed(tags, params_as_texts(params)) or self._new(name, tags, params_as_texts(params))
+        run = self._find_unfinished(tags, params_as_texts(params)) or self._new(name, tags, params_as_texts(params))
         self._runs = [*(one for one in self._runs if one.is_open), run]
         if parent is None:
             self._leases.hold(run)
@@ -101,7 +101,7 @@ class Tracker:
         run.put_texts("params", params)
         return run
 
-    def _resumed(self, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun | None:
+    def _find_unfinished(self, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun | None:
         """The newest unfinished run of the same step and fingerprint that no living process writes."""
         if not {"midmask.fingerprint", "midmask.step"} <= tags.keys():
             return None
@@ -112,7 +112,9 @@ class Tracker:
         return None
 
     def link_cached(self, finished: str, name: str, *, tags: Mapping[str, str], parent: str | None = None) -> str:
-        """A small run that says: nothing was computed, see the finished one. Its id; it makes no leaderboard row."""
+        """Makes a small run that links a finished one, because nothing was computed; returns its id. It has no
+        leaderboard row.
+        """
         links = {"midmask.status": "cached", "midmask.cached_run": finished, **({PARENT: parent} if parent else {})}
         run_id = self._create(name, tags_as_texts({**tags, **links}))
         self._ask(lambda: self._client.set_terminated(run_id, STATUSES["cached"]))
@@ -187,7 +189,7 @@ class Tracker:
         return self._sender.open(run_id, journal) if journal else None
 
     def _resume(self, run_id: str, outbox: Outbox, tags: Mapping[str, str], params: dict[str, str]) -> TrackedRun:
-        last_steps, stored = self._ask(lambda: _state(self._client, run_id))
+        last_steps, stored = self._ask(lambda: _read_state(self._client, run_id))
         for entry in outbox.journal.entries():
             if entry.kind == "metrics":
                 for key, _, _, step in entry.value:
@@ -202,7 +204,7 @@ class Tracker:
         return run
 
 
-def _state(client: MlflowClient, run_id: str) -> tuple[dict[str, int], dict[str, str]]:
+def _read_state(client: MlflowClient, run_id: str) -> tuple[dict[str, int], dict[str, str]]:
     """(last step of every metric, params) of a run in the store."""
     data = client.get_run(run_id).data
     return {metric.key: metric.step for metric in data.to_proto().metrics}, dict(data.params)

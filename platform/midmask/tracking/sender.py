@@ -58,7 +58,7 @@ class Sender:
         self._changed = threading.Condition()
         self._hurry = False
         self._give_up = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="midmask-tracking", daemon=True)
+        self._thread = threading.Thread(target=self._deliver_until_stopped, name="midmask-tracking", daemon=True)
         self._thread.start()
 
     def open(self, run_id: str, journal: Journal) -> Outbox:
@@ -112,11 +112,11 @@ class Sender:
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._give_up.is_set() or not self._waiting(), seconds)
+            self._changed.wait_for(lambda: self._give_up.is_set() or not self._has_waiting(), seconds)
             self._hurry = False
-            return not self._waiting()
+            return not self._has_waiting()
 
-    def _waiting(self) -> bool:
+    def _has_waiting(self) -> bool:
         return any(outbox.waiting for outbox in self._open)
 
     def close(self) -> list[Path]:
@@ -136,7 +136,7 @@ class Sender:
         with self._changed:
             self._changed.notify_all()
 
-    def _work(self) -> None:
+    def _deliver_until_stopped(self) -> None:
         try:
             while not self._give_up.is_set():
                 if not all(self._deliver(outbox, batch) for outbox, batch in self._take()):
@@ -159,9 +159,9 @@ class Sender:
         """Sends one batch, for as long as it takes; False if the tracker was closed first."""
         since, pause, strikes = time.monotonic(), self._patience.retry, 0
         while (error := self._attempt(outbox, batch)) is not None:
-            strikes += batch[0].kind in SPARED and self._answers()
+            strikes += batch[0].kind in SPARED and self._is_reachable()
             if is_refusal(error) or strikes == 3:
-                self._put_aside(outbox, batch, error)
+                self._refuse(outbox, batch, error)
                 break
             if pause == self._patience.retry:
                 self._warn(outbox, error)
@@ -181,7 +181,7 @@ class Sender:
             return error
         return None
 
-    def _answers(self) -> bool:
+    def _is_reachable(self) -> bool:
         """Whether the store itself is there, so that what failed is at fault: where artifacts go, or what it knows."""
         try:
             self._client.get_experiment_by_name(EXPERIMENT)
@@ -196,7 +196,7 @@ class Sender:
             self._shown, reason(error), folder,
         )  # fmt: skip
 
-    def _put_aside(self, outbox: Outbox, batch: list[JournalEntry], error: Exception) -> None:
+    def _refuse(self, outbox: Outbox, batch: list[JournalEntry], error: Exception) -> None:
         kind, run_id = batch[0].kind, outbox.run_id
         path = outbox.journal.refuse(batch)
         log.warning("the tracking store refuses %s of run %s (%s); kept in %s", kind, run_id, reason(error), path)
@@ -234,10 +234,10 @@ def send(client: MlflowClient, run_id: str, batch: list[JournalEntry]) -> None:
 
 
 def send_file(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
-    """A file or a text to the run's artifacts; a file that has gone meanwhile is a warning."""
+    """A file or a text to the run's artifacts; a file that was deleted meanwhile is a warning."""
     if kind == "text":
         client.log_text(run_id, *value)
     elif Path(value[0]).exists():
         client.log_artifact(run_id, *value)
     else:
-        log.warning("%s has gone before it could be copied to run %s", value[0], run_id)
+        log.warning("%s was deleted before it could be copied to run %s", value[0], run_id)

@@ -66,7 +66,7 @@ def read_position(place: Place) -> dict[str, Any]:
         position: dict[str, Any] = (place / POSITION).read_json()
         position["step"]
     except (ValueError, KeyError, TypeError):
-        raise _damaged(place, POSITION) from None
+        raise _damage_error(place, POSITION) from None
     return position
 
 
@@ -83,13 +83,13 @@ def _read(place: Place, name: str, position: dict[str, Any]) -> dict[str, Tensor
         data = (place / name).read()
         stated = None if os.environ.get(NO_VERIFY) else position.get("sha256", {}).get(name)
         if stated not in (None, hashlib.sha256(data).hexdigest()):
-            raise _damaged(place, name)
+            raise _damage_error(place, name)
         return dict(safetensors.torch.load(data))
     except (FileNotFoundError, safetensors.SafetensorError):
-        raise _damaged(place, name) from None
+        raise _damage_error(place, name) from None
 
 
-def _damaged(place: Place, name: str) -> UserError:
+def _damage_error(place: Place, name: str) -> UserError:
     return UserError(
         f"{place / name} is damaged: its contents have changed since it was written. Delete {place} and run the same "
         "command again; the training goes on from the checkpoint before it."
@@ -105,7 +105,7 @@ def newest(folder: Place) -> Place | None:
 
 
 def prune(folder: Place) -> None:
-    """Deletes all but the newest complete checkpoints, and what a kill left half written."""
+    """Deletes all but the newest complete checkpoints, and files that a kill has left half written."""
     complete = [name for name in folder.names() if (folder / name / POSITION).exists()]
     for name in folder.names():
         if name not in complete[-KEPT:]:

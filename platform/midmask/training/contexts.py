@@ -61,9 +61,9 @@ class SpanSource:
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         starts, counts = self._starts[rows], np.diff(self._starts)[rows]
         anchors = draw_rows(seed, epoch, rows, ANCHOR, counts)
-        kinds = self._kinds(rows, seed, epoch)
+        kinds = self._draw_kinds(rows, seed, epoch)
         windows = np.choose(kinds, [np.full(len(rows), WINDOW), np.ones_like(rows), np.ones_like(rows), counts])
-        others = starts + self._neighbours(rows, seed, epoch, anchors, counts, windows)
+        others = starts + self._draw_neighbours(rows, seed, epoch, anchors, counts, windows)
         contexts = self._ids.read(others)
         if self._overlaps is not None:
             overlapping = kinds == OVERLAP
@@ -74,13 +74,13 @@ class SpanSource:
         passages = join_texts(self._ids.read(starts + anchors), starts + anchors)
         return {"passage": passages, "context": join_texts(contexts, others)}
 
-    def _kinds(self, rows: Rows, seed: int, epoch: int) -> Rows:
+    def _draw_kinds(self, rows: Rows, seed: int, epoch: int) -> Rows:
         if self._context == "mixed":
             return draw_rows(seed, epoch, rows, KIND, 3)
         return np.full(len(rows), {"random": RANDOM, "nearby": NEARBY, "overlap": OVERLAP, "any": ANY}[self._context])
 
     @staticmethod
-    def _neighbours(rows: Rows, seed: int, epoch: int, anchors: Rows, counts: Rows, windows: Any) -> Rows:
+    def _draw_neighbours(rows: Rows, seed: int, epoch: int, anchors: Rows, counts: Rows, windows: Any) -> Rows:
         """Another span of each document, at most `windows` off, all of them alike."""
         low, high = np.maximum(anchors - windows, 0), np.minimum(anchors + windows, counts - 1)
         chosen = low + draw_rows(seed, epoch, rows, CONTEXT, high - low)

@@ -1,4 +1,4 @@
-"""From plan rows to token ids: what a row of a training run is, and how it is read from a tokens artifact.
+"""From plan rows to token ids: the rows of a training run, and how they are read from a tokens artifact.
 
 An `Examples` is a small description that can be sent to any machine; `open_examples` turns it into a source there, once
 in each process.
@@ -54,7 +54,7 @@ class ExampleSource(Protocol):
 
 
 class Examples(Protocol):
-    """A hashable, picklable description of what a run is trained on."""
+    """A hashable, picklable description of a run's training data."""
 
     def __hash__(self) -> int: ...
 

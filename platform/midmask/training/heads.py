@@ -1,4 +1,4 @@
-"""What an objective throws away, kept beside the model all the same, so that any method can go on where another ended.
+"""Saves the weights that only an objective uses beside the model, so that another method can start from them.
 
 The heads are in the model's folder as `heads.safetensors`: no other library looks for it, and a copied folder has it.
 """
@@ -20,7 +20,7 @@ FILE = "heads.safetensors"
 
 
 def save_heads(objective: Objective, name: str, folder: Path) -> None:
-    """Writes the heads, if there are any. The file's metadata says `name`, the objective's."""
+    """Writes the heads, if there are any. The file's metadata has `name`, the objective's."""
     plain = torch.contiguous_format
     heads = {key: tensor.detach().cpu().clone(memory_format=plain) for key, tensor in objective.heads_state().items()}
     if heads:

@@ -1,4 +1,4 @@
-"""Is the encoder learning what it should? Numbers taken now and then on one batch, and warnings that name a collapse.
+"""The encoder's health: measures of one batch, taken from time to time, and warnings that name a collapse.
 
 cosine_of_random_pairs  mean cosine of the sentence vectors of two different rows; 1: all texts look alike
 active_dimensions       over how many dimensions the variance of the vectors is spread: (sum of the covariance's

@@ -65,7 +65,7 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
         own = query * tokens.count + rows
         first, last = np.searchsorted(keys, own, "left", order), np.searchsorted(keys, own, "right", order)
         # A passage that stands in a list twice takes its score twice.
-        found[order[np.repeat(first, last - first) + _within(last - first)]] = np.repeat(scores, last - first)
+        found[order[np.repeat(first, last - first) + _count_within(last - first)]] = np.repeat(scores, last - first)
     pieces = np.split(found, np.cumsum([len(own.values) for own in lists])[:-1])
     return [replace(own, scores=piece) for own, piece in zip(lists, pieces, strict=True)]
 
@@ -82,6 +82,6 @@ def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) ->
             yield table["query"].to_numpy().astype(np.int64), tokens.rows_of(table["doc_id"]), scores
 
 
-def _within(counts: Rows) -> Rows:
+def _count_within(counts: Rows) -> Rows:
     """0 … counts[0] - 1, then 0 … counts[1] - 1, and so on."""
     return np.asarray(np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))

@@ -138,8 +138,9 @@ def accumulate(
 
 
 def is_cut(config: TrainConfig) -> bool:
-    """Whether any worker's share of a step takes more than one micro-batch. Workers that meet in a loss must agree on
-    how they do so, and their shares may differ by a row."""
+    """Whether any worker's share of a step takes more than one micro-batch. Workers whose rows are compared in a loss
+    must agree on this, and their shares may differ by a row.
+    """
     largest = -(-config.batch_size // world.size())
     return config.micro_batch is not None and config.micro_batch < largest
 
@@ -148,9 +149,9 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
     def there(x: Tensor) -> Tensor:
         return x.to(device, non_blocking=True)
 
-    def moved(rows: TokenRows) -> TokenRows:
+    def move(rows: TokenRows) -> TokenRows:
         weights_BL = None if rows.weights_BL is None else there(rows.weights_BL)
         return TokenRows(there(rows.ids_BL), there(rows.lengths_B), there(rows.keys_B), weights_BL)
 
     teacher_QG = None if batch.teacher_QG is None else there(batch.teacher_QG)
-    return replace(batch, texts={name: moved(rows) for name, rows in batch.texts.items()}, teacher_QG=teacher_QG)
+    return replace(batch, texts={name: move(rows) for name, rows in batch.texts.items()}, teacher_QG=teacher_QG)

@@ -15,27 +15,36 @@ class TrainConfig(Config):
 
     steps: int = Field(ge=1, lt=2**31, description="optimiser steps of the whole run")
     batch_size: int = Field(
-        ge=1, le=2**24, description="rows a step, of all workers: passages, or queries in fine-tuning"
+        ge=1, le=2**24, description="rows of a step, over all workers: passages, or queries in fine-tuning"
     )
-    learning_rate: float = Field(gt=0, le=1, description="of AdamW, at its peak")
-    warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the rate rises from 0")
+    learning_rate: float = Field(gt=0, le=1, description="peak learning rate of AdamW")
+    warmup: float = Field(
+        0.1, ge=0, le=1, description="share of the steps, at the start, in which the learning rate rises from 0"
+    )
     decay: float = Field(
-        0.2, ge=0, le=1, description="share of the steps, at the end, in which it falls to 0; 1 - warmup: linear decay"
+        0.2,
+        ge=0,
+        le=1,
+        description="share of the steps, at the end, in which the learning rate falls to 0; 1 - warmup: linear decay",
     )
-    weight_decay: float = Field(0.01, ge=0, le=1, description="of AdamW, on matrices only (no biases, no LayerNorm)")
+    weight_decay: float = Field(
+        0.01, ge=0, le=1, description="weight decay of AdamW, on matrices only (no biases, no LayerNorm)"
+    )
     clip_norm: float = Field(1.0, gt=0, description="largest norm of the gradient, over all parameters and workers")
-    seed: int = Field(0, ge=0, lt=2**31, description="of weights, order of examples, masks and dropout")
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of weights, order of examples, masks and dropout")
     precision: Precision = Field(
-        "auto", description="bf16: products of matrices under autocast; auto: on a GPU, or processor, that gains by it"
+        "auto",
+        description="number type of matrix products under autocast; auto: bf16 on a GPU that has it and on a processor "
+        "that gains by it, else fp32",
     )
-    micro_batch: int | None = runtime(
-        None, "rows a worker sends through the model at once; none: all of its share", ge=1
-    )
+    micro_batch: int | None = runtime(None, "rows that a worker computes at once; none: all rows of its share", ge=1)
     log_every: int = runtime(10, "steps between two reports", ge=1)
-    health_every: int = runtime(200, "pre-training: steps between two looks at the encoder's health; 0: none", ge=0)
+    health_every: int = runtime(
+        200, "pre-training: steps between two measurements of the encoder's health; 0: none", ge=0
+    )
     probe_every: int = runtime(0, "pre-training: steps between two small zero-shot searches on dev; 0: none", ge=0)
     checkpoint_every: int = runtime(500, "steps between two checkpoints", ge=1)
-    threads: int | None = runtime(None, "CPU threads of a worker; none: as torch finds it", ge=1)
+    threads: int | None = runtime(None, "CPU threads of a worker; none: torch's default", ge=1)
 
     @model_validator(mode="after")
     def _phases_fit(self) -> "TrainConfig":

@@ -1,4 +1,4 @@
-"""What a row of fine-tuning is: a query with a passage that answers it, and passages that do not."""
+"""Rows of fine-tuning: a query with a passage that answers it, and passages that do not."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class PairExamples:
     negatives.
 
     Negatives come from the list `negatives` (columns query_id, doc_id), all its rows being fair choices; where a query
-    has too few of them, passages drawn at random stand in. Batches are not grouped by length: in-batch negatives
+    has too few of them, passages drawn at random are added. Batches are not grouped by length: in-batch negatives
     would become clusters of one length.
 
     scores: a teacher's (query_id, doc_id, score), for every passage of a row. Passages drawn at random would have none;
@@ -70,7 +70,7 @@ class PairSource:
         self._negatives = self._lists(mined).without(self._positives)
         self._kept = np.flatnonzero(np.diff(self._positives.offsets))
         if examples.queries is not None:
-            self._kept = self._subset(read_table(examples.queries)["query_id"])
+            self._kept = self._find_wanted(read_table(examples.queries)["query_id"])
         if examples.scores is not None:
             self._take_scores(examples.scores)
         self.count = len(self._kept)
@@ -91,7 +91,7 @@ class PairSource:
         numbers = query.to_numpy(zero_copy_only=False).astype(np.int64)
         return Lists.of(numbers, passage, len(self._queries))
 
-    def _subset(self, wanted: pa.ChunkedArray) -> Rows:
+    def _find_wanted(self, wanted: pa.ChunkedArray) -> Rows:
         """The wanted queries.
 
         Raises:
@@ -163,7 +163,7 @@ class PairSource:
         first = int(mix(key, np.uint64(0))) % len(positives)
         order = np.argsort(mix(key, 1 + np.arange(len(mined), dtype=np.uint64)), kind="stable")[: self.group - 1]
         if self._positives.scores is None:
-            return self._filled(positives, [positives[first], *mined[order]], key), np.empty(0, np.float32)
+            return self._fill(positives, [positives[first], *mined[order]], key), np.empty(0, np.float32)
         lacking = self.group - 1 - len(order)
         if lacking:
             again = mix(key, np.uint64(1 << 32) + np.arange(lacking, dtype=np.uint64)) % np.uint64(len(mined))
@@ -172,7 +172,7 @@ class PairSource:
         scores = [self._positives.scores_of(query)[first], *self._negatives.scores_of(query)[order]]
         return rows, np.array(scores, np.float32)
 
-    def _filled(self, positives: Rows, chosen: list[np.int64], key: np.uint64) -> Rows:
+    def _fill(self, positives: Rows, chosen: list[np.int64], key: np.uint64) -> Rows:
         """A group filled up with passages drawn at random."""
         taken = {int(row) for row in (*chosen, *positives)}
         draw = 1 << 32

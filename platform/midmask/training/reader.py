@@ -23,7 +23,7 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class Read:
-    """One step's work for one worker: micro-batches on the CPU, and what the trace says of them.
+    """One step's work for one worker: micro-batches on the CPU, and their numbers for the trace.
 
     tokens: true tokens; slots: tokens with padding; digest: sum over the rows of a CRC-32 of their number and tokens,
     which does not depend on how the rows lie over workers.
@@ -54,7 +54,7 @@ def reads(
             Batch(
                 step,
                 {
-                    name: _padded(_slice(text, start, size, rows), order.seed, epoch, pad_id, pin)
+                    name: _pad(_slice(text, start, size, rows), order.seed, epoch, pad_id, pin)
                     for name, text in texts.items()
                 },
                 group,
@@ -93,7 +93,7 @@ def _teacher(texts: TextColumns, start: int, size: int, rows: int, pin: bool) ->
     return teacher_QG.pin_memory() if pin else teacher_QG
 
 
-def _padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
+def _pad(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
     lengths_B = torch.from_numpy(text.lengths.astype(np.int64))
     seen_BL = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
     ids_BL = torch.full(seen_BL.shape, pad_id, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""What a row of a middle training is: what the objective reads, and only that."""
+"""Rows of a middle training: the data that the objective reads, and nothing else."""
 
 from collections.abc import Mapping
 
@@ -12,8 +12,8 @@ from midmask.training.packing import PackedExamples
 def pretraining_rows(
     objective: ObjectiveConfig, places: Mapping[str, Place], fingerprint: str, max_length: int
 ) -> Examples:
-    """The rows that an objective reads. Where rows meet in the loss, batches are not grouped by length: all negatives
-    of a text would be of its length.
+    """The rows that an objective reads. Where the loss compares rows, batches are not grouped by length: all negatives
+    of a text would have its length.
 
     Args:
         places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
@@ -24,19 +24,19 @@ def pretraining_rows(
         ValueError: if a place that is read is not given.
     """
     reads = objective.reads()
-    weights = _given(places, "weights") if reads.term_weights else None
+    weights = _require_place(places, "weights") if reads.term_weights else None
     by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
     if reads.rows == "packed":
         return PackedExamples(places["tokens"], fingerprint, max_length, weights)
     if reads.rows == "spans":
-        return SpanExamples(_given(places, "spans"), fingerprint, reads.context)
+        return SpanExamples(_require_place(places, "spans"), fingerprint, reads.context)
     if reads.rows == "pseudo_queries":
-        queries = _given(places, "pseudo_queries")
+        queries = _require_place(places, "pseudo_queries")
         return PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
     return PassageExamples(places["tokens"], fingerprint, weights, by_length)
 
 
-def _given(places: Mapping[str, Place], name: str) -> Place:
+def _require_place(places: Mapping[str, Place], name: str) -> Place:
     if name not in places:
         raise ValueError(f"the objective reads {name}, and the setup has no place for them")
     return places[name]

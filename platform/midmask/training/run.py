@@ -4,7 +4,7 @@ Called again after a kill, with the same setup and place, it goes on from the ne
 files:
 
     model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder; teaching: a classifier),
-                          and in heads.safetensors what the objective throws away, if anything
+                          and in heads.safetensors the objective's own weights, if it has any
     checkpoint/           state after the last step, for a longer run of the same plan to go on from
     trace.parquet         every step: losses, what was read, how long it took
 """
@@ -92,7 +92,7 @@ class _Run:
         self.probe = self._open_probe()
 
     def go(self, reader: OrderReader, log: Log) -> dict[str, Any]:
-        done = self._go_on()
+        done = self._resume()
         self.trace.begin(done)
         order = Order(
             self.examples, self.config.batch_size, self.config.seed, world.rank(), world.size(), done, self.setup.stop
@@ -111,15 +111,13 @@ class _Run:
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
         model = wrap_distributed(self.objective)
-        for record in run_steps(
-            model, self.objective, self.optimiser, self.config, self._remembered(work), self.device
-        ):
+        for record in run_steps(model, self.objective, self.optimiser, self.config, self._remember(work), self.device):
             self.trace.add(record)
             done = record.step + 1
             last = done == self.setup.stop
             saves = last or done % self.config.checkpoint_every == 0
             reports = last or done % self.config.log_every == 0
-            looks = self._looks(done)
+            looks = self._measure_health(done)
             if saves or reports or looks:
                 self._settle()
             if reports or looks:
@@ -129,20 +127,20 @@ class _Run:
             if saves:
                 self._save(done)
 
-    def _remembered(self, work: Iterator[Read]) -> Iterator[Read]:
+    def _remember(self, work: Iterator[Read]) -> Iterator[Read]:
         for self.read in work:
             yield self.read
 
-    def _looks(self, done: int) -> dict[str, float]:
+    def _measure_health(self, done: int) -> dict[str, float]:
         """What a closer look after this step shows, on rank 0, if one is due: the encoder's health, the probe."""
         found: dict[str, float] = {}
         if self.pretraining is None or world.rank() != 0:
             return found
-        if _due(done, self.config.health_every):
+        if _is_due(done, self.config.health_every):
             values = examine(self.objective, to_device(self.read.micro[0], self.device))
             self.watch.look(done, values)
             found |= {f"health/{name}": value for name, value in values.items()}
-        if self.probe is not None and _due(done, self.config.probe_every):
+        if self.probe is not None and _is_due(done, self.config.probe_every):
             backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
             found["probe/RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
         return found
@@ -159,7 +157,7 @@ class _Run:
             )
         return probe
 
-    def _go_on(self) -> int:
+    def _resume(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
         final = [place / "checkpoint" for place in (self.out, self._prefix()) if place is not None]
         ready = [place for place in final if (place / checkpoint.POSITION).exists()]
@@ -248,5 +246,5 @@ class _Run:
             (self.out / "model").upload(folder)
 
 
-def _due(done: int, every: int) -> bool:
+def _is_due(done: int, every: int) -> bool:
     return every > 0 and done % every == 0

@@ -1,5 +1,5 @@
-"""All that a worker needs to know to train, a class for each kind of training: plain data and places, so that it
-travels to any node.
+"""The setup of a training worker, a class for each kind of training: plain data and places, so that it can be sent to
+any node.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""The diary of a run: every step once, with what was read and what came of it, across kills and restarts.
+"""The trace of a run: every step once, with the data read and the losses, across kills and restarts.
 
 Steps are kept on the device and written in parts, `trace/<first step>.jsonl`, each just before the checkpoint that ends
 it. A run that goes on from a checkpoint drops the later parts and writes them again.
@@ -33,7 +33,7 @@ class Trace:
         self._rows: list[dict[str, Any]] = []
 
     def begin(self, step: int) -> None:
-        """Drops what a killed run wrote for `step` and later."""
+        """Drops the rows that a killed run wrote for `step` and later."""
         if self._writes:
             for name in self._folder.names():
                 if int(name.split(".")[0]) >= step:

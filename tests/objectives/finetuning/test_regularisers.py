@@ -114,12 +114,12 @@ def test_separate_groups_without_negatives_are_the_positives_alone() -> None:
 
 @pytest.mark.parametrize(("progress", "factor"), [(0.0, 0.0), (0.1, 0.0625), (0.2, 0.25), (0.4, 1.0), (0.9, 1.0)])
 def test_factors_rise_as_a_square_and_stay(progress: float, factor: float) -> None:
-    found = Regularisers(ramp=0.4).ramped(torch.tensor(progress))
+    found = Regularisers(ramp=0.4).ramp_factor(torch.tensor(progress))
     assert abs(float(found) - factor) < 1e-6
 
 
 def test_without_a_rise_factors_are_as_given() -> None:
-    assert Regularisers().ramped(torch.tensor(0.0)) == 1.0
+    assert Regularisers().ramp_factor(torch.tensor(0.0)) == 1.0
 
 
 def test_a_factor_needs_its_term() -> None:

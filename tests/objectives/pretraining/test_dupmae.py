@@ -197,9 +197,9 @@ def test_a_text_without_a_pooled_position_adds_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"decode": "cls", "bow_head": "projection"}, "bow_head = projection says nothing with decode = cls"),
-        ({"decode": "cls", "bow_weight": 0.1}, "bow_weight = 0.1 says nothing with decode = cls"),
-        ({"decode": "ot", "decoder_mask_ratio": 0.9}, "decoder_mask_ratio = 0.9 says nothing with decode = ot"),
+        ({"decode": "cls", "bow_head": "projection"}, "bow_head = projection has no effect with decode = cls"),
+        ({"decode": "cls", "bow_weight": 0.1}, "bow_weight = 0.1 has no effect with decode = cls"),
+        ({"decode": "ot", "decoder_mask_ratio": 0.9}, "decoder_mask_ratio = 0.9 has no effect with decode = ot"),
         ({"decoder_layers": 2}, "needs decoding = basic"),
         ({"bow_weight": 0.0}, "greater than 0"),
     ],

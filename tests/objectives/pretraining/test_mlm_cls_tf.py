@@ -96,5 +96,5 @@ def test_the_shortest_texts_give_finite_gradients(variant: str) -> None:
 
 
 def test_a_cosine_takes_no_reduction() -> None:
-    with pytest.raises(UserError, match="tf_reduction = mean says nothing with tf_loss = cosine"):
+    with pytest.raises(UserError, match="tf_reduction = mean has no effect with tf_loss = cosine"):
         override(MLMTermFrequency.Config(), {"tf_loss": "cosine", "tf_reduction": "mean"})

@@ -1,4 +1,4 @@
-"""A finished sweep over a width and a number of words, for two objectives, as `cluster.summary` tells of one."""
+"""A finished sweep over a width and a number of words, for two objectives, as data."""
 
 import json
 from itertools import product

@@ -4,19 +4,21 @@ from pathlib import Path
 
 import torch
 
-from midmask.app.observe import TrackingObserver, base_tags
+from midmask.app.run_contents import base_tags
+from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Place
+from midmask.backend.resources import Resources
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.dashboards.tracked import QUICK
+from tests.support.tracking.recipes import run_tracked_here
 
 JOB = "run_recipe"
+ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 
 
 def recipes(corpus: str) -> tuple[Recipe, Recipe]:
@@ -29,13 +31,13 @@ def recipes(corpus: str) -> tuple[Recipe, Recipe]:
 def everything(uri: str, home: Path) -> dict[str, str]:
     """Runs both recipes on dev, and BM25; recipe -> fingerprint of its evaluation."""
     torch.set_num_threads(1)
-    storage, made = Place(str(home / "store")), {}
+    storage, made = Place(str(home / "store")), dict[str, str]()
     with Tracker(uri, home, QUICK) as tracker:
         for recipe in recipes(write_collection(home / "tiny")):
             steps = plan(recipe)
             tags = {**base_tags(JOB, recipe), "midmask.step": "job", "midmask.fingerprint": f"job-{recipe.name}"}
             with tracker.run(f"{JOB}-{recipe.name}", tags=tags, params=flatten(recipe)) as parent:
-                runner = Runner(storage, LOCAL, TrackingObserver(tracker, parent, JOB, recipe, storage))
-                made[recipe.name] = runner.run(steps.evaluation(recipe.evaluation)).fingerprint
-                made["bm25"] = runner.run(steps.bm25_evaluation(recipe.evaluation)).fingerprint
+                targets = (steps.evaluation(recipe.evaluation), steps.bm25_evaluation(recipe.evaluation))
+                run_tracked_here(TrackedJob(JOB, tracker, parent, storage, ALONE), recipe, targets)
+                made |= {recipe.name: targets[0].fingerprint, "bm25": targets[1].fingerprint}
     return made

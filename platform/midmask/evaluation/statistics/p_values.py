@@ -1,6 +1,6 @@
 """Tests of paired differences over queries, and corrections for a family of tests.
 
-Tests and corrections bear the names of PyTerrier's `Experiment`, which are those of statsmodels' `multipletests`.
+Tests and corrections have the names of PyTerrier's `Experiment`, which are those of statsmodels' `multipletests`.
 """
 
 import math
@@ -106,7 +106,7 @@ CORRECTIONS: Mapping[Correction, Callable[[Doubles], Doubles]] = {
 
 
 def correct(p_values: Sequence[float], correction: Correction | None) -> list[float]:
-    """p for a family of tests, to be held against the same alpha as one test's.
+    """Corrected p values of a family of tests, to be compared with the same alpha as that of one test.
 
     bonferroni: times the number of tests. holm (1979): times the number not yet rejected. holm-sidak (or hs): likewise,
     exact for independent tests. fdr_bh (Benjamini and Hochberg 1995): bounds the expected share of false discoveries

@@ -134,7 +134,7 @@ def contrast(systems: Sequence[Weighted], level: float = LEVEL) -> IntervalEstim
     value = math.fsum(own.weight * found.mean for own, found in zip(systems, seeds, strict=True))
     drawn = [found.count for own, found in zip(systems, seeds, strict=True) if own.is_drawn]
     return replace(
-        interval(value, [*over_queries, *_weighted(systems, seeds)], level),
+        interval(value, [*over_queries, *_seed_variances(systems, seeds)], level),
         queries=sum(len(one.queries) for one in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
@@ -179,7 +179,7 @@ def _residual(values_SQ: Doubles) -> float:
     return float((rest_SQ**2).sum() / ((seeds - 1) * (queries - 1) * queries))
 
 
-def _weighted(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
+def _seed_variances(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
     """What the seeds of each system add; those of a system that was run once by the variance of the others, pooled."""
     freedom = sum(own.count - 1 for own in seeds)
     if not freedom:

@@ -87,7 +87,7 @@ def compare(
 
     Args:
         baseline: a system's name, or its position as in PyTerrier; None: all pairs.
-        correction_alpha: the level that p_corrected is held against (below it is significant); the interval covers
+        correction_alpha: the level that p_corrected is compared with (below it is significant); the interval covers
             1 - correction_alpha.
         queries: the slice of queries to compare on; None: all.
         seeds: how much the seed alone moves a mean; p, interval and detectable difference of the t-test then count it

@@ -33,7 +33,7 @@ class Contrastive(Ranking):
     class Config(RankingConfig):
         """Contrastive fine-tuning."""
 
-        name: Literal["contrastive"] = Field("contrastive", description="the objective")
+        name: Literal["contrastive"] = Field("contrastive", description="name of the objective")
 
         @property
         def weights(self) -> dict[str, float]:

@@ -38,7 +38,7 @@ class ListwiseRanking(Objective):
     class Config(ObjectiveConfig):
         """Listwise training of a cross-encoder."""
 
-        name: Literal["cross_encoder"] = Field("cross_encoder", description="the objective")
+        name: Literal["cross_encoder"] = Field("cross_encoder", description="name of the objective")
         max_length: int = Field(192, ge=16, le=8192, description="tokens of a pair; the rest of its passage is cut")
         r_drop: float = Field(
             0.0, ge=0.0, le=100.0, description="weight of the agreement of two passes with dropout; 0: one pass"

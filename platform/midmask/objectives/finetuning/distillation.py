@@ -31,11 +31,11 @@ class Distillation(Ranking):
         """Distillation from a cross-encoder."""
 
         needs_teacher: ClassVar[bool] = True
-        name: Literal["distillation"] = Field("distillation", description="the objective")
+        name: Literal["distillation"] = Field("distillation", description="name of the objective")
         loss: Literal["kl", "soft_ce", "margin_mse"] = Field("kl", description="what is compared: lists, or margins")
         teacher_temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the teacher's scores")
         weight: float = Field(1.0, gt=0.0, description="factor of the teacher's term, a mean over queries")
-        ce_weight: float = Field(0.0, ge=0.0, description="factor of the contrastive loss beside it")
+        ce_weight: float = Field(0.0, ge=0.0, description="factor of the contrastive loss that is added to it")
 
         @model_validator(mode="after")
         def _candidates_have_a_loss(self) -> Self:

@@ -1,4 +1,4 @@
-"""What all losses of fine-tuning share: queries and passages become vectors, which are scored against each other.
+"""The common part of all fine-tuning losses: queries and passages become vectors, which are scored against each other.
 
 seen      queries and passages as they are; each query brings its positive and `group` - 1 hard negatives
 vectors   those of the backbone's `pooling`: dense, lexical or both, pruned by side; with experts, of each side its own
@@ -39,7 +39,7 @@ class RankingConfig(ObjectiveConfig):
     temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the encoder's scores")
     candidates: Literal["all", "positives", "own", "local_negatives"] = Field(
         "all",
-        description="what a query's positive is held against in the cross-entropy: all passages of all workers; "
+        description="what a query's positive is compared with in the cross-entropy: all passages of all workers; "
         "positives: the positives of all workers and the query's hard negatives; own: the query's hard negatives; "
         "local_negatives: those of all queries of this worker, no other positives",
     )
@@ -81,7 +81,9 @@ class RankingRows:
 
 @dataclass(frozen=True)
 class RankedRows:
-    """What is scored: vectors of this worker's queries, and of its passages, Q * G in query order; and the facts."""
+    """The rows to score: vectors of this worker's queries and of its passages, Q * G in query order, and their ids and
+    teacher scores.
+    """
 
     query: TextVectors
     passage: TextVectors

@@ -34,17 +34,21 @@ PARTS = ("query_regulariser", "passage_regulariser", "anti_zero", "query_terms",
 class Regularisers(Config):
     """How sparse the lexical view of each side is made; its default leaves it alone."""
 
-    query: Literal["flops", "l1"] | None = Field(None, description="what makes queries sparse; none: nothing does")
-    passage: Literal["flops", "l1"] | None = Field(None, description="what makes passages sparse; none: nothing does")
-    lambda_query: float = Field(0.0, ge=0.0, description="factor of the queries' term; 0: it is only reported")
-    lambda_passage: float = Field(0.0, ge=0.0, description="factor of the passages' term; 0: it is only reported")
+    query: Literal["flops", "l1"] | None = Field(
+        None, description="regulariser of the queries' lexical vectors; none: no regulariser"
+    )
+    passage: Literal["flops", "l1"] | None = Field(
+        None, description="regulariser of the passages' lexical vectors; none: no regulariser"
+    )
+    lambda_query: float = Field(0.0, ge=0.0, description="factor of the queries' term; 0: the term is only logged")
+    lambda_passage: float = Field(0.0, ge=0.0, description="factor of the passages' term; 0: the term is only logged")
     passage_groups: Literal["joint", "separate"] = Field(
         "joint",
         description="joint: one mean over all passages (sentence-transformers); separate: the average of the term over "
         "positives and that over negatives (SPLADE's first trainer)",
     )
     anti_zero: float = Field(0.0, ge=0.0, description="factor of the term that is infinite where all weights are 0")
-    ramp: float = Field(0.0, ge=0.0, le=1.0, description="share of the run in which the factors rise, as its square")
+    ramp: float = Field(0.0, ge=0.0, le=1.0, description="share of the run in which the factors rise, by its square")
 
     @model_validator(mode="after")
     def _factors_have_a_term(self) -> Self:
@@ -63,7 +67,7 @@ class Regularisers(Config):
         given = (self.query is not None, self.passage is not None, self.anti_zero > 0, True, True)
         return tuple(name for name, is_given in zip(PARTS, given, strict=True) if is_given)
 
-    def ramped(self, progress: Tensor) -> Tensor | float:
+    def ramp_factor(self, progress: Tensor) -> Tensor | float:
         """What λ is multiplied by when so much of the run, [] in [0, 1), is done."""
         return (progress / self.ramp).clamp(max=1.0).square() if self.ramp else 1.0
 
@@ -82,7 +86,7 @@ def regularising_parts(
     if config.passage_groups == "separate" and group > 1:
         first_N = torch.arange(len(passage_NV), device=passage_NV.device) % group == 0
         passages = [passage_NV[first_N], passage_NV[~first_N]]
-    factor = config.ramped(progress)
+    factor = config.ramp_factor(progress)
     parts = {"query_terms": _terms(query_QV), "passage_terms": _terms(passage_NV)}
     if config.query is not None:
         value = _term(config.query, [query_QV])

@@ -44,9 +44,9 @@ class BOW(Objective):
     class Config(MaskedConfig):
         """Bag-of-words prediction; the defaults are the paper's."""
 
-        name: Literal["bow"] = Field("bow", description="the objective")
-        bow_weight: float = Field(1.0, ge=0.0, description="factor of the bag's loss in the first step")
-        bow_weight_end: float = Field(0.1, ge=0.0, description="factor of the bag's loss at the end of the run")
+        name: Literal["bow"] = Field("bow", description="name of the objective")
+        bow_weight: float = Field(1.0, ge=0.0, description="factor of the bag-of-words loss in the first step")
+        bow_weight_end: float = Field(0.1, ge=0.0, description="factor of the bag-of-words loss at the end of the run")
         bow_unknown: bool = Field(False, description="[UNK] is a target like any token (published: false)")
 
     parts: ClassVar[tuple[str, ...]] = ("mlm", "bag_of_words")

@@ -28,7 +28,7 @@ from midmask.objectives.objective import CoupledObjective, Reads, Represented
 from midmask.objectives.pretraining.condenser import Head, HeadConfig
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from midmask.objectives.pretraining.vector_decoding import end_to_end
-from midmask.randomness.masks import rekeyed
+from midmask.randomness.masks import rekey
 from midmask.vocabulary import Vocabulary
 
 
@@ -36,7 +36,7 @@ class CoCondenser(CoupledObjective):
     class Config(HeadConfig):
         """coCondenser; the defaults are the paper's."""
 
-        name: Literal["cocondenser"] = Field("cocondenser", description="the objective")
+        name: Literal["cocondenser"] = Field("cocondenser", description="name of the objective")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores of two spans")
         contrastive_weight: float = Field(1.0, ge=0.0, description="factor of the contrastive loss")
 
@@ -54,7 +54,7 @@ class CoCondenser(CoupledObjective):
     def draw(self, batch: Batch) -> MaskedRows:
         """First spans, then second spans, in one batch; each is masked by itself."""
         vocabulary = self.vocabulary(batch.texts["passage"].ids_BL.device)
-        spans = end_to_end(batch.texts["passage"], rekeyed(batch.texts["context"]), vocabulary.pad_id)
+        spans = end_to_end(batch.texts["passage"], rekey(batch.texts["context"]), vocabulary.pad_id)
         return self.config.mask(spans, vocabulary)
 
     def counts(self, drawn: MaskedRows) -> dict[str, Tensor]:

@@ -56,7 +56,9 @@ class HeadConfig(MaskedConfig):
 
 
 class Head(nn.Module):
-    """The layers that are thrown away, and the two losses they are trained with. Holds no backbone: it is lent one."""
+    """The layers that are dropped after training, and the two losses they are trained with. The backbone is an
+    argument.
+    """
 
     def __init__(self, config: HeadConfig, backbone: Backbone) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class Condenser(Objective):
     class Config(HeadConfig):
         """Condenser; the defaults are the published commands'."""
 
-        name: Literal["condenser"] = Field("condenser", description="the objective")
+        name: Literal["condenser"] = Field("condenser", description="name of the objective")
 
     parts: ClassVar[tuple[str, ...]] = ("head_mlm", "late_mlm")
 

@@ -28,7 +28,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     DecodedConfig,
     VectorDecoding,
     end_to_end,
-    masked_context,
+    mask_for_context,
 )
 from midmask.vocabulary import Vocabulary
 
@@ -37,9 +37,9 @@ class CoTMAE(VectorDecoding):
     class Config(DecodedConfig):
         """CoT-MAE; the defaults are those of the released models."""
 
-        name: Literal["cotmae"] = Field("cotmae", description="the objective")
+        name: Literal["cotmae"] = Field("cotmae", description="name of the objective")
         context: Literal["random", "nearby", "overlap", "mixed"] = Field(
-            "mixed", description="how the second span is chosen; mixed: one of the three ways, each time anew"
+            "mixed", description="how the second span is chosen; mixed: one of the three ways, drawn for each pair"
         )
         decoder_mask_ratio: float = Field(0.45, gt=0.0, lt=1.0, description="share of tokens hidden from the decoder")
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder; the paper's text: 1")
@@ -64,7 +64,7 @@ class CoTMAE(VectorDecoding):
             end_to_end(first, second, vocabulary.pad_id), vocabulary, self.config, count_specials=False
         )
         others = end_to_end(second, first, vocabulary.pad_id)
-        return BothSides(encoder, masked_context(others, vocabulary, self.config.decoder_mask_ratio))
+        return BothSides(encoder, mask_for_context(others, vocabulary, self.config.decoder_mask_ratio))
 
     @property
     def reader(self) -> Decoder:

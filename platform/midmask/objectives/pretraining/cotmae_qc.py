@@ -37,7 +37,7 @@ class QueryAsContext(VectorDecoding):
     class Config(DecodedConfig):
         """Query as context; the defaults are the paper's."""
 
-        name: Literal["cotmae_qc"] = Field("cotmae_qc", description="the objective")
+        name: Literal["cotmae_qc"] = Field("cotmae_qc", description="name of the objective")
         decoder_layers: int = Field(1, ge=1, le=12, description="blocks of the decoder")
         window: int | None = Field(
             3, ge=1, description="query tokens that a decoder row sees, itself included; none: all before it"

@@ -32,10 +32,10 @@ from midmask.objectives.pretraining.sparse_view import (
     Projection,
     SparsePooling,
     pooled_positions,
-    projected,
+    project,
     sparse_weights,
 )
-from midmask.objectives.pretraining.vector_decoding import decoded_part, end_to_end, masked_context, next_tokens
+from midmask.objectives.pretraining.vector_decoding import decoder_part, end_to_end, mask_for_context, next_tokens
 from midmask.vocabulary import Vocabulary
 
 
@@ -53,7 +53,7 @@ class CoTMAEv2(Objective):
     class Config(MaskedConfig):
         """CoT-MAE v2. Its paper gives no hyper-parameters: all defaults are those of its relatives."""
 
-        name: Literal["cotmae_v2"] = Field("cotmae_v2", description="the objective")
+        name: Literal["cotmae_v2"] = Field("cotmae_v2", description="name of the objective")
         context: Literal["random", "nearby", "overlap", "mixed", "pseudo_query"] = Field(
             "mixed",
             description="another span of the document, chosen so; or a pseudo-query for the passage (unpublished)",
@@ -67,7 +67,8 @@ class CoTMAEv2(Objective):
             None, ge=1, description="tokens that an ar row sees, itself included; none: all before it (unpublished)"
         )
         pooling: SparsePooling = Field(
-            "all", description="positions that s looks at: all but padding, or none of the specials (unpublished)"
+            "all",
+            description="positions that s is pooled over: all but padding, or without special tokens (unpublished)",
         )
         projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
@@ -99,7 +100,7 @@ class CoTMAEv2(Objective):
             text, context = (end_to_end(*pair, vocabulary.pad_id) for pair in ((text, context), (context, text)))
         encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False)
         pooled_BL = pooled_positions(text, vocabulary, self.config.pooling)
-        masked = masked_context(context, vocabulary, self.config.decoder_mask_ratio)
+        masked = mask_for_context(context, vocabulary, self.config.decoder_mask_ratio)
         return CoTMAEv2Rows(encoder, masked, next_tokens(context), pooled_BL)
 
     def counts(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
@@ -114,16 +115,16 @@ class CoTMAEv2(Objective):
 
     def _ae(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ae_weight
-        return decoded_part(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
 
     def _ar(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ar_weight
-        return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
     def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor, pooled_BL: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""
         sparse_BV = sparse_weights(self.backbone, hidden_BLD, pooled_BL)
-        projected_BD = projected(self.backbone, sparse_BV, self.config.projection)
+        projected_BD = project(self.backbone, sparse_BV, self.config.projection)
         vector_BD = self.backbone.sentence_vector(hidden_BLD, lengths_B)
         return torch.stack([vector_BD, projected_BD.to(hidden_BLD.dtype)], 1)
 

@@ -38,10 +38,10 @@ from midmask.objectives.pretraining.sparse_view import (
     Projection,
     SparsePooling,
     pooled_positions,
-    projected,
+    project,
     sparse_weights,
 )
-from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoded_part, next_tokens
+from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, next_tokens
 from midmask.vocabulary import Vocabulary
 
 OTHER: dict[Side, Side] = {"passage": "query", "query": "passage"}
@@ -70,16 +70,16 @@ class CoTMoTERows:
 
 class CoTMoTE(Objective):
     class Config(DecodedConfig):
-        """CoT-MoTE; `backbone.experts` says how much of the encoder is each side's own."""
+        """CoT-MoTE; `backbone.experts` sets how much of the encoder the two sides do not share."""
 
         trains_queries: ClassVar[bool] = True
-        name: Literal["cotmote"] = Field("cotmote", description="the objective")
+        name: Literal["cotmote"] = Field("cotmote", description="name of the objective")
         views: Literal["dense", "sparse", "both"] = Field("both", description="which vectors of a text are decoded")
         decoding: Literal["apart", "together"] = Field(
             "apart", description="both views: each by itself, losses summed; or side by side (unpublished)"
         )
         query_decodes: Literal["query", "passage", "nothing"] = Field(
-            "query", description="what stands behind a query's vector; behind a passage's: the query (unpublished)"
+            "query", description="what a query's vector decodes to; a passage's decodes to the query (unpublished)"
         )
         switched: bool = Field(False, description="each side goes through the other's expert, as a control")
         decoder_layers: int = Field(1, ge=1, le=12, description="blocks of the decoder")
@@ -90,7 +90,7 @@ class CoTMoTE(Objective):
             "head", description="under s: the MLM head's, or hidden states times embeddings, as equation 4 prints"
         )
         pooling: SparsePooling = Field(
-            "all", description="positions s looks at: all, or none of the specials (unpublished)"
+            "all", description="positions that s is pooled over: all, or without special tokens (unpublished)"
         )
         projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
@@ -139,14 +139,14 @@ class CoTMoTE(Objective):
             encoded[f"{side}_mlm"] = masked_lm_part(
                 self.backbone, hidden_BLD, rows.encoder, weight=self.config.encoder_weight
             )
-            decoded[f"{side}_clm"] = self._decoded(hidden_BLD, rows)
+            decoded[f"{side}_clm"] = self._decode_each(hidden_BLD, rows)
         return Loss({**encoded, **decoded})
 
     def _hidden(self, side: Side, rows: SideRows) -> Tensor:
         expert = OTHER[side] if self.config.switched else side
         return self.backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B, expert)
 
-    def _decoded(self, hidden_BLD: Tensor, rows: SideRows) -> Part:
+    def _decode_each(self, hidden_BLD: Tensor, rows: SideRows) -> Part:
         """The decoder's loss behind each of the vectors by itself, summed."""
         totals = [hidden_BLD.new_zeros(())]
         if rows.decoder is not None:
@@ -155,7 +155,7 @@ class CoTMoTE(Objective):
         return Part(torch.stack(totals).sum(), _targets(rows), self.config.decoder_weight)
 
     def _decode(self, vectors_BKD: Tensor, rows: MaskedRows) -> Part:
-        return decoded_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
+        return decoder_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
 
     def _vectors(self, hidden_BLD: Tensor, rows: SideRows) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""
@@ -163,7 +163,7 @@ class CoTMoTE(Objective):
         if self.config.views != "sparse":
             found["dense"] = self.backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
         if self.config.views != "dense":
-            vector_BD = projected(self.backbone, self._sparse(hidden_BLD, rows.pooled_BL), self.config.projection)
+            vector_BD = project(self.backbone, self._sparse(hidden_BLD, rows.pooled_BL), self.config.projection)
             found["sparse"] = vector_BD[:, None].to(hidden_BLD.dtype)
         if len(found) == 2 and self.config.decoding == "together":
             return {"both": torch.cat(list(found.values()), 1)}

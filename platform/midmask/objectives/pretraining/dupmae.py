@@ -69,14 +69,14 @@ class DupMAE(Objective):
     class Config(DecodingConfig):
         """DupMAE; which defaults are the paper's and which the code's is in the module's docstring."""
 
-        name: Literal["dupmae"] = Field("dupmae", description="the objective")
+        name: Literal["dupmae"] = Field("dupmae", description="name of the objective")
         decode: Literal["cls", "ot", "both"] = Field(
             "both", description="what decodes: the sentence vector, the ordinary tokens, or both"
         )
         query_stream: Literal["paper", "embedding"] = Field(
             "embedding", description="enhanced: queries are P + h, or the embedding module applied to h (DupMAE's code)"
         )
-        bow_weight: float = Field(1.0, gt=0.0, description="factor of the bag's loss; paper 1, code 0.1")
+        bow_weight: float = Field(1.0, gt=0.0, description="factor of the bag-of-words loss; paper 1, code 0.1")
         bow_head: Literal["tied", "projection"] = Field(
             "tied", description="logits of ordinary tokens: by the MLM head (code), or by a matrix of their own (paper)"
         )
@@ -93,7 +93,7 @@ class DupMAE(Objective):
             fields = type(self).model_fields
             if idle := [name for name in IDLE[self.decode] if getattr(self, name) != fields[name].default]:
                 raise ValueError(
-                    f"{idle[0]} = {getattr(self, idle[0])} says nothing with decode = {self.decode}; use decode = both"
+                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use decode = both"
                 )
             return self
 
@@ -150,12 +150,12 @@ class DupMAE(Objective):
 
     def bag_part(self, hidden_BLD: Tensor, drawn: DupMAERows) -> Part:
         """The loss of naming the text's words from its tokens' last states."""
-        logits_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
+        logits_BV = self._pool_logits(hidden_BLD, drawn.pooled_BL)
         weights_BL = drawn.bag.weights(self.config.bow_targets, logits_BV.dtype) * drawn.has_bag_B[:, None]
         total = bag_cross_entropy(logits_BV, drawn.bag.ids_BL, weights_BL)
         return Part(total, drawn.has_bag_B.sum(), self.config.bow_weight)
 
-    def _pooled_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """mu, [B, V]."""
         if self.projection is None:
             head = (self.backbone.output_weight_VD, self.backbone.output_bias_V)
@@ -171,5 +171,5 @@ class DupMAE(Objective):
             vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
             found |= use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
         if self.config.decode != "cls":
-            found["winning_vocabulary"] = winning_vocabulary(self._pooled_logits(hidden_BLD, drawn.pooled_BL))
+            found["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
         return found

@@ -66,7 +66,7 @@ def mask_for_encoder(
     count_specials: bool = True,
     unknown: Unknown = "spent",
 ) -> MaskedRows:
-    """A corrupted text (80/10/10) and what is to be predicted in it.
+    """Draws a corrupted text (80/10/10) and the tokens to predict in it.
 
     Args:
         count_specials, unknown: how the method's published whole-word sampler treats specials and [UNK], as in

@@ -30,7 +30,7 @@ from midmask.encoders.pooling import sentence_vectors
 from midmask.masking import only, word_runs
 from midmask.objectives.in_batch import agreement, in_batch_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
-from midmask.randomness.masks import Purpose, rekeyed, uniform
+from midmask.randomness.masks import Purpose, rekey, uniform
 from midmask.vocabulary import Vocabulary
 
 
@@ -46,7 +46,7 @@ class ICT(CoupledObjective):
     class Config(ObjectiveConfig):
         """Inverse cloze task and random crops."""
 
-        name: Literal["ict"] = Field("ict", description="the objective")
+        name: Literal["ict"] = Field("ict", description="name of the objective")
         views: Literal["cloze", "crops"] = Field("cloze", description="a run of words and the rest, or two runs")
         shortest: float = Field(0.05, gt=0.0, le=1.0, description="least share of the words in a run")
         longest: float = Field(0.5, gt=0.0, le=1.0, description="greatest share of the words in a run")
@@ -72,7 +72,7 @@ class ICT(CoupledObjective):
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
         if self.config.views == "crops":
-            return PieceRows(self._crop(text, vocabulary), self._crop(rekeyed(text), vocabulary))
+            return PieceRows(self._crop(text, vocabulary), self._crop(rekey(text), vocabulary))
         run_BL = self._run(text, vocabulary)
         cut_B1 = uniform(text.keys_B, Purpose.CLOZE, 1) < self.config.remove
         return PieceRows(only(text, run_BL, vocabulary), only(text, ~(run_BL & cut_B1), vocabulary))

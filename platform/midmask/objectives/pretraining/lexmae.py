@@ -39,7 +39,7 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
-from midmask.randomness.masks import Purpose, rekeyed
+from midmask.randomness.masks import Purpose, rekey
 from midmask.vocabulary import Vocabulary
 
 SATURATED_FLOOR = 1e-4
@@ -59,7 +59,7 @@ class LexMAE(Objective):
     class Config(MaskedConfig):
         """LexMAE; the defaults are the paper's."""
 
-        name: Literal["lexmae"] = Field("lexmae", description="the objective")
+        name: Literal["lexmae"] = Field("lexmae", description="name of the objective")
         encoder_mask: EncoderMask = Field(
             "exact", description="exactly ceil(ratio * n) tokens (LexMAE); tokens one by one; whole words; by weight"
         )
@@ -68,7 +68,7 @@ class LexMAE(Objective):
             "inclusive", description="the decoder's mask holds the encoder's; is drawn apart; or avoids the encoder's"
         )
         bottleneck: Literal["softmax", "saturated", "cls", "off"] = Field(
-            "softmax", description="what feeds the decoder: words by softmax or log(1 + relu); the [CLS] state; nothing"
+            "softmax", description="what the decoder reads: words by softmax or log(1 + relu); the [CLS] state; nothing"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder")
         encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
@@ -113,7 +113,7 @@ class LexMAE(Objective):
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
         encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False, unknown="masked")
-        apart = rekeyed(text)
+        apart = rekey(text)
         selected_BL = select_tokens(apart, vocabulary, ratio=self.config.chance, purpose=Purpose.DECODER)
         if self.config.overlap == "inclusive":
             selected_BL |= encoder.selected_BL
@@ -133,7 +133,7 @@ class LexMAE(Objective):
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
         return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(self._vector(hidden_BLD, drawn), drawn)})
 
-    def _pooled_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """u, [B, V]."""
         features_BLD = self.backbone.transform(hidden_BLD)
         return linear_column_max(features_BLD, self.backbone.output_weight_VD, self.backbone.output_bias_V, pooled_BL)
@@ -144,7 +144,7 @@ class LexMAE(Objective):
             return self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
         if self.config.bottleneck == "off":
             return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])[:, 0]
-        u_BV = self._pooled_logits(hidden_BLD, drawn.pooled_BL)
+        u_BV = self._pool_logits(hidden_BLD, drawn.pooled_BL)
         if self.config.bottleneck == "softmax":
             a_BV = torch.softmax(u_BV, 1)
         else:
@@ -169,5 +169,5 @@ class LexMAE(Objective):
         vector_BD = self._vector(hidden_BLD, drawn)
         found = use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
         if self.config.bottleneck != "cls":
-            found["winning_vocabulary"] = winning_vocabulary(self._pooled_logits(hidden_BLD, drawn.pooled_BL))
+            found["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
         return found

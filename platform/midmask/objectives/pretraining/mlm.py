@@ -27,7 +27,7 @@ class MLM(Objective):
     class Config(MaskedConfig):
         """Masked language modelling."""
 
-        name: Literal["mlm"] = Field("mlm", description="the objective")
+        name: Literal["mlm"] = Field("mlm", description="name of the objective")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="share of tokens to predict")
         encoder_mask: Literal["word", "token", "weighted"] = Field(
             "token", description="tokens one by one; whole words to an exact quota; or an exact share by term weight"

@@ -50,7 +50,7 @@ class MLMTermFrequency(Objective):
     class Config(MaskedConfig):
         """MLM and term frequencies from [CLS]; the defaults of its fields are ours, since none was published."""
 
-        name: Literal["mlm_cls_tf"] = Field("mlm_cls_tf", description="the objective")
+        name: Literal["mlm_cls_tf"] = Field("mlm_cls_tf", description="name of the objective")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="share of tokens to predict")
         encoder_mask: EncoderMask = Field(
             "token", description="tokens one by one; whole words; an exact share; or an exact share by term weight"
@@ -60,14 +60,15 @@ class MLMTermFrequency(Objective):
         )
         tf_loss: Literal["mse", "cosine"] = Field("mse", description="squared error, or 1 - cosine; unpublished")
         tf_reduction: Literal["sum", "mean"] = Field(
-            "sum", description="of squared errors over the vocabulary; a mean is V times smaller; unpublished"
+            "sum",
+            description="how squared errors are reduced over the vocabulary; a mean is V times smaller; unpublished",
         )
         tf_weight: float = Field(1.0, ge=0.0, description="factor of the term frequencies' loss")
 
         @model_validator(mode="after")
         def _a_cosine_has_no_reduction(self) -> Self:
             if self.tf_loss == "cosine" and self.tf_reduction != "sum":
-                raise ValueError("tf_reduction = mean says nothing with tf_loss = cosine; leave it at sum")
+                raise ValueError("tf_reduction = mean has no effect with tf_loss = cosine; leave it at sum")
             return self
 
     parts: ClassVar[tuple[str, ...]] = ("mlm", "term_frequencies")
@@ -93,12 +94,12 @@ class MLMTermFrequency(Objective):
     def forward(self, drawn: TermFrequencyRows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
-        distances_B = self._distances(self._predicted(vector_BD), drawn.bag)
+        distances_B = self._distances(self._predict_terms(vector_BD), drawn.bag)
         total = (distances_B * drawn.bag.present_BL.any(1)).sum()
         frequencies = Part(total, drawn.bag.count, self.config.tf_weight)
         return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "term_frequencies": frequencies})
 
-    def _predicted(self, vector_BD: Tensor) -> Tensor:
+    def _predict_terms(self, vector_BD: Tensor) -> Tensor:
         """y, [B, V]."""
         if self.frequencies is not None:
             return vocabulary_logits(vector_BD, self.frequencies.weight, self.frequencies.bias)

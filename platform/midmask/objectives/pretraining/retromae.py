@@ -48,7 +48,9 @@ class DecodingConfig(MaskedConfig):
 
     decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
     decoding: Literal["enhanced", "basic"] = Field("enhanced", description="two-stream, or plain masked decoding")
-    decoder_layers: int = Field(1, ge=1, le=12, description="layers of the decoder; more than 1 only if basic")
+    decoder_layers: int = Field(
+        1, ge=1, le=12, description="layers of the decoder; more than 1 only with decoding=basic"
+    )
     query_stream: Literal["paper", "embedding"] = Field(
         "paper", description="enhanced: queries are P + h, or the embedding module applied to h"
     )
@@ -72,13 +74,14 @@ class DecodingConfig(MaskedConfig):
             lack = "no table of positions" if not shape.has_positions else f"embeddings {shape.embedding_width} wide"
             raise UserError(
                 f"objective.query_stream = embedding: a {shape.family} backbone has {lack}, so its embedding module "
-                "makes no queries of a sentence vector. Use objective.query_stream=paper."
+                "cannot make queries from a sentence vector. Use objective.query_stream=paper."
             )
 
 
 class RetroMAEDecoder(nn.ModuleList):
-    """The decoder's layers, what is hidden from them, and what they make of it. The backbone is an argument, not a
-    member: its weights are kept."""
+    """The decoder's layers, their masks and their loss. The backbone is an argument, not a member: its weights are
+    kept.
+    """
 
     def __init__(self, config: DecodingConfig, backbone: Backbone) -> None:
         shape = (backbone.width, backbone.heads, backbone.feed_forward)
@@ -90,9 +93,9 @@ class RetroMAEDecoder(nn.ModuleList):
 
     def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         """The decoder's ids and targets, and which columns its rows see, as in `RetroMAERows`."""
-        return (self._enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
+        return (self._mask_for_enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
 
-    def _enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+    def _mask_for_enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         visible_BLL = visibility(
             text,
             vocabulary,
@@ -117,7 +120,7 @@ class RetroMAEDecoder(nn.ModuleList):
         ids_BL: Tensor,
         visible_BXL: Tensor,
     ) -> Tensor:
-        """The last states, [B, L, D]. In the context, the sentence vector stands at position 0 as it is."""
+        """The last states, [B, L, D]. In the context, the sentence vector is at position 0, unchanged."""
         context_BLD = decoder_input(backbone, positions, vector_B1D, ids_BL)
         if self.config.decoding == "basic":
             for layer in self:
@@ -135,7 +138,7 @@ class RetroMAE(Objective):
     class Config(DecodingConfig):
         """RetroMAE; the defaults are the paper's."""
 
-        name: Literal["retromae"] = Field("retromae", description="the objective")
+        name: Literal["retromae"] = Field("retromae", description="name of the objective")
 
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 

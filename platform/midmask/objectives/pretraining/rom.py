@@ -38,7 +38,7 @@ class ROM(Objective):
     class Config(MaskedConfig):
         """Retrieval-oriented masking."""
 
-        name: Literal["rom"] = Field("rom", description="the objective")
+        name: Literal["rom"] = Field("rom", description="name of the objective")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="share of tokens to predict")
         encoder_mask: Literal["weighted"] = Field(
             "weighted", description="an exact share by term weight; for other masks use the objective mlm"

@@ -34,7 +34,7 @@ class SEED(VectorDecoding):
     class Config(DecodedConfig):
         """SEED-Encoder; the defaults are those of the published three-layer decoder."""
 
-        name: Literal["seed"] = Field("seed", description="the objective")
+        name: Literal["seed"] = Field("seed", description="name of the objective")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="share of tokens hidden from the encoder")
         encoder_mask: EncoderMask = Field("token", description="how tokens are chosen that the encoder must predict")
         encoder_weight: float = Field(0.5, ge=0.0, description="factor of the encoder's loss")

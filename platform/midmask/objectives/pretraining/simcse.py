@@ -7,7 +7,7 @@ masked    nothing for the vectors; MLM: 0.15 token by token, 80/10/10
 vector    h, the last hidden state of [CLS]; z = tanh(W h + b) with a fresh W, or h itself (`projection` off)
 trained   encoder and embeddings; the MLM head only with mlm_weight
 thrown    the projection ("mlp_only_train" in the published commands for BERT)
-needs     backbone.dropout > 0 (published: 0.1), which is all that tells the two passes apart
+needs     backbone.dropout > 0 (published: 0.1), which is the only difference between the two passes
 differs   gradients reach the rows of all workers; sums are divided by global counts
 """
 
@@ -48,9 +48,11 @@ class SimCSE(CoupledObjective):
     class Config(MaskedConfig):
         """Unsupervised SimCSE; the defaults are the published commands'."""
 
-        name: Literal["simcse"] = Field("simcse", description="the objective")
+        name: Literal["simcse"] = Field("simcse", description="name of the objective")
         temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines")
-        projection: bool = Field(True, description="compare tanh(W h + b), thrown away later, instead of h")
+        projection: bool = Field(
+            True, description="compare tanh(W h + b), with W and b dropped after training, instead of h"
+        )
         mlm_weight: float = Field(0.0, ge=0.0, description="factor of the auxiliary MLM loss; 0: no such pass")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="MLM: share of tokens to predict")
         encoder_mask: EncoderMask = Field("token", description="MLM: which tokens, as for other masked methods")
@@ -93,7 +95,7 @@ class SimCSE(CoupledObjective):
         return Represented(views, parts=lambda: {"mlm": self._mlm(drawn)})
 
     def project(self, vectors_BD: Tensor) -> Tensor:
-        """What is compared, from sentence vectors; [B, D]."""
+        """The vectors that are compared, from sentence vectors; [B, D]."""
         return vectors_BD if self.projection is None else torch.tanh(self.projection(vectors_BD))
 
     def _mlm(self, drawn: SimCSERows) -> Part:
@@ -111,6 +113,6 @@ class SimCSE(CoupledObjective):
         return {"contrastive": in_batch_part(one_BD, other_ND, own_B, temperature=self.config.temperature)}
 
     def health(self, drawn: SimCSERows) -> dict[str, Tensor]:
-        """`uniformity` of what is compared; with dropout off two passes agree, so there is no alignment to tell."""
+        """`uniformity` of the compared vectors; with dropout off two passes are equal, so alignment is not measured."""
         vectors_BD = sentence_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
         return {"uniformity": uniformity(self.project(vectors_BD))}

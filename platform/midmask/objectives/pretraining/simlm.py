@@ -34,11 +34,11 @@ from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_enc
 from midmask.objectives.pretraining.vector_decoding import (
     BothSides,
     DecodedConfig,
-    decoded_part,
+    decoder_part,
     loss_of_both,
     vector_health,
 )
-from midmask.randomness.masks import Purpose, rekeyed, uniform
+from midmask.randomness.masks import Purpose, rekey, uniform
 from midmask.vocabulary import Vocabulary
 
 GUESSES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
@@ -57,15 +57,15 @@ class SimLM(Objective):
     class Config(DecodedConfig):
         """SimLM; the defaults are the paper's, but for the generator."""
 
-        name: Literal["simlm"] = Field("simlm", description="the objective")
+        name: Literal["simlm"] = Field("simlm", description="name of the objective")
         decoder_mask_ratio: float = Field(
             0.5, gt=0.0, lt=1.0, description="share of tokens replaced for the decoder, at least the encoder's"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder, copied from the encoder's top")
         generator: str = Field(
             "tiny",
-            description="tiny, mini, small or base: fresh, trained along and thrown away; or a Hugging Face masked LM "
-            "with the same vocabulary, by folder or hub id: frozen",
+            description="tiny, mini, small or base: fresh weights, trained beside the encoder and dropped; or a "
+            "Hugging Face masked LM with the same vocabulary, by folder or hub id: frozen",
         )
         generator_weight: float = Field(0.2, ge=0.0, description="factor of the loss of a generator that is trained")
 
@@ -74,7 +74,7 @@ class SimLM(Objective):
             if self.decoder_mask_ratio < self.encoder_mask_ratio:
                 raise ValueError(
                     f"decoder_mask_ratio = {self.decoder_mask_ratio} is below encoder_mask_ratio = "
-                    f"{self.encoder_mask_ratio}: what is replaced for the encoder is also for the decoder"
+                    f"{self.encoder_mask_ratio}: tokens replaced for the encoder are also replaced for the decoder"
                 )
             return self
 
@@ -136,7 +136,7 @@ class SimLM(Objective):
         targets = flat_targets(text.ids_BL, ordinary_BL)
         sides = (
             MaskedRows(self._guess(each, hidden_BL, vocabulary), text.lengths_B, *targets)
-            for each, hidden_BL in ((text, encoder_BL), (rekeyed(text), decoder_BL))
+            for each, hidden_BL in ((text, encoder_BL), (rekey(text), decoder_BL))
         )
         learns_BL = encoder_BL & (self.generator is not None)
         masked_BL = text.ids_BL.masked_fill(encoder_BL, vocabulary.mask_id)
@@ -162,7 +162,7 @@ class SimLM(Objective):
 
     def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.decoder_weight
-        return decoded_part(self.backbone, self.positions, self.decoder, vector_B1D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.decoder, vector_B1D, rows, weight=weight)
 
     def _generator_part(self, rows: MaskedRows) -> Part:
         if self.generator is None:
@@ -171,7 +171,7 @@ class SimLM(Objective):
         return masked_lm_part(self.generator, hidden_BLD, rows, weight=self.config.generator_weight)
 
     def health(self, drawn: SimLMRows) -> dict[str, Tensor]:
-        """Also the share of the decoder's targets that another token stands for."""
+        """Also the share of the decoder's targets that were replaced by another token."""
         rows = drawn.sides.decoder
         replaced_R = rows.ids_BL.flatten()[rows.rows_R] != rows.labels_R
         use = vector_health(self.backbone, drawn.sides, self._decode)

@@ -43,7 +43,7 @@ def sparse_weights(
     return torch.log1p(torch.relu(highest_BV))
 
 
-def projected(backbone: Backbone, sparse_BV: Tensor, projection: Projection) -> Tensor:
+def project(backbone: Backbone, sparse_BV: Tensor, projection: Projection) -> Tensor:
     """s as a vector as wide as the hidden states, [B, D]."""
     if projection == "mean":
         tiny = torch.finfo(sparse_BV.dtype).tiny  # a text whose logits are all negative has s = 0

@@ -1,4 +1,5 @@
-"""Methods whose encoder reads a masked text and whose decoder, to be thrown away, reads a text behind its vectors.
+"""Methods whose encoder reads a masked text, and whose decoder, dropped after training, reads a text after the
+encoder's vectors.
 
 What they share: both sides' rows, both losses, the contexts that decoders read, and whether they use the vector at all.
 Shapes: B rows, L tokens, D width, K sentence vectors of a row.
@@ -19,7 +20,7 @@ from midmask.encoders.backbone import Backbone
 from midmask.masking import corrupt, select_words
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, masked_lm_part
-from midmask.randomness.masks import Purpose, rekeyed
+from midmask.randomness.masks import Purpose, rekey
 from midmask.vocabulary import Vocabulary
 
 Decode = Callable[[Tensor, MaskedRows], Part]
@@ -65,7 +66,7 @@ class VectorDecoding(Objective):
 
     def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.decoder_weight
-        return decoded_part(self.backbone, self.positions, self.reader, vector_B1D, rows, weight=weight)
+        return decoder_part(self.backbone, self.positions, self.reader, vector_B1D, rows, weight=weight)
 
     def health(self, drawn: BothSides) -> dict[str, Tensor]:
         return vector_health(self.backbone, drawn, self._decode)
@@ -81,7 +82,7 @@ def loss_of_both(
     return Loss(dict(zip(parts, (encoder, decode(vector_B1D, rows.decoder)), strict=True)))
 
 
-def decoded_part(
+def decoder_part(
     backbone: Backbone,
     positions: DecoderPositions,
     decoder: Decoder | CausalDecoder,
@@ -111,12 +112,12 @@ def next_tokens(text: TokenRows) -> MaskedRows:
     return MaskedRows(text.ids_BL, text.lengths_B, *flat_targets(text.ids_BL.roll(-1, 1), predicts_BL))
 
 
-def masked_context(text: TokenRows, vocabulary: Vocabulary, ratio: float) -> MaskedRows:
+def mask_for_context(text: TokenRows, vocabulary: Vocabulary, ratio: float) -> MaskedRows:
     """A context for a decoder, 80/10/10 by whole words (quota without specials; [UNK] spends quota but is no target).
 
     Every draw is independent of those for the same rows as the encoder reads them.
     """
-    apart = rekeyed(text)
+    apart = rekey(text)
     selected_BL = select_words(apart, vocabulary, ratio=ratio, purpose=Purpose.DECODER, count_specials=False)
     corrupted_BL = corrupt(apart, selected_BL, vocabulary)
     return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
@@ -126,13 +127,13 @@ def end_to_end(first: TokenRows, second: TokenRows, pad_id: int) -> TokenRows:
     """The rows of two texts as one batch, padded alike."""
     length = max(first.ids_BL.shape[1], second.ids_BL.shape[1])
 
-    def joined(tensors: Iterable[Tensor], padding: float) -> Tensor:
+    def pad_and_concatenate(tensors: Iterable[Tensor], padding: float) -> Tensor:
         return torch.cat([F.pad(tensor, (0, length - tensor.shape[1]), value=padding) for tensor in tensors])
 
     weights = [text.weights_BL for text in (first, second) if text.weights_BL is not None]
     return TokenRows(
-        joined((first.ids_BL, second.ids_BL), pad_id),
+        pad_and_concatenate((first.ids_BL, second.ids_BL), pad_id),
         torch.cat([first.lengths_B, second.lengths_B]),
         torch.cat([first.keys_B, second.keys_B]),
-        joined(weights, 0.0) if len(weights) == 2 else None,
+        pad_and_concatenate(weights, 0.0) if len(weights) == 2 else None,
     )

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from midmask.recipes.protocols.protocol import Protocol
 
 
-def _made(module: str, name: str, **arguments: Any) -> "Protocol":
+def _make(module: str, name: str, **arguments: Any) -> "Protocol":
     function: Callable[..., Protocol] = getattr(import_module(f"{__name__}.{module}"), name)
     return function(**arguments)
 
 
 def _sigir23(negatives: int, distil: str, splade: str) -> "Callable[[], Protocol]":
-    return partial(_made, "sigir23", "setting", negatives=negatives, distil=bool(distil), splade=bool(splade))
+    return partial(_make, "sigir23", "setting", negatives=negatives, distil=bool(distil), splade=bool(splade))
 
 
 PROTOCOLS: "Registry[Callable[[], Protocol]]" = Registry(
     "protocol",
     {
-        "in_batch": partial(_made, "dpr", "in_batch"),  # one stage without hard negatives: the default of most recipes
-        "in_batch_splade": partial(_made, "dpr", "in_batch_splade"),  # the same on SPLADE's words
-        "dpr": partial(_made, "dpr", "dpr"),  # Karpukhin et al. 2020: one BM25 negative
-        "ance": partial(_made, "dpr", "ance"),  # "ANCE-style": then negatives mined once with the first stage
+        "in_batch": partial(_make, "dpr", "in_batch"),  # one stage without hard negatives: the default of most recipes
+        "in_batch_splade": partial(_make, "dpr", "in_batch_splade"),  # the same on SPLADE's words
+        "dpr": partial(_make, "dpr", "dpr"),  # Karpukhin et al. 2020: one BM25 negative
+        "ance": partial(_make, "dpr", "ance"),  # "ANCE-style": then negatives mined once with the first stage
         # Lassance et al. 2023: 1 or 32 negatives, with or without distillation, dense or SPLADE
         **{
             f"sigir23_{negatives}neg{distil}{splade}": _sigir23(negatives, distil, splade)
@@ -39,15 +39,15 @@ PROTOCOLS: "Registry[Callable[[], Protocol]]" = Registry(
             for splade in ("", "_splade")
         },
         "dupmae": partial(
-            _made, "dupmae", "dupmae"
+            _make, "dupmae", "dupmae"
         ),  # Xiao et al. 2023: in-batch, mined, distilled; two kinds of vector
-        "dupmae_cls": partial(_made, "dupmae", "dupmae_cls"),  # its "CLS:768"
-        "dupmae_ot": partial(_made, "dupmae", "dupmae_ot"),  # its "OT:768"
-        "lexmae": partial(_made, "lexmae", "lexmae"),  # Shen et al. 2023: SPLADE in three stages
-        "cotmote": partial(_made, "cotmote", "cotmote"),  # Ma et al. 2023: dense and sparse, two stages
-        "cocondenser": partial(_made, "msmarco", "cocondenser"),  # Gao & Callan 2022, as Tevatron runs it
-        "cotmae": partial(_made, "msmarco", "cotmae"),  # Wu et al. 2023
-        "retromae": partial(_made, "msmarco", "retromae"),  # Xiao et al. 2022 on MS MARCO
-        "retromae_distil": partial(_made, "msmarco", "retromae_distil"),  # and distilled
+        "dupmae_cls": partial(_make, "dupmae", "dupmae_cls"),  # its "CLS:768"
+        "dupmae_ot": partial(_make, "dupmae", "dupmae_ot"),  # its "OT:768"
+        "lexmae": partial(_make, "lexmae", "lexmae"),  # Shen et al. 2023: SPLADE in three stages
+        "cotmote": partial(_make, "cotmote", "cotmote"),  # Ma et al. 2023: dense and sparse, two stages
+        "cocondenser": partial(_make, "msmarco", "cocondenser"),  # Gao & Callan 2022, as Tevatron runs it
+        "cotmae": partial(_make, "msmarco", "cotmae"),  # Wu et al. 2023
+        "retromae": partial(_make, "msmarco", "retromae"),  # Xiao et al. 2022 on MS MARCO
+        "retromae_distil": partial(_make, "msmarco", "retromae_distil"),  # and distilled
     },
 )

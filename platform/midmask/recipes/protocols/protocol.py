@@ -1,5 +1,5 @@
-"""A fine-tuning protocol: what is scored, and in which stages it is learnt; put on any recipe, so that methods can be
-compared under equal conditions.
+"""A fine-tuning protocol: the representation that is scored, and the stages that train it; put on any recipe, so that
+methods can be compared under equal conditions.
 """
 
 from typing import Literal

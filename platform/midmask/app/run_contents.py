@@ -1,31 +1,25 @@
-"""What the driver's own steps do, written to MLflow as nested runs and to the terminal as a line now and then."""
+"""What the tracked runs of steps and systems contain: tags, metrics, files, and collections and models as inputs."""
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from midmask.app.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_of, step_name
+from midmask.app.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_of
 from midmask.artifact import Artifact, Place, load
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.plan import Step
 from midmask.experiment.schema import Recipe
-from midmask.identity import flatten
-from midmask.progress import StepProgress
 from midmask.tracking import (
     ARTIFACT,
     Dataset,
     TrackedModel,
     TrackedRun,
-    Tracker,
     artifact_key,
     collection_key,
     made_here_key,
     metric_key,
     queries_key,
 )
-
-log = logging.getLogger(__name__)
 
 
 def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
@@ -52,7 +46,7 @@ def pretraining_sources(recipe: Recipe) -> str:
     return "+".join(name.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1] for name in recipe.pretrain_on) or "corpus"
 
 
-BM25 = {
+BM25_TAGS = {
     "midmask.recipe": "bm25",
     "midmask.objective": "none",
     "midmask.pretrain_on": "none",
@@ -73,7 +67,25 @@ def step_tags(step: Step) -> dict[str, str]:
     if isinstance(step.config, EvaluateConfig):
         own["midmask.split"] = step.config.split
     is_bm25 = "bm25" in (step.name, *(source.name for source in step.inputs.values()))
-    return {**own, **BM25} if is_bm25 else own
+    return {**own, **BM25_TAGS} if is_bm25 else own
+
+
+def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, tags: Mapping[str, str]) -> None:
+    """A finished step in its own run: an evaluation as `log_evaluation` has it; of any other step the numbers of its
+    result as metrics `STEP/NAME`, and the model or the collection that it made.
+
+    Args:
+        tags: of the recipe.
+    """
+    if step.name == "evaluate":
+        log_evaluation(run, step, storage, tags)
+        return
+    if step.name in MODELS:
+        run.made(model_of(step, storage, tags), step.optimiser_steps)
+    elif step.name in COLLECTIONS:
+        run.read(datasets_of([step], storage))
+    run.tag(artifact_tag(artifact))
+    run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
 
 
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
@@ -132,65 +144,6 @@ def numbers(result: Mapping[str, Any]) -> dict[str, float]:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             found[name] = float(value)
     return found
-
-
-class TrackingObserver:
-    """A nested run for every step that is computed; a link to the first run for every step that was there."""
-
-    def __init__(self, tracker: Tracker, parent: TrackedRun, job: str, recipe: Recipe, storage: Place) -> None:
-        self._tracker = tracker
-        self._parent = parent
-        self._storage = storage
-        self._tags = base_tags(job, recipe)
-        self._params = flatten(recipe)
-        self._open: dict[str, TrackedRun] = {}
-        self._seen: set[str] = set()
-        self._progress: dict[str, StepProgress] = {}
-
-    def begin(self, step: Step) -> None:
-        tags = {**self._tags, **step_tags(step)}
-        name = step_name(step, tags)
-        log.info("%s: starts", name)
-        run = self._tracker.run(name, tags=tags, params=self._params, parent=self._parent.id)
-        self._open[step.fingerprint] = run
-        self._tracker.watch(run)
-        if step.name not in (*COLLECTIONS, "evaluate"):
-            log_inputs(run, step, self._storage, self._tags)
-        self._progress[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self._open[step.fingerprint].log(metric_keys(step.name, values), step=at)
-        self._progress[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        if step.fingerprint in self._seen:
-            return
-        self._seen.add(step.fingerprint)
-        if cached:
-            log.info("%s: taken from %s", step.name, artifact.place)
-            finished = self._tracker.find(step.fingerprint, step=step.name).finished
-            if finished:
-                tags = {**self._tags, **step_tags(step), **artifact_tag(artifact)}
-                name = f"{step_name(step, tags)} (cached)"
-                self._tracker.link_cached(finished, name, tags=tags, parent=self._parent.id)
-                return
-            self.begin(step)
-        run = self._open.pop(step.fingerprint)
-        if step.name == "evaluate":
-            log_evaluation(run, step, self._storage, self._tags)
-        else:
-            if step.name in MODELS:
-                run.made(model_of(step, self._storage, self._tags), step.optimiser_steps)
-            elif step.name in COLLECTIONS:
-                run.read(datasets_of([step], self._storage))
-            run.tag(artifact_tag(artifact))
-            run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
-        run.finish()
-        log.info("%s: done, in %s", step.name, artifact.place)
-
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
-            run.finish("failed")
 
 
 def metric_keys(step: str, values: Mapping[str, float]) -> dict[str, float]:

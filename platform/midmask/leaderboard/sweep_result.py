@@ -1,0 +1,202 @@
+"""A finished sweep as data: `sweep.json`, an artifact of the sweep and of its tracked run. The sweep writes it; plots,
+pages and the report's numbers come from it without another look at any step.
+
+Numbers are finite: null stands for what is infinite or not known. A sweep that still runs has no such file yet;
+`surfaces` shows what can be read from its trials.
+"""
+
+import json
+import math
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from midmask.errors import UserError
+from midmask.identity import Config, as_user_error
+from midmask.tracking import artifact_file
+
+SWEEP_FILE = "sweep.json"
+FORMAT: Final = 1
+
+SweepValue = bool | int | float | str | None
+ComparisonOutcome = Literal["better", "worse", "equal", "undecided"]
+
+
+def _null_if_infinite(value: object) -> object:
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+FiniteOrNone = Annotated[float | None, BeforeValidator(_null_if_infinite)]
+"""A single query gives an interval without ends, which JSON cannot express."""
+
+
+class SweepPart(Config):
+    """Base of the parts of a sweep's result. Unknown fields are left out: a newer version may have added them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class SweepTarget(SweepPart):
+    measure: str
+    mode: Literal["max", "min"]
+
+
+class SweepParameter(SweepPart):
+    path: str = Field(description="dotted path in the recipe's config")
+    label: str
+    values: tuple[SweepValue, ...]
+    low: int | float | None
+    high: int | float | None
+    log: bool = Field(description="whether the range is searched on a logarithmic scale")
+    when: dict[str, tuple[SweepValue, ...]] = Field(description="path -> values for which this parameter exists")
+    constant: bool = Field(description="whether there is nothing to choose")
+
+
+class DifferenceToBest(SweepPart):
+    """A point less the best point, over queries and seeds."""
+
+    difference: FiniteOrNone
+    p: FiniteOrNone
+    p_corrected: FiniteOrNone = Field(description="p after Holm's correction")
+    detectable: FiniteOrNone = Field(description="smallest true difference that is found with a probability of 0.8")
+    distinguishable: bool
+
+
+class SweepPoint(SweepPart):
+    """One point that was tried."""
+
+    label: str = Field(description='unique: "decoding=basic decoder_layers=2"')
+    brief: str = Field(description='"basic/2"')
+    mark: str | None = Field(description='a name that the space gives to the point ("CLS:768")')
+    parameters: dict[str, SweepValue] = Field(description="path -> value, without those that do not exist there")
+    run: str = Field(description="`midmask.fingerprint` of the trial's tracked run, below the sweep's")
+    complete: bool = Field(description="whether it ran to the end; else it was pruned at a rung")
+    probes: tuple[float, ...] = Field(description="first objective at each rung that it reached before the last")
+    values: dict[str, float] = Field(description="objective -> value; empty if pruned")
+    measures: dict[str, float] = Field(description="every measure of its evaluation on dev")
+    costs: dict[str, float] = Field(description="by the names of `experiment.costs.Costs`, without those not known")
+    seeds: tuple[float, ...] = Field(description="first objective for each fine-tuning seed")
+    front: bool = Field(description="whether it is on the Pareto front; with one objective, whether it is the best")
+    to_best: DifferenceToBest | None = Field(description="null for the best point and for pruned ones")
+
+    @property
+    def distinguishable(self) -> bool | None:
+        """Whether it differs from the best point; None for the best point and for pruned ones."""
+        return self.to_best.distinguishable if self.to_best else None
+
+
+class NoiseFloor(SweepPart):
+    value: float = Field(description="difference between two points that is found with a probability of 0.8")
+    seed_spread: float = Field(description="standard deviation over fine-tuning seeds, of all points together")
+    seed_degrees: int = Field(description="degrees of freedom of that deviation")
+    repeats: int = Field(description="fine-tuning seeds of a trial")
+
+
+class SweepImportance(SweepPart):
+    evaluator: str = "PED-ANOVA"
+    shares: dict[str, float] = Field(description="path -> share of the whole, the largest first")
+    trials: int = Field(description="how many ran to the end")
+    quantile: float = Field(description="share of these that count as good")
+
+    @field_validator("shares")
+    @classmethod
+    def _largest_first(cls, shares: dict[str, float]) -> dict[str, float]:
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+class SweepProxy(SweepPart):
+    """How the probes of one rung rank trials, against how the last measurement ranks them: Kendall's tau."""
+
+    share: float = Field(description="of the pre-training, after which trials were probed")
+    trials: int
+    tau: FiniteOrNone
+    low: FiniteOrNone
+    high: FiniteOrNone
+    shown_to_rank: bool = Field(description="whether the interval lies above 0")
+
+
+class DifferenceToFloor(SweepPart):
+    """A system less the floor, on the queries of one split."""
+
+    difference: FiniteOrNone
+    low: FiniteOrNone
+    high: FiniteOrNone
+    p: float = Field(description="after Holm's correction")
+    outcome: ComparisonOutcome
+    queries: int
+
+
+class ComparedSystem(SweepPart):
+    """A system of the final comparison, by the first objective."""
+
+    label: str
+    dev: tuple[float, ...] = Field(description="one value per seed")
+    test: tuple[float, ...] = Field(description="one value per seed")
+    to_floor: dict[str, DifferenceToFloor] = Field(
+        {}, description="by split; empty for the floor itself, and in files of older versions"
+    )
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Split -> mean over seeds."""
+        return {"dev": fmean(self.dev), "test": fmean(self.test)}
+
+
+class SweepResult(SweepPart):
+    format: Literal[1] = FORMAT
+    name: str
+    study: str
+    fingerprint: str
+    recipe: str
+    corpus: str
+    split: str = Field(description='always "dev": what trials are chosen on')
+    search: str
+    objectives: tuple[SweepTarget, ...] = Field(description="the first decides")
+    parameters: tuple[SweepParameter, ...] = Field(description="in the order of the space")
+    points: tuple[SweepPoint, ...] = Field(description="in the order of asking")
+    best: str = Field(description="label of the best point by the first objective")
+    noise_floor: NoiseFloor | None = Field(description="null where no two points were compared")
+    importance: SweepImportance | None = Field(description="null where trials are too few")
+    proxies: tuple[SweepProxy, ...] = Field(description="one per rung")
+    systems: tuple[ComparedSystem, ...] = Field(description="the final comparison, the best point first")
+    floor: str = Field("", description="system that the others are compared with; empty in files of older versions")
+    sentences: tuple[str, ...] = Field(description="what the report says")
+
+    @property
+    def complete(self) -> list[SweepPoint]:
+        return [point for point in self.points if point.complete]
+
+    def first(self, point: SweepPoint) -> float:
+        """The objective that decides."""
+        return point.values[self.objectives[0].measure]
+
+
+def parse_sweep(data: dict[str, Any]) -> SweepResult:
+    """The result from the file's content.
+
+    Raises:
+        UserError: for another format, or a field that is missing or wrong.
+    """
+    if data.get("format") != FORMAT:
+        raise UserError(
+            f"{SWEEP_FILE} has format {data.get('format')}; this version reads {FORMAT}, so update one of the two"
+        )
+    try:
+        return SweepResult.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, SWEEP_FILE) from None
+
+
+def read_sweep(uri: str, run_id: str, cache: Path) -> SweepResult | None:
+    """The result of a sweep's tracked run, None if the run has no such file.
+
+    Args:
+        cache: folder for what lies on another machine.
+
+    Raises:
+        UserError: if the store does not answer, or as `parse_sweep`.
+    """
+    path = artifact_file(uri, run_id, SWEEP_FILE, cache)
+    return None if path is None else parse_sweep(json.loads(path.read_text()))

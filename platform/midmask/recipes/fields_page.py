@@ -1,0 +1,141 @@
+"""The page of all fields of a recipe: `python -m midmask.recipes.fields_page FILE` writes it (`make guide`)."""
+
+import json
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from midmask.corpora.guide import escape_cell
+from midmask.experiment.schema import Recipe
+from midmask.identity import Config, is_runtime
+from midmask.objectives import ObjectiveConfig
+from midmask.recipes.fields import all_configs
+
+HEAD = """# Fields of a recipe
+
+<!-- Generated from the schema by `make guide`. Do not edit: change the field's declaration instead. -->
+
+A recipe is the full configuration of one system, and each value in it is a field with a dotted path. Set a field with
+`--set PATH=VALUE` in a job, with `settings={"PATH": VALUE}` in `midmask.train`, or list its values under its path in a
+[search space](sweeps.md). The stages of fine-tuning are counted from 0: for `stages.*.train.steps`, type
+`stages.0.train.steps`.
+
+The column *default* is the schema's. Recipes and protocols set many fields to the values of their papers: `--dry-run`
+in the shell, or `midmask.settings("retromae")` in Python, shows the values of one recipe. A field that several methods
+declare differently has a row for each declaration.
+"""
+WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text", types.NoneType: "none"}
+BOUNDS = {"ge": "≥ {:,}", "gt": "> {:,}", "le": "≤ {:,}", "lt": "< {:,}", "min_length": "length ≥ {:,}"}
+"""Attribute of a bound in the schema -> how the bound is written."""
+
+
+@dataclass(frozen=True)
+class FieldRow:
+    """One declaration of a field, as texts."""
+
+    path: str
+    type: str
+    default: str
+    description: str
+
+
+def page() -> str:
+    """The page in Markdown: a table for each section of a recipe, fields sorted by path."""
+    declared: dict[FieldRow, dict[str, None]] = {}
+    for config in all_configs():
+        for row, method in walk(config):
+            declared.setdefault(row, {})[method] = None
+    sections: dict[str, list[FieldRow]] = {}
+    for row in sorted(declared, key=lambda row: row.path):
+        sections.setdefault(section_of(row.path), []).append(row)
+    return "\n".join([HEAD, *(_render(name, sections[name], declared) for name in sorted(sections))])
+
+
+def walk(config: Config, prefix: str = "") -> Iterator[tuple[FieldRow, str]]:
+    """Every field of a config at any depth, with the name of the method that declares it; empty if none does."""
+    method = config.name if isinstance(config, ObjectiveConfig) else ""
+    for name, info in type(config).model_fields.items():
+        value, path = getattr(config, name), f"{prefix}{name}"
+        parts = value if isinstance(value, tuple) else ()
+        if isinstance(value, Config):
+            yield from ((row, inner or method) for row, inner in walk(value, f"{path}."))
+        elif any(isinstance(part, Config) for part in parts):
+            for part in parts:
+                yield from walk(part, f"{path}.*.")
+        else:
+            yield FieldRow(path, describe_type(info), _default(info), _description(config, name)), method
+
+
+def _default(info: FieldInfo) -> str:
+    return "required" if info.is_required() else show(info.get_default(call_default_factory=True, validated_data={}))
+
+
+def _description(config: Config, name: str) -> str:
+    text = escape_cell(type(config).model_fields[name].description or "")
+    return f"{text} (does not change the result)" if is_runtime(config, name) else text
+
+
+def section_of(path: str) -> str:
+    """The section of a recipe that a field is listed in: `stages.*.mine` of `stages.*.mine.filters.margin`."""
+    if path.startswith("stages.*."):
+        return ".".join(path.split(".")[: 3 if path.count(".") > 2 else 2])
+    return path.partition(".")[0] if "." in path or path == "objective" else "recipe"
+
+
+def describe_type(info: FieldInfo) -> str:
+    """A field's type and bounds in words: `whole number, ≥ 1, or none`."""
+    kinds = [*dict.fromkeys(_words(info.annotation))]
+    bounds = [
+        text.format(getattr(bound, name))
+        for bound in info.metadata
+        for name, text in BOUNDS.items()
+        if hasattr(bound, name)
+    ]
+    absent = ["or none"] if "none" in kinds else []
+    return ", ".join([" or ".join(kind for kind in kinds if kind != "none"), *bounds, *absent])
+
+
+def _words(annotation: Any) -> list[str]:
+    """The alternatives of a type, in words."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [word for argument in arguments for word in _words(argument)]
+    if get_origin(annotation) is Literal:
+        return [show(value) for value in arguments]
+    if get_origin(annotation) is tuple:
+        return [f"list of {word}s" for word in _words(arguments[0])]
+    return [WORDS.get(annotation, "a section of fields")]
+
+
+def show(value: Any) -> str:
+    """A value as it is typed."""
+    if value is None or value == "":
+        return "none" if value is None else "empty"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _render(section: str, rows: list[FieldRow], methods: dict[FieldRow, dict[str, None]]) -> str:
+    is_of_methods = any(any(methods[row]) for row in rows)
+    heads = ["field", "type", "default", "meaning", *(["methods"] if is_of_methods else [])]
+    cells = [[f"`{row.path}`", row.type, row.default, row.description] for row in rows]
+    if is_of_methods:
+        cells = [[*line, ", ".join(filter(None, methods[row]))] for line, row in zip(cells, rows, strict=True)]
+    lines = ["| " + " | ".join(line) + " |" for line in [heads, *cells]]
+    lines.insert(1, "| :--- " * len(heads) + "|")
+    return "\n".join([f"## {section}\n", *_meaning_of(section), *lines, ""])
+
+
+def _meaning_of(section: str) -> list[str]:
+    """The description of a section that the recipe has at its top; none for others."""
+    field = Recipe.model_fields.get(section)
+    text = field.description if field is not None else None
+    return [f"{text[0].upper()}{text[1:]}.\n"] if text else []
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), "utf-8")
