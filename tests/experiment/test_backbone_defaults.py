@@ -68,6 +68,18 @@ def test_a_command_line_gets_the_defaults_of_its_backbone(folder: str) -> None:
     assert values(untrained) == values(asked()), "only the shape of a folder is no pre-training"
 
 
+def test_a_finished_retriever_is_pooled_and_scored_as_its_files_say(folder: str) -> None:
+    found = asked("--set", "backbone.name=minilm", recipe="retromae")
+    assert (found.representation.dense, found.representation.normalise) == ("mean", True)
+    assert found.backbone.sentence_vector == "mean" and found.tokens.tokenizer == "minilm"
+    assert {stage.loss.temperature for stage in found.stages} == {0.05}
+    again = apply_changes(found, {"backbone.name": folder})
+    assert (again.representation.dense, again.representation.normalise) == ("cls", False)
+    assert (again.backbone.sentence_vector, again.tokens.tokenizer) == ("cls", folder)
+    with_words = asked("--protocol", "dupmae", "--set", "backbone.name=minilm")
+    assert with_words.representation.lexical and not with_words.representation.normalise
+
+
 @pytest.mark.slow
 def test_a_pre_trained_encoder_keeps_its_texts_apart(tmp_path: Path) -> None:
     """Mean cosine of different passages after 12 steps, at the default rate and at that of fresh weights."""

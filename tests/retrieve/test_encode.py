@@ -1,5 +1,6 @@
 import hashlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -191,3 +192,11 @@ def test_a_folder_without_a_model_is_one_line(tmp_path: Path):
 def test_the_model_is_read_without_unpickling(inputs: dict[str, Artifact]):
     names = (inputs["model"].place / "model").names()
     assert "model.safetensors" in names and not any(name.endswith(".bin") for name in names)
+
+
+def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):
+    rows = token_rows(passage_blocks(inputs["tokens"].place)[0].read(["ids"])["ids"])
+    exact = encode_rows(encoder, rows, encoding).dense_ND
+    fast = encode_rows(encoder, rows, replace(encoding, precision="bf16")).dense_ND
+    cosine = (exact * fast).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
+    assert fast.dtype == np.float32 and cosine.min() > 0.999 and not np.array_equal(exact, fast)

@@ -12,14 +12,15 @@ import platform
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from midmask.artifact import cache_folder
 from midmask.errors import UserError
-from midmask.identity import fingerprint
+from midmask.identity import Config, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,18 @@ NARROWEST = 256
 GAIN = 1.2
 """How many times as fast bf16 must be in the probe to be taken."""
 ROWS, PROBE_S = 1024, 0.4
+
+
+class EncoderPrecision(Config):
+    """Base of the configs of what encodes texts."""
+
+    precision: Precision = Field(
+        "auto", description="of the encoder's products; auto: bf16 on a processor that gains by it, else fp32"
+    )
+
+    def settled(self, precision: Precision) -> Self:
+        """The config with this in place of `auto`."""
+        return self.model_copy(update={"precision": precision}) if self.precision == "auto" else self
 
 
 def autocast_type(precision: Precision, device: torch.device) -> torch.dtype | None:

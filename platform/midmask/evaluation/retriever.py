@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.precision import Precision
+from midmask.encoders.precision import EncoderPrecision
 from midmask.errors import UserError
 from midmask.evaluation import answers, measures
 from midmask.evaluation.presets import expand
@@ -25,7 +25,7 @@ from midmask.retrieve.self_matches import read_self_matches, without_self
 log = logging.getLogger(__name__)
 
 
-class EvaluateConfig(IndexFields):
+class EvaluateConfig(IndexFields, EncoderPrecision):
     """Search of a whole corpus for a split's queries, and its measures. The fields of the search (index, lengths,
     threads) configure the encoding and search steps before it (`experiment.plan`).
     """
@@ -48,10 +48,6 @@ class EvaluateConfig(IndexFields):
     query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
     passage_length: int | None = Field(
         None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
-    )
-    precision: Precision = Field(
-        "auto",
-        description="of the encoder's products; auto: bf16 on a processor that gains by it, else fp32",
     )
     threads: int = runtime(1, "threads of the search", ge=1)
 

@@ -3,21 +3,25 @@
 Recipes are sized for a tiny model with fresh weights. At its learning rate of 1e-3 a pre-trained encoder collapses
 within 12 steps of fine-tuning: all texts get nearly one vector. So a change of the backbone changes, with it, every
 field that holds the default of the old kind of backbone. A field that is set in the same changes, or that holds another
-value, as those of published protocols do, stays as it is.
+value, as those of published protocols do, stays as it is. A backbone that was a retriever before (`minilm`) is pooled
+and scored on as its own files say.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
+from midmask.encoders.model_settings import read_representation
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
+from midmask.pretrained import found_folder
 
-NAME = "backbone.name"
-"""As a default of `tokens.tokenizer`: the backbone's own."""
+OwnDefault = Callable[[Recipe, BackboneConfig], Any]
+"""What a field is by default with a pre-trained backbone."""
 
 
 @dataclass(frozen=True)
@@ -26,20 +30,65 @@ class Default:
 
     path: str
     fresh: Any
-    pretrained: Any
+    pretrained: OwnDefault
 
-    def of(self, *, is_pretrained: bool) -> Any:
-        return self.pretrained if is_pretrained else self.fresh
+    def of(self, recipe: Recipe, backbone: BackboneConfig) -> Any:
+        return self.pretrained(recipe, backbone) if is_pretrained(backbone) else self.fresh
 
+
+def _always(value: Any) -> OwnDefault:
+    return lambda recipe, backbone: value
+
+
+def _at_most(length: int) -> OwnDefault:
+    """A length, or the number of tokens that the backbone has positions for."""
+
+    def limited(recipe: Recipe, backbone: BackboneConfig) -> int:
+        try:
+            return min(length, shape_of(backbone).max_length)
+        except UserError:  # a model that cannot be read is refused by Recipe.check
+            return length
+
+    return limited
+
+
+def _pooling(backbone: BackboneConfig) -> Representation:
+    """The dense view that the backbone's folder was trained for: [CLS], unless its files say otherwise."""
+    folder = found_folder(backbone.name)
+    try:
+        return Representation() if folder is None else read_representation(folder)
+    except UserError:  # settings that cannot be followed are no reason not to train on the weights
+        return Representation()
+
+
+def _dense(recipe: Recipe, backbone: BackboneConfig) -> str:
+    return _pooling(backbone).dense or "cls"
+
+
+def _normalise(recipe: Recipe, backbone: BackboneConfig) -> bool:
+    """As the folder's, for a dense view alone: a cosine adds next to nothing to the score of words."""
+    return recipe.representation.lexical is None and _pooling(backbone).normalise
+
+
+def _temperature(recipe: Recipe, backbone: BackboneConfig) -> float:
+    """Cosines are within -1 and 1, so a softmax over them needs a temperature: that of sentence-transformers."""
+    return COSINE_TEMPERATURE if _normalise(recipe, backbone) else 1.0
+
+
+COSINE_TEMPERATURE = 0.05
 
 DEFAULTS = (
-    Default(r"pretrain\.learning_rate", 1e-3, 5e-5),
-    Default(r"stages\.\d+\.train\.learning_rate", 1e-3, 5e-5),
-    Default(r"stages\.\d+\.teacher\.train\.learning_rate", 5e-4, 5e-5),
-    Default(r"tokens\.max_length", 48, 128),
-    Default(r"tokens\.query_length", 24, 32),
-    Default(r"spans\.span_length", 48, 128),
-    Default(r"tokens\.tokenizer", None, NAME),
+    Default(r"pretrain\.learning_rate", 1e-3, _always(5e-5)),
+    Default(r"stages\.\d+\.train\.learning_rate", 1e-3, _always(5e-5)),
+    Default(r"stages\.\d+\.teacher\.train\.learning_rate", 5e-4, _always(5e-5)),
+    Default(r"tokens\.max_length", 48, _at_most(128)),
+    Default(r"tokens\.query_length", 24, _at_most(32)),
+    Default(r"spans\.span_length", 48, _at_most(128)),
+    Default(r"tokens\.tokenizer", None, lambda recipe, backbone: backbone.name),
+    Default(r"backbone\.sentence_vector", "cls", _dense),
+    Default(r"representation\.dense", "cls", _dense),
+    Default(r"representation\.normalise", False, _normalise),
+    Default(r"stages\.\d+\.loss\.temperature", 1.0, _temperature),
 )
 """Fields by an expression for their paths. 5e-5 is BERT's own rate. After 12 steps of fine-tuning all-MiniLM-L6-v2 on
 8 queries of SQuAD each, the mean cosine of random passages is 0.10 at this rate, and 0.81 at 1e-3.
@@ -65,17 +114,16 @@ def is_pretrained(backbone: BackboneConfig) -> bool:
 
 
 def _new_defaults(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
-    """The fields of `new` that hold the default of the old backbone, with that of the new one, if it is of another
-    kind."""
+    """The fields of `new` that hold the default of the old backbone, with that of the new one, where it is another."""
     values, found = flatten(new), []
     for path, value in values.items():
         default = next((one for one in DEFAULTS if re.fullmatch(one.path, path)), None)
         if default is None:
             continue
-        was, now = _rate_defaults(old, path), _rate_defaults(new, path)
-        before = _resolve(default.of(is_pretrained=is_pretrained(was)), was)
-        if value == before and is_pretrained(was) != is_pretrained(now):
-            found.append((path, _resolve(default.of(is_pretrained=is_pretrained(now)), now)))
+        before = default.of(old, _rate_defaults(old, path))
+        after = default.of(new, _rate_defaults(new, path))
+        if value == before != after:
+            found.append((path, after))
     return found
 
 
@@ -85,18 +133,6 @@ def _rate_defaults(recipe: Recipe, path: str) -> BackboneConfig:
     stages = recipe.stages[int(number[1]) :][:1] if number else ()
     own = stages[0].teacher.backbone if stages and stages[0].teacher else None
     return own or recipe.backbone
-
-
-def _resolve(default: Any, backbone: BackboneConfig) -> Any:
-    """A length is at most what the backbone has positions for."""
-    if default == NAME:
-        return backbone.name
-    if not isinstance(default, int) or not is_pretrained(backbone):
-        return default
-    try:
-        return min(default, shape_of(backbone).max_length)
-    except UserError:  # a model that cannot be read is refused by Recipe.check
-        return default
 
 
 def _is_set(path: str, changes: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from midmask.derived.words import StatisticsConfig
 from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.finetuning import Stages, stages_content
-from midmask.experiment.precision import settle_precision
+from midmask.experiment.precision import find_precision, settle_precision
 from midmask.experiment.pretraining import collections_content, pretraining_tokens
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted as adopted
@@ -42,7 +42,7 @@ class Plan:
     """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
     any training) whether they are needed or not. `pretraining_tokens`: what the middle training reads, which is
     `tokens` unless it has collections of its own. untuned: what fine-tuning begins with, as a retriever. survey:
-    what was read for it.
+    what was read for it. precision: what `auto` stands for.
     """
 
     survey: Survey = field(compare=False)
@@ -55,6 +55,7 @@ class Plan:
     pretrained: Step | None
     untuned: Step
     stages: tuple[Step, ...]
+    precision: Precision
 
     def evaluation(self, config: EvaluateConfig, *, model: Step | None = None, on: Step | None = None) -> Step:
         """The evaluation of an encoder: the last stage's, unless another is given.
@@ -63,6 +64,7 @@ class Plan:
             on: tokens of another collection (`elsewhere`); none: the one that was trained on.
         """
         tokens = on or self.tokens
+        config = config.settled(self.precision)
         ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
         return evaluation_step(ranked, tokens.inputs["corpus"], config)
 
@@ -89,6 +91,7 @@ class Plan:
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
+        config = config.settled(self.precision)
         ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
         return mining_step({"ranked0": ranked}, self.corpus, config)
 
@@ -138,7 +141,8 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
         resume: the pre-training of a smaller share, to go on from.
     """
     survey = survey or Survey()
-    recipe = settle_precision(recipe, survey)
+    precision = find_precision(recipe, survey)
+    recipe = settle_precision(recipe, precision)
     held = contents_of(recipe, survey)
     corpus = Step("prepare", recipe.corpus, content=held.corpus)
     tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
@@ -166,6 +170,7 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
         pretrained,
         untuned,
         stages,
+        precision,
     )
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.precision import Precision
+from midmask.encoders.precision import EncoderPrecision
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.identity import runtime
@@ -41,7 +41,7 @@ EXAMPLES = 20
 """Refused candidates of each rule that are kept to be looked at."""
 
 
-class MineConfig(IndexFields):
+class MineConfig(IndexFields, EncoderPrecision):
     """How hard negatives are mined. The fields of the search (depth, index, lengths, threads) configure the encoding
     and search steps before it (`experiment.plan`).
     """
@@ -70,10 +70,6 @@ class MineConfig(IndexFields):
     query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
     passage_length: int | None = Field(
         None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
-    )
-    precision: Precision = Field(
-        "auto",
-        description="of the encoder's products; auto: bf16 on a processor that gains by it, else fp32",
     )
     actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)

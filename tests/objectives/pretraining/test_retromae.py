@@ -24,12 +24,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "basic, one layer": {"decoding": "basic"},
     "basic, three layers": {"decoding": "basic", "decoder_layers": 3, "encoder_weight": 0.3},
     "tokens": {"encoder_mask": "token"},
+    "mean of the tokens": {"sentence_vector": "mean"},
 }
 
 
-def objective(**fields: object) -> RetroMAE:
+def objective(sentence_vector: Any = "cls", **fields: object) -> RetroMAE:
     vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
+    config = BackboneConfig(name="tiny", dropout=0.0, sentence_vector=sentence_vector)
+    backbone = build_backbone(config, vocabulary, seed=3)
     built = build_objective(override(RetroMAE.Config(), fields), backbone, vocabulary, seed=5).double()
     assert isinstance(built, RetroMAE)
     return built
@@ -57,7 +59,8 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     sides: dict[str, list[torch.Tensor]] = {"encoder_mlm": [], "decoder_mlm": []}
     for row, length in enumerate(text.lengths_B.tolist()):
         states = reference.encode(drawn.encoder.ids_BL[row, :length].tolist())
-        decoded = decode(retromae.config, reference, states[0], drawn, row)
+        vector = states[0] if retromae.backbone.sentence == "cls" else sum(states) / length
+        decoded = decode(retromae.config, reference, vector, drawn, row)
         true = text.ids_BL[row].tolist()
         sides["encoder_mlm"] += [
             reference.surprise(states[j], true[j]) for j in places(drawn.encoder.rows_R, row, width)

@@ -8,6 +8,7 @@ from midmask.benchmark.presets.cotmote import cotmote
 from midmask.benchmark.presets.demo import demo
 from midmask.benchmark.presets.dupmae import dupmae
 from midmask.benchmark.presets.given import Given as Given
+from midmask.benchmark.presets.pretrained import pretrained
 from midmask.benchmark.presets.retromae import retromae
 from midmask.benchmark.presets.rom import rom
 from midmask.benchmark.presets.sigir23 import sigir23
@@ -23,5 +24,6 @@ PRESETS: Registry[Callable[[Given], Benchmark]] = Registry(
         "cotmote": cotmote,
         "rom": rom,
         "collections": collections,
+        "pretrained": pretrained,
     },
 )
