@@ -14,6 +14,7 @@ from midmask.derived.pseudo_queries import pseudo_queries_content
 from midmask.derived.spans import spans_content
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
+from midmask.encoders.precision import Precision
 from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.finetuning import Stages, stages_content
