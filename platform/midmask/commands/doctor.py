@@ -12,6 +12,8 @@ from midmask import __version__
 from midmask.app.flags import add_storage_flag, add_tracking_flag
 from midmask.app.job import INSIDE, home, resolve_storage
 from midmask.artifact import RECORD, Place
+from midmask.errors import UserError
+from midmask.pretrained import PRETRAINED, model_folder
 from midmask.redaction import redacted
 from midmask.tracking import resolve_tracking_uri, sqlite_file
 
@@ -28,6 +30,7 @@ def work(flags: Namespace) -> None:
     base = home(Path.cwd() / INSIDE)
     for name, text in (
         *_list_versions(),
+        *_list_pretrained(),
         ("project", str(base)),
         ("store", _store(Place(resolve_storage(flags.storage, base)))),
         ("tracking", _tracking(resolve_tracking_uri(flags.tracking_uri, base))),
@@ -43,6 +46,15 @@ def _list_versions() -> Iterator[tuple[str, str]]:
         except importlib.metadata.PackageNotFoundError:
             if not name.startswith("faiss"):
                 yield name, "is not installed: make venv"
+
+
+def _list_pretrained() -> Iterator[tuple[str, str]]:
+    """Where each packaged model lies, or what to type to have it."""
+    for name, model in PRETRAINED.items():
+        try:
+            yield name, f"{model_folder(name)} ({model.source}; {model.licence})"
+        except UserError as error:
+            yield name, str(error)
 
 
 def _store(storage: Place) -> str:

@@ -10,7 +10,9 @@ from midmask.app.job import Options, resolve_corpus
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="FOLDER", help="model folder to evaluate; default: the recipe's last stage")
+    parser.add_argument(
+        "--model", metavar="NAME", help="model to evaluate: a folder, or minilm; default: the last stage"
+    )
     parser.add_argument("--split", help="split whose queries are searched; default: dev, or test where there is no dev")
     add_zero_shot_flag(parser)
 
