@@ -48,6 +48,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "search": _ignore_log(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
         "initial": _ignore_log(steps.initial),
         "adopt": _ignore_log(steps.adopt),
+        "merge": _as_task("merge"),
         "untuned": _as_task("untuned"),
         "index": _as_task("index"),
         "bm25": _as_task("bm25"),

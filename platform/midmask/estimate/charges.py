@@ -79,7 +79,7 @@ class Charges:
         """The encoder that a step makes or starts from, and the entries of its tokenizer."""
         if step.name == "adopt":
             return self._read_adopted(step), BERT_ENTRIES
-        if step.name == "untuned":
+        if step.name in ("untuned", "merge"):
             return self.encoder(step.inputs["start"])
         backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
         if "start" not in step.inputs:

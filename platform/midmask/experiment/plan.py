@@ -18,6 +18,7 @@ from midmask.encoders.precision import Precision
 from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.finetuning import Stages, stages_content
+from midmask.experiment.merge import MergeConfig
 from midmask.experiment.precision import find_precision, settle_precision
 from midmask.experiment.pretraining import collections_content, pretraining_tokens
 from midmask.experiment.schema import Recipe
@@ -158,8 +159,9 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
     pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
-    stages = Stages(recipe, tokens, pretrained, held.backbone, held.stages).steps()
-    untuned = Step("untuned", _untuned_config(recipe), {"start": pretrained or initial, "tokens": tokens})
+    start = _merged(recipe, pretrained, initial)
+    stages = Stages(recipe, tokens, start, held.backbone, held.stages).steps()
+    untuned = Step("untuned", _untuned_config(recipe), {"start": start or initial, "tokens": tokens})
     return Plan(
         survey,
         corpus,
@@ -181,6 +183,13 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Pla
     for share in sorted(shares):
         plans.append(plan(recipe, survey, share=share, resume=plans[-1].pretrained if plans else None))
     return plans
+
+
+def _merged(recipe: Recipe, pretrained: Step | None, initial: Step) -> Step | None:
+    """What fine-tuning begins with: the middle training's encoder, or its mean with what it began as."""
+    if pretrained is None or not recipe.merge:
+        return pretrained
+    return Step("merge", MergeConfig(start_share=recipe.merge), {"start": pretrained, "initial": initial})
 
 
 def _untuned_config(recipe: Recipe) -> UntunedConfig:

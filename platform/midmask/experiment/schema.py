@@ -10,7 +10,7 @@ from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
-from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
@@ -47,6 +47,13 @@ class Recipe(Config):
         description="the middle training; none: no middle training"
     )
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
+    merge: float = Field(
+        0.0,
+        ge=0.0,
+        lt=1.0,
+        description="share of the starting encoder's weights in what fine-tuning begins with: middle training that is "
+        "averaged with its start forgets less; 0: none",
+    )
     representation: Representation = Field(
         default_factory=Representation, description="the vectors of a text that are scored"
     )
@@ -136,6 +143,15 @@ class Recipe(Config):
         """Dotted path -> this seed, for every training of the recipe."""
         trained = [path for path in flatten(self) if path.endswith(".train.seed")]
         return dict.fromkeys([*trained, "pretrain.seed"], seed)
+
+    @model_validator(mode="after")
+    def _a_trained_start_is_merged(self) -> "Recipe":
+        if self.merge and (self.objective is None or self.backbone.fresh or self.backbone.name in SIZES):
+            raise ValueError(
+                f"merge = {self.merge} needs a middle training that begins with pre-trained weights; set merge to 0, "
+                "or objective and backbone.name"
+            )
+        return self
 
     def check(self) -> None:
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.

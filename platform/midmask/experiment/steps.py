@@ -22,6 +22,7 @@ from midmask.encoders.damage import refuse_no_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import evaluate_retriever
+from midmask.experiment.merge import merge
 from midmask.experiment.untuned import untuned
 from midmask.identity import Config
 from midmask.mining.given_negatives import read_negatives
@@ -214,6 +215,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "finetune": finetune,
     "teach": teach,
     "adopt": _quiet(adopt),
+    "merge": _quiet(merge),
     "untuned": _quiet(untuned),
     "encode": _quiet(encode),
     "index": _quiet(build_index),
