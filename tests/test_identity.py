@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from midmask.errors import UserError, unknown
-from midmask.identity import Config, canonical, fingerprint, flatten, identity_of, override, runtime
+from midmask.identity import Config, added, canonical, fingerprint, flatten, identity_of, override, runtime
 
 
 class Inner(Config):
@@ -86,3 +86,13 @@ def test_of_very_many_names_the_nearest_are_told():
     message = str(unknown("field", "stage.17", [f"stage.{number}" for number in range(100)]))
     assert "did you mean 'stage.17'" in message and "Of 100 the nearest: " in message and len(message) < 250
     assert "None of 100 is like it" in str(unknown("field", "zzz", [f"stage.{number}" for number in range(100)]))
+
+
+class WithAnAddedField(Config):
+    old: int = 1
+    new: str = added("as before", "came later")
+
+
+def test_an_added_field_is_identity_unless_it_has_its_default() -> None:
+    assert identity_of(WithAnAddedField()) == {"old": 1}
+    assert identity_of(WithAnAddedField(new="other")) == {"old": 1, "new": "other"}

@@ -2,7 +2,8 @@
 
 A field is *identity* or *runtime*. Identity changes the result (objective, corpus, masks, global batch, seed,
 precision) and enters the fingerprint. Runtime does not (workers, micro-batch, log interval); it is declared with
-`runtime(...)`, and owes a test that changing it leaves the losses equal.
+`runtime(...)`, and owes a test that changing it leaves the losses equal. A field that is new is declared with
+`added(...)`, so that artifacts of before are found.
 """
 
 import hashlib
@@ -65,14 +66,34 @@ def runtime(default: Any, description: str, **limits: Any) -> Any:
     return Field(default, description=description, json_schema_extra={"runtime": True}, **limits)
 
 
+def added(default: Any, description: str, **limits: Any) -> Any:
+    """A field that came after artifacts were made without it: at its default it stays out of the fingerprint, so that
+    these are still found. The default must be what was done before there was the field.
+    """
+    return Field(default, description=description, json_schema_extra={"added": True}, **limits)
+
+
 def is_runtime(config: Config, name: str) -> bool:
+    return _is_marked(config, name, "runtime")
+
+
+def _is_marked(config: Config, name: str, mark: str) -> bool:
     extra = type(config).model_fields[name].json_schema_extra
-    return isinstance(extra, dict) and bool(extra.get("runtime"))
+    return isinstance(extra, dict) and bool(extra.get(mark))
+
+
+def _is_as_before(config: Config, name: str) -> bool:
+    """Whether a field that was added later has its default."""
+    return _is_marked(config, name, "added") and getattr(config, name) == type(config).model_fields[name].default
 
 
 def identity_of(config: Config) -> dict[str, Any]:
-    """The config as plain data without its runtime fields, at every depth."""
-    return {name: _plain(getattr(config, name)) for name in type(config).model_fields if not is_runtime(config, name)}
+    """The config as plain data without its runtime fields, and without added ones at their default, at every depth."""
+    return {
+        name: _plain(getattr(config, name))
+        for name in type(config).model_fields
+        if not is_runtime(config, name) and not _is_as_before(config, name)
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -124,5 +124,5 @@ def test_what_a_source_holds_is_its_identity(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no such file"):
         weigh_content(WeighConfig(source=f"file:{tmp_path}/nothing.jsonl"))
     for encoder in (None, str(tmp_path)):
-        with pytest.raises(UserError, match="needs a trained encoder; name a Hugging Face folder"):
+        with pytest.raises(UserError, match="needs a trained encoder; name a model, such as minilm"):
             weigh_content(WeighConfig(source="attention", encoder=encoder))

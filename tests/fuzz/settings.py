@@ -1,5 +1,6 @@
 """Targets: search spaces, flags of jobs, and --set of every field of every recipe."""
 
+import os
 import random
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -10,6 +11,7 @@ from typing import Any
 
 from midmask.app.flags import add_sweep_flags, add_zero_shot_flag, parse
 from midmask.artifact import Place
+from midmask.encoders.precision import SWITCH
 from midmask.estimate import as_text, estimate, refuse_impossible
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
@@ -40,6 +42,7 @@ def targets(root: Path) -> list[Target]:
     small = {"corpus.name": f"beir:{root}/small"}
     recipes = {name: override(RECIPES[name](), small) for name in RECIPES}
     seeds = {path.name: path.read_bytes() for path in sorted(SPACES.glob("*.yaml"))}
+    os.environ[SWITCH] = "0"  # the probe of a plan takes a second
     _price(recipes["retromae"], root)  # loads the libraries here, so that no case's time holds their import
     return [
         Target("search spaces", partial(_space, seeds, recipes)),

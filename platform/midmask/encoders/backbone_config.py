@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from midmask.encoders.experts import ExpertSplit, read_expert_split
 from midmask.encoders.reading import SIZES, named_folder
-from midmask.identity import Config
+from midmask.identity import Config, added
 
 SentenceVector = Literal["cls", "mean"]
 
@@ -22,14 +22,14 @@ class BackboneConfig(Config):
     fresh: bool = Field(
         False, description="random weights in the shape of the named model; a named size has them in any case"
     )
-    head_bias: Literal["zero", "unigram"] = Field(
+    head_bias: Literal["zero", "unigram"] = added(
         "zero",
-        description="where the bias of an MLM head begins that the model lacks: at 0, as published heads do, or at the "
+        "where the bias of an MLM head begins that the model lacks: at 0, as published heads do, or at the "
         "logarithms of the tokens' shares in the middle training's passages",
     )
-    sentence_vector: SentenceVector = Field(
+    sentence_vector: SentenceVector = added(
         "cls",
-        description="what stands for a text in middle training: the last hidden state of [CLS], or the mean of all its "
+        "what stands for a text in middle training: the last hidden state of [CLS], or the mean of all its "
         "tokens' states, for encoders that were trained so",
     )
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")

@@ -15,12 +15,11 @@ from contextlib import suppress
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from midmask.artifact import cache_folder
 from midmask.errors import UserError
-from midmask.identity import Config, fingerprint
+from midmask.identity import Config, added, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +37,8 @@ ROWS, PROBE_S = 1024, 0.4
 class EncoderPrecision(Config):
     """Base of the configs of what encodes texts."""
 
-    precision: Precision = Field(
-        "auto", description="of the encoder's products; auto: bf16 on a processor that gains by it, else fp32"
+    precision: Precision = added(
+        "auto", "of the encoder's products; auto: bf16 on a processor that gains by it, else fp32"
     )
 
     def settled(self, precision: Precision) -> Self:

@@ -15,7 +15,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
-from midmask.identity import Config, as_user_error, flatten, override
+from midmask.identity import Config, added, as_user_error, flatten, override
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
 from midmask.tokens import TokensConfig
@@ -47,12 +47,12 @@ class Recipe(Config):
         description="the middle training; none: no middle training"
     )
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
-    merge: float = Field(
+    merge: float = added(
         0.0,
+        "share of the starting encoder's weights in what fine-tuning begins with: middle training averaged with "
+        "its start forgets less; 0: none",
         ge=0.0,
         lt=1.0,
-        description="share of the starting encoder's weights in what fine-tuning begins with: middle training that is "
-        "averaged with its start forgets less; 0: none",
     )
     representation: Representation = Field(
         default_factory=Representation, description="the vectors of a text that are scored"

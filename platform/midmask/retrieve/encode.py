@@ -31,7 +31,7 @@ from midmask.artifact import Artifact, Place
 from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.identity import Config, runtime
+from midmask.identity import Config, added, runtime
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.text_encoder import TextEncoder
@@ -60,7 +60,7 @@ class EncodeConfig(Config):
     terms: int | None = Field(
         None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
     )
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder's products")
+    precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
     actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
