@@ -13,9 +13,9 @@ from typing import Any
 
 from midmask.errors import UserError
 from midmask.place import DRAFT, Place
+from midmask.switches import NO_VERIFY
 
 RECORD = "record.json"
-NO_VERIFY = "MIDMASK_NO_VERIFY"
 READERS = 4
 
 Files = Mapping[str, Mapping[str, Any]]

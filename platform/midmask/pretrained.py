@@ -14,12 +14,12 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from midmask.errors import UserError, reason, unknown
+from midmask.switches import ALLOW_DOWNLOAD
 
-ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
 EXTRA = 'pip install -e ".[cpu,pretrained]"'
 SETTINGS = ("*.json", "*.txt", "*.model", "[0-9]*_*/*")
 WEIGHTS = "*.safetensors"
@@ -79,7 +79,6 @@ def model_folder(name: str, *, field: str = "backbone.name", choices: Iterable[s
     return _hub_snapshot(name, field, (*choices, *PRETRAINED))
 
 
-@cache
 def _packaged(name: str, field: str) -> Path:
     model = PRETRAINED[name]
     found = importlib.util.find_spec(model.package)
@@ -95,6 +94,7 @@ def _packaged(name: str, field: str) -> Path:
     return folder
 
 
+@cache  # each process reads the file once, whatever it names it for
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -103,10 +103,7 @@ def _sha256(file: Path) -> str:
 def _hub_snapshot(name: str, field: str, choices: tuple[str, ...]) -> Path:
     allowed = bool(os.environ.get(ALLOW_DOWNLOAD))
     try:
-        folder = _snapshot(name, (*SETTINGS, WEIGHTS), allowed)
-        if allowed and not any(folder.glob(WEIGHTS)):  # older models: tensors in a pickle, from which no code is run
-            folder = _snapshot(name, ("pytorch_model*.bin",), allowed)
-        return folder
+        return _snapshot(name, allowed)
     except Exception as error:  # the hub's library raises those of several HTTP libraries
         if allowed:
             raise UserError(f"{field} = {name!r}: cannot be downloaded ({reason(error)})") from None
@@ -117,7 +114,12 @@ def _hub_snapshot(name: str, field: str, choices: tuple[str, ...]) -> Path:
         raise unknown(field, name, choices, hint=hint) from None
 
 
-def _snapshot(name: str, patterns: tuple[str, ...], allowed: bool) -> Path:
+@cache  # where downloads are allowed, each process asks the hub once
+def _snapshot(name: str, allowed: bool) -> Path:
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(name, allow_patterns=list(patterns), local_files_only=not allowed))
+    fetch = partial(snapshot_download, name, local_files_only=not allowed)
+    folder = Path(fetch(allow_patterns=[*SETTINGS, WEIGHTS]))
+    if allowed and not any(folder.glob(WEIGHTS)):  # older models: tensors in a pickle, from which no code is run
+        fetch(allow_patterns=["pytorch_model*.bin"])
+    return folder

@@ -24,10 +24,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.fields import refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.redaction import has_credentials, redact_output, redacted
-
-SWITCHES = {"no_verify": "MIDMASK_NO_VERIFY", "allow_download": "MIDMASK_ALLOW_DOWNLOAD"}
-"""Flags that are variables of the environment too, so that worker processes have them."""
-"""As `midmask.digests` has it, which would import more than --help waits for."""
+from midmask.switches import SWITCHES
 
 
 @dataclass(frozen=True)

@@ -57,5 +57,5 @@ def run_recipe_steps(recipe: Recipe, targets: Iterable[Step], job: TrackedJob, u
     """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before."""
     graph = Graph.left_in(job.storage, targets)
     observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(graph.left.values()))
-    report_finished(graph, job.storage, observer)
+    report_finished(graph.there.values(), job.storage, observer)
     execute(graph, job.storage, use, observer)

@@ -17,9 +17,8 @@ from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from midmask.backend.liveness import end_with_local_ray
 from midmask.backend.scratch import RAY, Scratch
-from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
-from midmask.pretrained import ALLOW_DOWNLOAD
+from midmask.switches import SWITCHES
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ def _join(address: str) -> None:
 
 def _trust() -> dict[str, str]:
     """--no-verify and --allow-download, for the workers' environment; empty without them."""
-    return {name: value for name, value in os.environ.items() if name in (NO_VERIFY, ALLOW_DOWNLOAD) and value}
+    return {name: value for name, value in os.environ.items() if name in SWITCHES.values() and value}
 
 
 def _find_running() -> str | None:

@@ -184,8 +184,11 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
     planned = plan(recipe, survey)
-    evaluate = planned.bm25_evaluation if key.system == BM25 else planned.evaluation
-    if not _is_fine_tuned(benchmark, key) and key.system != BM25:
+    if key.system == BM25:
+        evaluate = planned.bm25_evaluation
+    elif _is_fine_tuned(benchmark, key):
+        evaluate = planned.evaluation
+    else:
         evaluate = partial(planned.evaluation, model=planned.untuned)
     evaluations: dict[tuple[str, str], Step] = {}
     for split in benchmark.splits:

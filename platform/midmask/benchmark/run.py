@@ -12,7 +12,6 @@ from midmask.app.lineage import all_datasets
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import BM25_TAGS
 from midmask.app.tracked_job import TrackedJob, open_job
-from midmask.artifact import load
 from midmask.backend.executor import WHOLE_COLLECTION, execute
 from midmask.backend.resources import share
 from midmask.benchmark.design import BM25
@@ -20,6 +19,7 @@ from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
+from midmask.experiment.run import report_finished
 from midmask.identity import flatten
 
 
@@ -64,9 +64,7 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
         step_runs=(*TRAINING, *WHOLE_COLLECTION),
         keep_going=True,
     )
-    for step in steps:
-        if job.is_finished(step):
-            observer.end(step, load(step.place(job.storage)), cached=True)
+    report_finished(steps, job.storage, observer)
     execute(graph, job.storage, tracked.use, observer, keep_going=True)
     return observer.failures
 

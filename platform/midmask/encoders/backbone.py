@@ -18,7 +18,7 @@ from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
-from midmask.encoders.pooling import Pooling, mean_of
+from midmask.encoders.pooling import Pooling, pool
 from midmask.encoders.pooling import Side as Side
 from midmask.encoders.reading import SIZES as SIZES
 from midmask.encoders.reading import (
@@ -134,9 +134,8 @@ class Backbone(nn.Module):
 
     def sentence_vector(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor:
         """What stands for each text in middle training, of its last hidden states; [B, D]."""
-        if self.sentence == "cls":
-            return hidden_BLD[:, 0]
-        return mean_of(hidden_BLD, torch.arange(hidden_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None])
+        seen_BL = torch.arange(hidden_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None]
+        return pool(self.sentence, hidden_BLD, seen_BL)
 
     def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **wanted: bool) -> Any:
         mask = self._visible(ids_BL, lengths_B)

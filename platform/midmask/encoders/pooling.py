@@ -55,7 +55,7 @@ class Pooling(nn.Module):
         kind = self.representation.dense
         if kind is None:
             return None
-        return self._project(hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL))
+        return self._project(pool(kind, hidden_BLD, seen_BL))
 
     def _project(self, dense_BD: Tensor) -> Tensor:
         if self.projection is not None:
@@ -71,6 +71,11 @@ class Pooling(nn.Module):
         pooled_BL = seen_BL if self.representation.specials else seen_BL & ~special_V[ids_BL]
         highest_BV = highest_logits(backbone, hidden_BLD, pooled_BL)
         return torch.log1p(torch.relu(highest_BV)) if kind == "splade" else highest_BV
+
+
+def pool(kind: Literal["cls", "mean"], hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
+    """One vector for each row, [B, D]: the first token's state, or the mean of those that are seen."""
+    return hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL)
 
 
 def mean_of(hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:

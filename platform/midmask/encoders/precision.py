@@ -5,21 +5,22 @@ how wide the matrices are, since everything between the products takes as long a
 job is planned, by its driver, and the result is a part of every fingerprint that depends on it.
 """
 
-import json
 import logging
 import os
 import platform
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from midmask.artifact import cache_folder
 from midmask.errors import UserError
 from midmask.identity import Config, added, fingerprint
+from midmask.recall import recall
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +35,16 @@ GAIN = 1.2
 ROWS, PROBE_S = 1024, 0.4
 
 
-class EncoderPrecision(Config):
-    """Base of the configs of what encodes texts."""
+class EncodingFields(Config):
+    """Base of the configs of searches with an encoder: whose queries, how far texts are read, in which numbers."""
 
+    max_queries: int | None = Field(
+        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
+    )
+    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
+    passage_length: int | None = Field(
+        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
+    )
     precision: Precision = added(
         "auto", "of the encoder's products; auto: bf16 on a processor that gains by it, else fp32"
     )
@@ -84,14 +92,8 @@ def _has_bf16() -> bool:
 def _known_gain(width: int) -> float:
     """The probe's result, measured once for each kind of processor, so that the same command gives the same plan."""
     kind: dict[str, Any] = {"processor": platform.processor() or platform.machine(), "model": _processor_model()}
-    file = cache_folder() / "bf16" / f"{fingerprint({**kind, 'torch': torch.__version__, 'width': width})}.json"
-    with suppress(OSError, ValueError, TypeError):
-        return float(json.loads(file.read_text("utf-8")))
-    gain = _probe(width)
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(gain), "utf-8")
-    return gain
+    name = f"bf16/{fingerprint({**kind, 'torch': torch.__version__, 'width': width})}.json"
+    return recall(name, float, partial(_probe, width), plain=float)
 
 
 def _processor_model() -> str:

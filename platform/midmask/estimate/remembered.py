@@ -5,21 +5,18 @@ A count is known by its arguments, the versions of the libraries and the source 
 class is counted anew. Models that a folder or hub id names are not kept: their files may change.
 """
 
-import contextlib
 import inspect
-import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
-from functools import cache, lru_cache, wraps
+from functools import cache, lru_cache, partial, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from midmask.artifact import cache_folder
 from midmask.encoders.backbone import SIZES, BackboneConfig
 from midmask.identity import Config, fingerprint, library_versions
 from midmask.objectives import FINETUNING, PRETRAINING, ObjectiveConfig
+from midmask.recall import recall
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,13 +32,12 @@ def remembered(make: type[T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
             if any(isinstance(value, BackboneConfig) and value.name not in SIZES for value in values):
                 return function(*args, **kwargs)
             told = {"function": function.__qualname__, "code": _code(), "libraries": library_versions()}
-            file = cache_folder() / "counts" / f"{fingerprint({**told, 'arguments': list(map(_plain, values))})}.json"
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                found = json.loads(file.read_text("utf-8"))
-                return make(**found) if is_dataclass(make) else make(found)  # type: ignore[call-arg]
-            result = function(*args, **kwargs)
-            _keep(file, vars(result) if is_dataclass(result) else result)
-            return result
+            name = f"counts/{fingerprint({**told, 'arguments': list(map(_plain, values))})}.json"
+            value: T = recall(name, parse, partial(function, *args, **kwargs), plain=_outward)
+            return value
+
+        def parse(found: Any) -> T:
+            return make(**found) if is_dataclass(make) else make(found)  # type: ignore[call-arg]
 
         in_process: Callable[P, T] = lru_cache(maxsize=256)(recall_or_count)  # type: ignore[assignment]
         return in_process
@@ -49,13 +45,9 @@ def remembered(make: type[T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
-def _keep(file: Path, value: Any) -> None:
-    """Writes the file whole, or not at all where the disk does not take it."""
-    draft = file.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(value), "utf-8")
-        draft.replace(file)
+def _outward(result: Any) -> Any:
+    """A result as plain data."""
+    return vars(result) if is_dataclass(result) else result
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.precision import EncoderPrecision
+from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
 from midmask.evaluation import answers, measures
 from midmask.evaluation.presets import expand
@@ -25,7 +25,7 @@ from midmask.retrieve.self_matches import read_self_matches, without_self
 log = logging.getLogger(__name__)
 
 
-class EvaluateConfig(IndexFields, EncoderPrecision):
+class EvaluateConfig(IndexFields, EncodingFields):
     """Search of a whole corpus for a split's queries, and its measures. The fields of the search (index, lengths,
     threads) configure the encoding and search steps before it (`experiment.plan`).
     """
@@ -35,19 +35,12 @@ class EvaluateConfig(IndexFields, EncoderPrecision):
     measures: tuple[str, ...] = Field(
         (), description="ir-measures names such as nDCG@10, or presets such as sigir23, beir, nq; none: the usual ones"
     )
-    max_queries: int | None = Field(
-        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
-    )
     views: Literal["all", "dense", "lexical"] = Field("all", description="which vectors of a hybrid encoder are scored")
     query_terms: int | None = Field(
         None, ge=1, description="number of a query's heaviest words that are scored; none: all that were encoded"
     )
     passage_terms: int | None = Field(
         None, ge=1, description="number of a passage's heaviest words that are scored; none: all that were encoded"
-    )
-    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
-    passage_length: int | None = Field(
-        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
     )
     threads: int = runtime(1, "threads of the search", ge=1)
 

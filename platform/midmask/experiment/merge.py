@@ -5,22 +5,18 @@ mean of both keeps much of either (Wortsman et al. 2022, "Robust fine-tuning of 
 al. 2023, does so with retrievers).
 """
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
+import torch
 from pydantic import Field
-from torch import Tensor
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import load_backbone
 from midmask.errors import UserError
 from midmask.identity import Config
-
-WEIGHTS = "model.safetensors"
 
 
 class MergeConfig(Config):
@@ -38,21 +34,15 @@ def merge(config: MergeConfig, inputs: Mapping[str, Artifact], out: Place) -> di
     Raises:
         UserError: if the encoder has experts of its own for queries, which the start lacks.
     """
-    trained, initial = ((inputs[name].place / "model").local() for name in ("start", "initial"))
-    if (trained / "experts.safetensors").exists():
+    folder, initial = ((inputs[name].place / "model").local() for name in ("start", "initial"))
+    trained, begun = load_backbone(folder, dropout=0.0), load_backbone(initial, dropout=0.0)
+    if trained.experts is not None:
         raise UserError("merge: an encoder with experts for queries cannot be averaged with its start; set merge to 0")
-    start, end = (safetensors.torch.load_file(folder / WEIGHTS) for folder in (initial, trained))
-    prefix = f"{load_backbone(trained, dropout=0.0).model.base_model_prefix}."
-    merged = {
-        name: _mean(start[name], tensor, config.start_share) if name.startswith(prefix) else tensor
-        for name, tensor in end.items()
-    }
-    with tempfile.TemporaryDirectory() as name:
-        shutil.copytree(trained, Path(name), dirs_exist_ok=True)
-        safetensors.torch.save_file(merged, Path(name) / WEIGHTS, metadata={"format": "pt"})
-        (out / "model").upload(Path(name))
-    return {"start_share": config.start_share}
-
-
-def _mean(start: Tensor, end: Tensor, share: float) -> Tensor:
-    return (share * start.double() + (1 - share) * end.double()).to(end.dtype).contiguous()
+    share, weights = config.start_share, dict(begun.encoder.named_parameters())
+    with torch.no_grad():
+        for name, end in trained.encoder.named_parameters():
+            end.copy_(share * weights[name].double() + (1 - share) * end.double())
+    with tempfile.TemporaryDirectory() as out_folder:
+        trained.save(Path(out_folder), folder)
+        (out / "model").upload(Path(out_folder))
+    return {"start_share": share}

@@ -143,7 +143,7 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
         resume: the pre-training of a smaller share, to go on from.
     """
     survey = survey or Survey()
-    precision = find_precision(recipe, survey)
+    precision: Precision = survey.find(find_precision, recipe.backbone)["precision"]
     recipe = settle_precision(recipe, precision)
     held = contents_of(recipe, survey)
     corpus = Step("prepare", recipe.corpus, content=held.corpus)

@@ -1,21 +1,20 @@
 """Settles what `precision = auto` means on this machine, once for all recipes of a job."""
 
-from midmask.encoders.backbone import shape_of
+from collections.abc import Mapping
+
+from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
-from midmask.experiment.survey import Survey
 from midmask.identity import flatten, override
 
 
-def find_precision(recipe: Recipe, survey: Survey) -> Precision:
-    """What `auto` stands for with the recipe's backbone: bf16, or still auto, which the device decides."""
+def find_precision(backbone: BackboneConfig) -> Mapping[str, Precision]:
+    """What `auto` stands for with a backbone, as {"precision": …}: bf16, or still auto, which the device decides."""
     try:
-        width = shape_of(recipe.backbone).width
+        return processor_precision(shape_of(backbone).width)
     except UserError:  # a backbone that is not there is refused by `Recipe.check`
-        return "auto"
-    settled: Precision = survey.find(processor_precision, width)["precision"]
-    return settled
+        return {"precision": "auto"}
 
 
 def settle_precision(recipe: Recipe, precision: Precision) -> Recipe:

@@ -5,7 +5,7 @@ that its maker took.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from midmask.artifact import Artifact, Place, Timing, load, produce
@@ -65,7 +65,7 @@ class Runner:
         not read.
         """
         graph = Graph.left_in(self.storage, [target])
-        report_finished(graph, self.storage, self._observer)
+        report_finished(graph.there.values(), self.storage, self._observer)
         while ready := graph.ready():
             self.run_next(graph, ready[0])
         return load(target.place(self.storage))
@@ -105,7 +105,8 @@ class Runner:
         }
 
 
-def report_finished(graph: Graph, storage: Place, observer: Observer) -> None:
-    """Reports the steps of a graph that were finished before."""
-    for step in graph.there.values():
-        observer.end(step, load(step.place(storage)), cached=True)
+def report_finished(steps: Iterable[Step], storage: Place, observer: Observer) -> None:
+    """Reports those of the steps that are finished: before the others run, these were finished earlier."""
+    for step in steps:
+        if step.is_finished(storage):
+            observer.end(step, load(step.place(storage)), cached=True)

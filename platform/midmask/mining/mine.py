@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.precision import EncoderPrecision
+from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.identity import runtime
@@ -41,7 +41,7 @@ EXAMPLES = 20
 """Refused candidates of each rule that are kept to be looked at."""
 
 
-class MineConfig(IndexFields, EncoderPrecision):
+class MineConfig(IndexFields, EncodingFields):
     """How hard negatives are mined. The fields of the search (depth, index, lengths, threads) configure the encoding
     and search steps before it (`experiment.plan`).
     """
@@ -64,13 +64,6 @@ class MineConfig(IndexFields, EncoderPrecision):
     )
     filters: FilterConfig = Field(default_factory=FilterConfig, description="what is refused for being relevant")
     seed: int = Field(0, ge=0, description="seed of the choice among allowed passages")
-    max_queries: int | None = Field(
-        None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
-    )
-    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
-    passage_length: int | None = Field(
-        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
-    )
     actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 

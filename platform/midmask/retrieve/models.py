@@ -18,7 +18,7 @@ from midmask.encoders.experts import put_query_expert
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.model_settings import read_projection, read_representation
-from midmask.encoders.pooling import Side, mean_of
+from midmask.encoders.pooling import Side, pool
 from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
@@ -74,7 +74,7 @@ class _BaseModel:
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
         pooled_BLD, pooled_BL = hidden_BLD[:, self._unpooled :], seen_BL[:, self._unpooled :]
-        return pooled_BLD[:, 0] if self._representation.dense == "cls" else mean_of(pooled_BLD, pooled_BL)
+        return pool(self._representation.dense or "cls", pooled_BLD, pooled_BL)
 
 
 class _MaskedModel:

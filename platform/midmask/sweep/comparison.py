@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
-from midmask.artifact import load
 from midmask.backend.executor import execute
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
+from midmask.experiment.run import report_finished
 from midmask.sweep.entrants import SPLITS, Entrant
 
 
@@ -26,7 +26,5 @@ def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     ]
     progress = GraphProgress(graph.left.values(), job.use.side_by_side, times)
     observer = GraphObserver(job, systems, progress, step_runs=TRAINING)
-    for step in targets:  # only these: trainings that were finished before are in the runs of their trials
-        if step.is_finished(job.storage):
-            observer.end(step, load(step.place(job.storage)), cached=True)
+    report_finished(targets, job.storage, observer)  # not trainings, which are in the runs of their trials
     execute(graph, job.storage, job.use, observer)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from midmask.artifact import Place
-from midmask.digests import NO_VERIFY
 from midmask.errors import UserError
+from midmask.switches import NO_VERIFY
 
 log = logging.getLogger(__name__)
 
