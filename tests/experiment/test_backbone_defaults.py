@@ -72,6 +72,7 @@ def test_a_finished_retriever_is_pooled_and_scored_as_its_files_say(folder: str)
     found = asked("--set", "backbone.name=minilm", recipe="retromae")
     assert (found.representation.dense, found.representation.normalise) == ("mean", True)
     assert found.backbone.sentence_vector == "mean" and found.tokens.tokenizer == "minilm"
+    assert found.backbone.head_bias == "unigram"
     assert {stage.loss.temperature for stage in found.stages} == {0.05}
     again = apply_changes(found, {"backbone.name": folder})
     assert (again.representation.dense, again.representation.normalise) == ("cls", False)
