@@ -2,12 +2,12 @@
 one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
-from midmask.estimate.counting import Counted, Row, count_training
+from midmask.estimate.counting import Counted, Row, count_encoding, count_training
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.teacher.teach import TeachConfig
@@ -99,7 +99,17 @@ def training(
         kind=kind,
         bf16=config.train.precision == "bf16" or (config.train.precision == "auto" and kind == "cuda"),
     )
+    if isinstance(config, PretrainConfig) and config.self_distillation:
+        counted = _self_distilled(counted, encoder, vocabulary, row)
     return Training(config, encoder_sizes(encoder, vocabulary), counted, tokens, steps)
+
+
+def _self_distilled(counted: Counted, encoder: BackboneConfig, vocabulary: int, row: Row) -> Counted:
+    """The same step with the distance to the starting encoder in the loss: each passage once more forward and backward,
+    and forward through the starting encoder. Autograd keeps at most as much again.
+    """
+    once = count_encoding(Representation(), encoder, vocabulary, row.passage)
+    return replace(counted, row=counted.row + 4 * once, kept=2 * counted.kept)
 
 
 def _row(config: TrainingConfig, lengths: Lengths) -> tuple[Row, float]:

@@ -234,7 +234,11 @@ def _plan_pretraining(
     steps = recipe.pretrain.steps
     stop = None if share >= 1 else max(1, round(share * steps))
     config = PretrainConfig(
-        backbone=recipe.pretrained_backbone, objective=recipe.objective, train=recipe.pretrain, stop_after=stop
+        backbone=recipe.pretrained_backbone,
+        objective=recipe.objective,
+        train=recipe.pretrain,
+        stop_after=stop,
+        self_distillation=recipe.self_distillation,
     )
     reads = recipe.objective.reads()
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}

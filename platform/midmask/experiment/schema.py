@@ -54,6 +54,12 @@ class Recipe(Config):
         ge=0.0,
         lt=1.0,
     )
+    self_distillation: float = added(
+        0.0,
+        "middle training of a pre-trained encoder: weight in the loss of the distance (1 - cosine) between a text's "
+        "vector and the one that the starting encoder had for it; 0: the distance is only logged",
+        ge=0.0,
+    )
     representation: Representation = Field(
         default_factory=Representation, description="the vectors of a text that are scored"
     )
@@ -145,12 +151,15 @@ class Recipe(Config):
         return dict.fromkeys([*trained, "pretrain.seed"], seed)
 
     @model_validator(mode="after")
-    def _a_trained_start_is_merged(self) -> "Recipe":
-        if self.merge and (self.objective is None or self.backbone.fresh or self.backbone.name in SIZES):
-            raise ValueError(
-                f"merge = {self.merge} needs a middle training that begins with pre-trained weights; set merge to 0, "
-                "or objective and backbone.name"
-            )
+    def _a_trained_start_is_kept_near(self) -> "Recipe":
+        """What guards against forgetting needs something to forget."""
+        trained = self.objective is not None and not self.backbone.fresh and self.backbone.name not in SIZES
+        for name, value in {"merge": self.merge, "self_distillation": self.self_distillation}.items():
+            if value and not trained:
+                raise ValueError(
+                    f"{name} = {value} needs a middle training that begins with pre-trained weights; set {name} to 0, "
+                    "or objective and backbone.name"
+                )
         return self
 
     def check(self) -> None:

@@ -24,7 +24,7 @@ from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import evaluate_retriever
 from midmask.experiment.merge import merge
 from midmask.experiment.untuned import untuned
-from midmask.identity import Config
+from midmask.identity import Config, added
 from midmask.mining.given_negatives import read_negatives
 from midmask.mining.mine import mine
 from midmask.mining.near_duplicates import NEAR_DUPLICATES
@@ -55,6 +55,9 @@ class PretrainConfig(Config):
     train: TrainConfig = Field(description="length, batch and optimiser")
     stop_after: int | None = Field(
         None, ge=1, description="steps to stop after, as a prefix of the whole run; none: all"
+    )
+    self_distillation: float = added(
+        0.0, "weight of the distance to the starting encoder's vectors in the loss", ge=0.0
     )
 
     @field_validator("objective", mode="before")
@@ -130,6 +133,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         tokens=places["tokens"],
         rows=pretraining_rows(config.objective, places, read.fingerprint, _max_length(inputs["tokens"])),
         stop_after=config.stop_after,
+        self_distillation=config.self_distillation,
         **{name: places.get(name) for name in ("start", "resume", "corpus", "probed")},
     )
 

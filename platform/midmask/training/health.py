@@ -3,6 +3,8 @@
 cosine_of_random_pairs  mean cosine of the sentence vectors of two different rows; 1: all texts look alike
 active_dimensions       over how many dimensions the variance of the vectors is spread: (sum of the covariance's
                         eigenvalues)² / sum of their squares, the participation ratio; at most rows - 1
+distance_to_start       of an encoder that was trained before: mean of 1 - cosine between its vectors and those that the
+                        same texts had at the start
 and what the objective says of itself, such as its decoder's loss with and without the sentence vector
 """
 
@@ -14,6 +16,7 @@ import torch.nn.functional as F
 
 from midmask.batch import Batch
 from midmask.objectives import Objective
+from midmask.training.guard import DISTANCE, Guard
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ WITHOUT = "_without_vector"
 
 
 @torch.no_grad()
-def examine(objective: Objective, batch: Batch) -> dict[str, float]:
+def examine(objective: Objective, batch: Batch, guard: Guard | None = None) -> dict[str, float]:
     """The numbers above, by name, for this worker's batch; dropout is off, and nothing random is used up."""
     was_training = objective.training
     objective.eval()
@@ -43,6 +46,8 @@ def examine(objective: Objective, batch: Batch) -> dict[str, float]:
         hidden_BLD = objective.backbone.hidden(text.ids_BL, text.lengths_B)
         vectors_BD = objective.backbone.sentence_vector(hidden_BLD, text.lengths_B).float()
         values = {**spread(vectors_BD), **objective.health(objective.draw(batch))}
+        if guard is not None:
+            values[DISTANCE] = guard.distances(objective.backbone, text).mean()
     finally:
         objective.train(was_training)
     return {name: float(value) for name, value in values.items()}

@@ -25,9 +25,10 @@ from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.training import checkpoint
 from midmask.training.examples import open_examples
+from midmask.training.guard import Guard
 from midmask.training.heads import save_heads, take_heads
 from midmask.training.health import HealthWatch, examine
-from midmask.training.loop import run_steps, to_device, wrap_distributed
+from midmask.training.loop import divided, run_steps, to_device, wrap_distributed
 from midmask.training.optimiser import build_optimiser
 from midmask.training.order import Order, OrderReader, plan_of
 from midmask.training.order import local_reader as local_reader
@@ -84,7 +85,9 @@ class _Run:
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
         self.optimiser = build_optimiser(self.objective, config)
-        self.trace = Trace(out, tuple(self.objective.parts), self.plan, writes=world.rank() == 0)
+        self.guard = self._open_guard()
+        self.model = wrap_distributed(self.objective, self.guard)
+        self.trace = Trace(out, divided(self.model).parts, self.plan, writes=world.rank() == 0)
         self.checkpoints = out / "checkpoints"
         self.good: Place | None = None
         self.window: list[dict[str, Any]] = []
@@ -110,8 +113,8 @@ class _Run:
         return self._finish() if world.rank() == 0 else {}
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
-        model = wrap_distributed(self.objective)
-        for record in run_steps(model, self.objective, self.optimiser, self.config, self._remember(work), self.device):
+        mine = self._remember(work)
+        for record in run_steps(self.model, self.objective, self.optimiser, self.config, mine, self.device):
             self.trace.add(record)
             done = record.step + 1
             last = done == self.setup.stop
@@ -137,13 +140,21 @@ class _Run:
         if self.pretraining is None or world.rank() != 0:
             return found
         if _is_due(done, self.config.health_every):
-            values = examine(self.objective, to_device(self.read.micro[0], self.device))
+            values = examine(self.objective, to_device(self.read.micro[0], self.device), self.guard)
             self.watch.look(done, values)
             found |= {f"health/{name}": value for name, value in values.items()}
         if self.probe is not None and _is_due(done, self.config.probe_every):
             backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
             found["probe/RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
         return found
+
+    def _open_guard(self) -> Guard | None:
+        """The guard against forgetting, on the workers that look at it, of an encoder that was trained before."""
+        setup = self.pretraining
+        measures = world.rank() == 0 and self.config.health_every > 0
+        if setup is None or not (setup.self_distillation or measures):
+            return None
+        return setup.guard(self.device)
 
     def _open_probe(self) -> Probe | None:
         """The probe, if one is wanted; without judged dev queries there is none, which is said."""

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from midmask.artifact import Place
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
@@ -16,6 +18,7 @@ from midmask.encoders.text_form import TextForm
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.training.examples import Examples
+from midmask.training.guard import Guard
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.unigrams import unigram_log_probabilities
@@ -85,13 +88,15 @@ class PretrainSetup(StartedSetup):
     """Middle training.
 
     resume: an artifact of a prefix of this very run, to go on from. stop_after: steps to stop after, as a prefix of the
-    whole run. corpus: for a probe. probed: the corpus's tokens, if the training reads others.
+    whole run. corpus: for a probe. probed: the corpus's tokens, if the training reads others. self_distillation: weight
+    of the distance to the starting encoder in the loss.
     """
 
     resume: Place | None = None
     stop_after: int | None = None
     corpus: Place | None = None
     probed: Place | None = None
+    self_distillation: float = 0.0
 
     @property
     def stop(self) -> int:
@@ -103,6 +108,12 @@ class PretrainSetup(StartedSetup):
         if backbone.has_fresh_head and self.backbone.head_bias == "unigram":
             backbone.set_output_bias(unigram_log_probabilities(self.tokens, vocabulary))
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
+
+    def guard(self, device: torch.device) -> Guard | None:
+        """The guard against forgetting, where the encoder was trained before."""
+        if self.origin is None:
+            return None
+        return Guard(self.encoder(Vocabulary.of(self.tokenizer)).to(device), self.self_distillation)
 
     def save(self, objective: Objective, folder: Path) -> None:
         objective.backbone.save(folder, self.tokenizer)

@@ -44,6 +44,7 @@ def setup_of(spec: dict) -> TrainingSetup:
         stop_after=spec.get("stop_after"),
         resume=places.get("resume"),
         corpus=places.get("corpus"),
+        self_distillation=spec.get("self_distillation", 0.0),
     )
 
 

@@ -1,0 +1,151 @@
+"""The guard against forgetting: its distance in float64, what it does to a loss and a run, and when there is none."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import safetensors.torch
+import torch
+
+from midmask.artifact import Place
+from midmask.batch import Batch
+from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
+from midmask.errors import UserError
+from midmask.experiment.plan import plan
+from midmask.experiment.schema import Recipe
+from midmask.identity import override
+from midmask.objectives import PRETRAINING, build_objective
+from midmask.recipes import RECIPES
+from midmask.training.guard import DISTANCE, Guard
+from midmask.training.health import examine
+from midmask.training.loop import accumulate, divided, wrap_distributed
+from midmask.training.run import local_reader, run_training
+from midmask.vocabulary import Vocabulary
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.training.runs import Stopped, run_here, spec_of
+from tests.support.training.worker import setup_of
+from tests.support.unread import Unread
+from tests.training.test_cache import batch, config, cut, gradients
+
+WEIGHT = 3.0
+PAIRS = batch("cocondenser")
+PASSAGES = Batch(0, {"passage": PAIRS.texts["passage"]})
+
+
+def encoder(seed: int) -> Backbone:
+    return build_backbone(BackboneConfig(name="tiny", dropout=0.0), small_vocabulary(), seed=seed).double()
+
+
+def distance(before: Backbone, after: Backbone, rows: Batch) -> list[float]:
+    """1 - cosine of each passage, text by text, without padding."""
+    text, found = rows.texts["passage"], []
+    for ids, length in zip(text.ids_BL, text.lengths_B, strict=True):
+        one = (ids[None, :length], length[None])
+        with torch.no_grad():
+            start, end = (each.eval().hidden(*one)[0, 0].numpy().astype(np.float64) for each in (before, after))
+        found.append(1 - start @ end / np.linalg.norm(start) / np.linalg.norm(end))
+    return found
+
+
+def test_the_distance_is_one_minus_the_cosine_of_both_vectors() -> None:
+    rows = Batch(0, {"passage": token_rows(random_texts([9, 14, 5]))})
+    guard = Guard(encoder(1), WEIGHT)
+    found = guard.distances(encoder(2), rows.texts["passage"])
+    assert found.tolist() == pytest.approx(distance(encoder(1), encoder(2), rows), abs=1e-6)
+    assert guard.distances(encoder(1), rows.texts["passage"]).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mlm", "retromae", "dupmae", "cocondenser"])
+@pytest.mark.parametrize("size", [7, 3])
+def test_it_adds_its_mean_to_any_loss_however_the_batch_is_cut(name: str, size: int) -> None:
+    rows, own, start = PAIRS if name == "cocondenser" else PASSAGES, encoder(2), encoder(1)
+    method = build_objective(PRETRAINING[name].Config(), own, small_vocabulary(), seed=5).double().train()
+    plain, _ = accumulate(wrap_distributed(method), method, config(size), cut(rows, size), ())
+    without = gradients(method)
+    model = wrap_distributed(method, Guard(start, WEIGHT))
+    sums, counts = accumulate(model, method, config(size), cut(rows, size), ())
+    found = gradients(method)
+
+    far = distance(encoder(1), own, rows)
+    assert sums[-1].item() == pytest.approx(sum(far), rel=1e-5) and counts[-1] == len(far)
+    assert (sums[0] - plain[0]).item() == pytest.approx(WEIGHT * np.mean(far), rel=1e-5)
+    expected = _gradient_of_distance(start, own.train(), rows)
+    for key, gradient in found.items():
+        added = WEIGHT * expected.get(key, torch.zeros_like(gradient))
+        torch.testing.assert_close(gradient - without[key], added, atol=1e-6, rtol=1e-3)
+
+
+def _gradient_of_distance(before: Backbone, after: Backbone, rows: Batch) -> dict[str, torch.Tensor]:
+    text = rows.texts["passage"]
+    with torch.no_grad():
+        start_BD = before.eval().hidden(text.ids_BL, text.lengths_B)[:, 0]
+    end_BD = after.hidden(text.ids_BL, text.lengths_B)[:, 0]
+    norms_B = start_BD.norm(dim=1) * end_BD.norm(dim=1)
+    (1 - (start_BD * end_BD).sum(1) / norms_B).mean().backward()
+    return {f"backbone.{name}": value for name, value in gradients(after).items()}
+
+
+def test_without_a_weight_it_only_measures() -> None:
+    method = build_objective(PRETRAINING["mlm"].Config(), encoder(2), small_vocabulary(), seed=5).double()
+    guard = Guard(encoder(1), 0.0)
+    assert divided(wrap_distributed(method, guard)).parts == method.parts
+    assert guard.loss(method.backbone, PASSAGES) == {} and guard.counts(PASSAGES) == {}
+    found = examine(method, PASSAGES, guard)[DISTANCE]
+    assert found == pytest.approx(np.mean(distance(encoder(1), encoder(2), PASSAGES)), abs=1e-6)
+
+
+def trained_folder(tokens: Place, folder: Path) -> str:
+    tokenizer = (tokens / "tokenizer").local()
+    build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=1).save(folder, tokenizer)
+    return str(folder)
+
+
+def spec(tokens: Place, out: Path, folder: str, weight: float) -> dict[str, Any]:
+    train = {"steps": 12, "health_every": 12, "checkpoint_every": 5}
+    backbone = {"name": folder, "dropout": 0.1}
+    return spec_of(tokens, out, train=train, backbone=backbone, self_distillation=weight)
+
+
+def logged_by(spec: dict[str, Any]) -> dict[str, float]:
+    """The last value of everything that a run logs."""
+    logged: dict[str, float] = {}
+    run_training(setup_of(spec), Place(spec["out"]), local_reader, lambda _, values: logged.update(values))
+    return logged
+
+
+def test_a_run_with_it_stays_near_its_start_and_goes_on_after_a_kill(tokens: Place, tmp_path: Path) -> None:
+    folder = trained_folder(tokens, tmp_path / "start")
+    moved = {}
+    for weight in (0.0, 20.0):
+        logged = logged_by(spec(tokens, tmp_path / f"{weight}", folder, weight))
+        moved[weight] = logged[f"health/{DISTANCE}"]
+        assert (f"train/{DISTANCE}" in logged) == bool(weight)
+    assert 0 < moved[20.0] < moved[0.0] / 2
+
+    cut_off = spec(tokens, tmp_path / "cut", folder, 20.0)
+    with pytest.raises(Stopped):
+        run_here(cut_off, stop_at=8)
+    run_here(cut_off)
+    weights = [safetensors.torch.load_file(tmp_path / name / "model" / "model.safetensors") for name in ("20.0", "cut")]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert f"part/{DISTANCE}" in pq.read_table(tmp_path / "cut" / "trace.parquet").column_names
+
+
+def test_fresh_weights_have_no_start_to_stay_near(tokens: Place, tmp_path: Path) -> None:
+    logged = logged_by(spec_of(tokens, tmp_path, train={"steps": 2, "health_every": 1}))
+    assert "health/active_dimensions" in logged and f"health/{DISTANCE}" not in logged
+
+
+def of_minilm(**changes: Any) -> Recipe:
+    return override(RECIPES["retromae"](), {"backbone.name": "minilm", **changes})
+
+
+def test_it_belongs_to_the_training_and_its_fingerprint() -> None:
+    none, some = (plan(of_minilm(self_distillation=weight), Unread()).pretrained for weight in (0.0, 0.5))
+    assert none is not None and some is not None and none.fingerprint != some.fingerprint
+    assert some.config.self_distillation == 0.5  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=r"self_distillation = 0\.5 needs a middle training that begins with"):
+        of_minilm(**{"backbone.fresh": True, "self_distillation": 0.5})
