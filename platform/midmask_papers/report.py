@@ -15,6 +15,7 @@ from midmask.evaluation.tables import by_measure, tabulate
 from midmask_papers.by_collection import collections_figure
 from midmask_papers.claims import claims_report
 from midmask_papers.figures import spread_figure
+from midmask_papers.gains import gains_figure
 from midmask_papers.layouts import NamedTable
 from midmask_papers.maps import Mapped, as_statistics, embedding_maps, maps_section
 from midmask_papers.paper_tables import paper_tables
@@ -67,6 +68,8 @@ def write_report(
         parts.append(f"## Spread between systems\n\n![spread](figures/spread.png)\n\n{spread}")
     if read := collections_figure(results, folder / "figures" / "collections.png", benchmark.measure):
         parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
+    if gained := gains_figure(results, folder / "figures" / "gains.png", benchmark.baseline, benchmark.measure):
+        parts.append(f"## What middle training gains\n\n![gains](figures/gains.png)\n\n{gained}")
     if drawn := maps_section(maps, folder / "figures" / "embeddings.png"):
         parts.append(f"## Where queries and passages lie\n\n{drawn}")
     parts += [f"## What it cost\n\n{costs_table(results)}"]

@@ -33,6 +33,16 @@ def test_another_corpus_keeps_the_splits_of_its_files(run: midmask.Run) -> None:
         midmask.evaluate(run, other, split="dev")
 
 
+def test_a_run_can_be_joined_with_bm25(run: midmask.Run, scores: dict[str, midmask.Scores]) -> None:
+    both = midmask.evaluate(run, split="test", bm25_share=0.5)
+    assert both.system == "retromae + bm25"
+    assert both.per_query("RR@10").keys() == scores["run"].per_query("RR@10").keys()
+    weakest, strongest = sorted(scores[name]["RR@10"] for name in ("run", "bm25"))
+    assert weakest < both["RR@10"] != strongest
+    with pytest.raises(UserError, match=r"bm25_share = 0\.5: BM25's list is joined with an encoder's"):
+        midmask.evaluate("bm25", run, bm25_share=0.5)
+
+
 def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Scores], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown measure 'nDCG@20'.*measures=\['nDCG@20'\]"):
         scores["run"]["nDCG@20"]

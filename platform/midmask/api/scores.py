@@ -22,6 +22,7 @@ from midmask.experiment.reading_notes import notes
 from midmask.experiment.report import evaluations_table, per_query
 from midmask.experiment.step import Step
 from midmask.identity import override
+from midmask.pretrained import PRETRAINED, model_folder
 from midmask.recipes import RECIPES
 
 BM25 = "bm25"
@@ -97,13 +98,15 @@ def evaluate(
     measures: Sequence[str] = (),
     depth: int = 100,
     max_queries: int | None = None,
+    bm25_share: float = 0.0,
     storage: str | Path | None = None,
     progress: bool = True,
 ) -> Scores:
     """Searches all documents for a split's queries and measures what is found. Ties rank by document id.
 
     Args:
-        model: a run, a model folder (transformers or sentence-transformers), or "bm25".
+        model: a run, "bm25", "minilm" (of the extra `pretrained`), a model folder (transformers or
+            sentence-transformers), or the id of a hub model that is in the cache.
         corpus: with queries and judgements; none: the run's own. Give a run to measure another system, such as "bm25",
             on the very queries of that run: train, dev and test may have been drawn for its training. Any other corpus
             keeps the splits of its files.
@@ -111,6 +114,7 @@ def evaluate(
         measures: ir-measures names, such as "nDCG@10" or "R(rel=2)@100"; none: nDCG@10, RR@10 and R@100.
         depth: documents ranked for each query.
         max_queries: of a larger split, so many queries, always the same; none: all.
+        bm25_share: above 0, the encoder's list is joined with BM25's by reciprocal rank fusion; 0.5 counts both alike.
         storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
@@ -126,6 +130,7 @@ def evaluate(
         "measures": tuple(measures),
         "depth": depth,
         "max_queries": max_queries,
+        "bm25_share": bm25_share,
         "split": _choose_split(where, split),
     }
     system, step = _evaluation(model, corpus, where, asked)
@@ -170,11 +175,16 @@ def _evaluation(
     if isinstance(model, Run):
         recipe, planned = model.recipe, model.plan
         on = None if where == recipe.corpus else planned.elsewhere(where)
-        return recipe.name, planned.evaluation(override(recipe.evaluation, asked), model=model.step, on=on)
+        config = override(recipe.evaluation, asked)
+        return config.name_of(recipe.name), planned.evaluation(config, model=model.step, on=on)
     recipe = override(RECIPES["none"](), {"corpus": where.model_dump()})
     config = override(recipe.evaluation, asked)
     if model == BM25:
+        if config.bm25_share:
+            raise UserError(f"bm25_share = {config.bm25_share}: BM25's list is joined with an encoder's; name a model")
         planned = corpus.plan if isinstance(corpus, Run) else plan(recipe)
         return BM25, planned.bm25_evaluation(config)
-    folder = Path(model).expanduser().absolute()
-    return folder.name, plan(as_folder_reads(recipe, folder, ())).evaluation(config, model=adopted(str(folder)))
+    folder = model_folder(str(Path(model).expanduser()), field="model", choices=(BM25,)).absolute()
+    name = str(model) if model in PRETRAINED else folder.name
+    planned = plan(as_folder_reads(recipe, folder, ()))
+    return config.name_of(name), planned.evaluation(config, model=adopted(str(folder)))

@@ -32,7 +32,7 @@ def base_tags(job: str, recipe: Recipe) -> dict[str, str]:
         "midmask.pretrain_on": pretraining_sources(recipe),
         "midmask.backbone": recipe.backbone.name,
         "midmask.protocol": recipe.protocol,
-        "midmask.representation": recipe.representation.label,
+        "midmask.representation": recipe.evaluation.name_of(recipe.representation.label),
         "midmask.seed": str(recipe.stages[-1].train.seed),
     }
 

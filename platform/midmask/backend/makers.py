@@ -58,6 +58,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "read_negatives": _ignore_log(read_negatives),
         "read_scores": _ignore_log(read_scores),
         "mine": _as_task("mine"),
+        "fuse": _as_task("fuse"),
         "evaluate": _as_task("evaluate"),
     }
 

@@ -25,7 +25,7 @@ def work(options: Options, flags: Namespace) -> None:
     recipe, model = recipe_for_folder(recipe_for(options, default="retromae"), flags.model, options)
     recipe, split = choose_split(recipe, flags.split, options, trains=model is None)
     config = recipe.evaluation.model_copy(update={"split": split})
-    planned, label = plan(recipe), flags.model or recipe.name
+    planned, label = plan(recipe), config.name_of(flags.model or recipe.name)
     here = {label: planned.evaluation(config, model=model), "bm25": planned.bm25_evaluation(config)}
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     there = zero_shot(planned, config, names, model=model)

@@ -18,6 +18,7 @@ PER_SECOND = {
     "near_duplicates": 3_600,
     "bm25": 2_600,  # to build its index; its queries grow with the collection (`estimate.searches`)
     "mine": 5_000,
+    "fuse": 1_000,
     "evaluate": 3_000,
     "read_negatives": 20_000,
     "read_scores": 50_000,
@@ -25,7 +26,7 @@ PER_SECOND = {
 }
 """Passages, or queries from `mine` on, that a CPU core gets through in a second: measured by processor time on SQuAD's
 20,958 passages, but for prepare, join, read_tokens and all from `mine` on, which are rough."""
-ONE_CORE = ("join", "read_tokens", "bm25", "mine", "evaluate", "read_negatives", "read_scores", "draw_queries")
+ONE_CORE = ("join", "read_tokens", "bm25", "mine", "fuse", "evaluate", "read_negatives", "read_scores", "draw_queries")
 """Steps that are one task."""
 
 
@@ -50,6 +51,9 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
         texts = volumes.texts(step.inputs["tokens"])
         return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
+    if step.name == "fuse":
+        _, queries = bm25_size(step.inputs["bm25"], volumes)
+        return queries, RANKED * queries * config.depth
     return _corpus_work(step, volumes, config) if "corpus" in step.inputs else (0.0, 0.0)
 
 

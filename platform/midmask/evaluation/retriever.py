@@ -16,7 +16,7 @@ from midmask.errors import UserError
 from midmask.evaluation import answers, measures
 from midmask.evaluation.presets import expand
 from midmask.evaluation.slices import evaluate_slices
-from midmask.identity import runtime
+from midmask.identity import added, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
@@ -42,7 +42,18 @@ class EvaluateConfig(IndexFields, EncodingFields):
     passage_terms: int | None = Field(
         None, ge=1, description="number of a passage's heaviest words that are scored; none: all that were encoded"
     )
+    bm25_share: float = added(
+        0.0,
+        "BM25's share of the ranking, by reciprocal rank fusion with the encoder's: 0.5 counts both alike; 0: the "
+        "encoder alone",
+        ge=0.0,
+        lt=1.0,
+    )
     threads: int = runtime(1, "threads of the search", ge=1)
+
+    def name_of(self, system: str) -> str:
+        """The system as tables name it: with BM25 beside it, if their lists are joined."""
+        return f"{system} + bm25" if self.bm25_share else system
 
     @field_validator("measures")
     @classmethod

@@ -79,6 +79,8 @@ def _walk_inputs(step: Step) -> Iterator[Step]:
 
 def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
     """Bytes and latency, where an encoder was searched with; BM25's seconds are mostly its index's."""
+    if ranked.name == "fuse":  # BM25's part of the search is left out
+        ranked = ranked.inputs["encoder"]
     if ranked.name != "search":
         return {"bytes_per_passage": None, "search_ms_per_query": None}
     found = results.get(ranked.fingerprint, {})

@@ -27,6 +27,7 @@ from midmask.experiment.searching import (
     bm25_ranking,
     evaluation_step,
     folder_content,
+    fused_ranking,
     mining_step,
     ranking,
     tokens_like,
@@ -68,6 +69,8 @@ class Plan:
         tokens = on or self.tokens
         config = config.settled(self.precision)
         ranked = ranking(tokens, model or self.stages[-1], config, judged="any")
+        if config.bm25_share:
+            ranked = fused_ranking(ranked, self._bm25_ranking(config, tokens), config)
         return evaluation_step(ranked, tokens.inputs["corpus"], config)
 
     def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
@@ -77,10 +80,14 @@ class Plan:
         Args:
             on: tokens of another collection (`elsewhere`).
         """
+        tokens = on or self.tokens
+        own = dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT, "bm25_share": 0.0}
+        words = config.model_copy(update=own)
+        return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
+
+    def _bm25_ranking(self, config: EvaluateConfig, tokens: Step) -> Step:
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
-        corpus = (on or self.tokens).inputs["corpus"]
-        words = config.model_copy(update=dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT})
-        return evaluation_step(bm25_ranking(corpus, words, titles=titles, judged="any"), corpus, words)
+        return bm25_ranking(tokens.inputs["corpus"], config, titles=titles, judged="any")
 
     def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.

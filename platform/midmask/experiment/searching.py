@@ -18,6 +18,7 @@ from midmask.mining.near_duplicates import NearDuplicatesConfig
 from midmask.pretrained import found_folder
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.fusion import FuseConfig
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig
 from midmask.tokens import TokensConfig
@@ -139,6 +140,12 @@ def bm25_ranking(
         splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
     )
     return Step("bm25", config, {"corpus": corpus})
+
+
+def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:
+    """Both rankings as one."""
+    config = FuseConfig(split=wanted.split, depth=_depth(wanted), bm25_share=wanted.bm25_share)
+    return Step("fuse", config, {"encoder": encoder, "bm25": bm25})
 
 
 def evaluation_step(ranked: Step, corpus: Step, config: EvaluateConfig) -> Step:

@@ -33,6 +33,7 @@ from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_c
 from midmask.objectives.finetuning.ranking import RankingConfig
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
+from midmask.retrieve.fusion import fuse_lists
 from midmask.retrieve.index import build_index
 from midmask.retrieve.search import search
 from midmask.sharded import Sharded
@@ -229,6 +230,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "read_scores": _quiet(read_scores),
     "mine": _quiet(mine),
     "bm25": _quiet(rank_with_bm25),
+    "fuse": _quiet(fuse_lists),
     "evaluate": _quiet(evaluate_retriever),
 }
 """Step name -> the function that computes it in this process."""

@@ -57,11 +57,14 @@ def encodings(place: Place | None) -> Encodings:
     found = evaluated(place)
     if found.corpus is None or found.ranked is None:
         raise UserError("; ".join(found.missing))
-    inputs = found.ranked.record["inputs"]
+    searched = found.ranked
+    if "encoder" in searched.record["inputs"]:  # BM25's list is joined with the encoder's
+        searched = _reached("encoder", Place(searched.record["inputs"]["encoder"]))
+    inputs = searched.record["inputs"]
     if "passages" not in inputs:
         raise UserError("no encoder was searched with, so there are no vectors")
     parts = {role: _reached(role, Place(inputs[role])) for role in ("queries", "passages", "tokens")}
-    counted = found.ranked.record["config"].get("views", "all")
+    counted = searched.record["config"].get("views", "all")
     views = [name for name in parts["passages"].result["views"] if counted in ("all", name)]
     return Encodings(found.corpus, **parts, split=found.split, views=tuple(views))
 

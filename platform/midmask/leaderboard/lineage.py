@@ -27,6 +27,7 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "index": ("index", "ef_construction"),
     "search": ("index", "nprobe", "ef_search", "depth", "views"),
     "bm25": ("k1", "b", "depth"),
+    "fuse": ("bm25_share",),
     "evaluate": ("split", "depth"),
 }
 """Step -> the fields of its config that say most; those that it has are told."""

@@ -11,8 +11,23 @@ BACKBONE = "minilm"
 AXIS = ("none", "mlm", "retromae", "dupmae")
 """The main question: these, with 0, 1,000 and 10,000 labelled queries."""
 
-LABELLED = {"1k labels": (1_000, 200), "10k labels": (10_000, 625)}
-"""Setting -> labelled queries, and optimiser steps of 32 queries: about six epochs, and two."""
+BESIDE = ("dupmae[decode=ot]", "cocondenser", "simcse")
+"""Once each, under one setting: the bag of words alone, and two contrastive middle trainings."""
+
+LABELLED = {"1k labels": (1_000, 100), "10k labels": (10_000, 312), "all labels": (None, 2_500)}
+"""Setting -> labelled queries (none: all), and optimiser steps of 32 queries: three epochs, one, and on SQuAD one."""
+
+WIDE = "10k labels"
+"""The setting under which representations, negatives and the systems beside the axis are compared."""
+
+FUSED = {"evaluation.bm25_share": 0.5}
+
+VIEWS = {"dense": "in_batch", "splade": "in_batch_splade", "hybrid": "in_batch_hybrid"}
+"""Representation -> protocol."""
+
+LEXICAL = ("none", "mlm", "dupmae")
+"""Systems whose words are scored too, which mine negatives and see all labels: the methods that train the MLM head on
+the texts' own words, and none."""
 
 SHARED: Mapping[str, Any] = {
     "backbone.name": BACKBONE,
@@ -42,23 +57,23 @@ FULL: Mapping[str, Any] = {
 
 
 def pretrained(given: Given = TOY_GIVEN) -> Benchmark:
-    """{nothing, MLM, RetroMAE, DupMAE} × {no, 1,000, 10,000 labelled queries} from all-MiniLM-L6-v2, at equal tokens.
-    No paper has such a table: `published` stands for the sizes of a GPU.
+    """{nothing, MLM, RetroMAE, DupMAE} × {no, 1,000, 10,000 labelled queries} from all-MiniLM-L6-v2, at equal tokens;
+    and more that `--settings` and `--representations` choose. No paper has such a table: `published` stands for the
+    sizes of a GPU.
     """
-    settings = {
-        label: Setting(
-            protocols={"dense": "in_batch"}, changes={"stages.*.queries": queries, "stages.*.train.steps": steps}
-        )
-        for label, (queries, steps) in LABELLED.items()
-    }
+    settings = _settings()
+    allowed: dict[str, tuple[str, ...]] = {name: AXIS for name in settings if name != WIDE}
+    allowed |= {name: LEXICAL for name in ("splade", "hybrid", "all labels", f"{WIDE} mined")}
     return Benchmark(
         name="pretrained",
         scale=given.scale,
         title="Middle training of all-MiniLM-L6-v2, against labelled queries",
         corpus=given.corpus,
-        systems=("bm25", *AXIS),
+        systems=("bm25", *AXIS, *BESIDE),
         collections={"corpus": given.pretrain_on},
-        settings={"no labels": Setting(protocols={"dense": "in_batch"}, stages=0), **settings},
+        representations=tuple(VIEWS),
+        settings=settings,
+        only=allowed,
         seeds=(0, 1, 2),
         measures=("RR@10", "nDCG@10", "R@100"),
         measure="nDCG@10",
@@ -69,3 +84,25 @@ def pretrained(given: Given = TOY_GIVEN) -> Benchmark:
             "questions: read the rows on other collections too. Equal tokens for all middle trainings.",
         ),
     )
+
+
+def _settings() -> dict[str, Setting]:
+    """The axis first; then what is asked of the best: BM25 beside them, mined negatives, all labels."""
+    untuned = Setting(protocols={"dense": "in_batch"}, stages=0)
+    tuned = {label: _labelled(label) for label in LABELLED}
+    return {
+        "no labels": untuned,
+        **tuned,
+        WIDE: tuned[WIDE].model_copy(update={"protocols": VIEWS}),
+        "no labels + BM25": untuned.model_copy(update={"changes": FUSED}),
+        f"{WIDE} + BM25": _labelled(WIDE, **FUSED),
+        f"{WIDE} mined": _labelled(WIDE, **{"stages.*.mine.max_queries": None}).model_copy(
+            update={"protocols": {"dense": "ance"}}
+        ),
+    }
+
+
+def _labelled(label: str, **changes: Any) -> Setting:
+    queries, steps = LABELLED[label]
+    sizes = {"stages.*.queries": queries, "stages.*.train.steps": steps}
+    return Setting(protocols={"dense": "in_batch"}, changes={**sizes, **changes})

@@ -28,6 +28,12 @@ def in_batch_splade() -> Protocol:
     )
 
 
+def in_batch_hybrid() -> Protocol:
+    """The same on the dense vector and SPLADE's words together: their scores are added."""
+    splade = in_batch_splade()
+    return splade.model_copy(update={"name": "in_batch_hybrid", "representation": Representation(lexical="splade")})
+
+
 def dpr() -> Protocol:
     """Karpukhin et al. 2020, on NQ: batches of 128, one BM25 negative a query, rate 1e-5, 40 epochs, 256 tokens.
 

@@ -1,0 +1,120 @@
+"""Figure of what middle training gains under each fine-tuning: the difference to the baseline in the same setting, with
+its interval. With settings that differ in their labelled queries, it answers when middle training pays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.statistics.intervals import IntervalEstimate
+from midmask_papers.by_collection import COLOURS
+from midmask_papers.figures import COLUMN_INCHES, quiet
+from midmask_papers.matching import DETERMINISTIC, Match, Term, order_splits
+from midmask_papers.paper_tables import VIEWS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class GainPanel:
+    """One corpus and representation. settings: in the benchmark's order; gains: system -> setting -> its gain."""
+
+    corpus: str
+    split: str
+    representation: str
+    settings: tuple[str, ...]
+    gains: dict[str, dict[str, IntervalEstimate]]
+
+    @property
+    def title(self) -> str:
+        return f"{self.corpus} {self.split}, {VIEWS.get(self.representation, self.representation)}"
+
+
+def gain_panels(results: Results, baseline: str, measure: str) -> list[GainPanel]:
+    """Where the baseline was measured in two settings or more; each corpus on test, or on its other split if there is
+    none.
+    """
+    found = []
+    for corpus, representation in dict.fromkeys((one.corpus, one.key.representation) for one in results):
+        split = order_splits(results.where(corpus=corpus).names("split"))[0]
+        here = results.where(corpus=corpus, split=split, representation=representation)
+        base = {one.key.setting: one.key for one in here.where(system=baseline)}
+        gains: dict[str, dict[str, IntervalEstimate]] = {}
+        for key in dict.fromkeys(one.key for one in here):
+            if key.system not in (baseline, *DETERMINISTIC) and key.setting in base:
+                own = gains.setdefault(_name(key, here), {})
+                own[key.setting] = _gain(key, base[key.setting], (corpus, split), results, measure)
+        if len(base) > 1 and gains:
+            found.append(GainPanel(corpus, split, representation, tuple(base), gains))
+    return found
+
+
+def _name(key: SystemKey, here: Results) -> str:
+    """The system, and what its middle training read where rows differ in it."""
+    several = len(here.where(system=key.system).names("collection")) > 1
+    return f"{key.system} ({key.collection})" if several else key.system
+
+
+def _gain(key: SystemKey, base: SystemKey, place: tuple[str, str], results: Results, measure: str) -> IntervalEstimate:
+    return Match((Term(1.0, key), Term(-1.0, base)), (place,)).estimate(results, measure)
+
+
+def gains_table(found: Sequence[GainPanel]) -> str:
+    """A row per panel and system: the gain by setting, with its 95% interval."""
+    settings = list(dict.fromkeys(name for panel in found for name in panel.settings))
+    rows = [
+        [panel.title, system, *(_render(row.get(name)) for name in settings)]
+        for panel in found
+        for system, row in panel.gains.items()
+    ]
+    return markdown(["evaluated on", "system", *settings], rows)
+
+
+def _render(gain: IntervalEstimate | None) -> str:
+    return MISSING if gain is None else f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
+
+
+def gains_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
+    """Draws the gains by setting and returns the numbers as a Markdown table; draws nothing and returns an empty text
+    without a baseline in two settings.
+    """
+    found = gain_panels(results, baseline, measure) if baseline else []
+    if not found:
+        return ""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(found)), dpi=300, layout="constrained")
+    for row, panel in enumerate(found):
+        axes = figure.add_subplot(len(found), 1, row + 1)
+        _draw(axes, panel)
+        axes.set_title(panel.title, fontsize=8, loc="left")
+        axes.set_ylabel(f"{measure}, gain over {baseline}", fontsize=6)
+    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named, fontsize=6, frameon=False, loc="outside lower center", ncols=3)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return (
+        f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
+        f"fine-tuning seeds; each middle training was run once.\n\n{gains_table(found)}"
+    )
+
+
+def _draw(axes: "Axes", panel: GainPanel) -> None:
+    """A line a system through its gains, with whiskers for the intervals; the baseline is the line at 0."""
+    places = {name: place for place, name in enumerate(panel.settings)}
+    axes.axhline(0, color="#666666", linewidth=0.8, linestyle="--")
+    for number, (system, row) in enumerate(panel.gains.items()):
+        at = [places[name] + 0.08 * (number - (len(panel.gains) - 1) / 2) for name in row]
+        values = [gain.value for gain in row.values()]
+        reach = [[gain.value - gain.low for gain in row.values()], [gain.high - gain.value for gain in row.values()]]
+        colour = COLOURS[number % len(COLOURS)]
+        axes.errorbar(
+            at, values, yerr=reach, fmt="o-", color=colour, markersize=3, linewidth=1, capsize=2, label=system
+        )
+    axes.set_xticks(list(places.values()), list(places), fontsize=6)
+    axes.margins(x=0.12)
+    quiet(axes)

@@ -1,0 +1,67 @@
+"""The figure of gains: its numbers against differences made by hand, and when there is nothing to draw."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluation.measures import by_query
+from midmask_papers.gains import gain_panels, gains_figure
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
+
+SETTINGS = ("no labels", "1k labels", "10k labels")
+LEVELS = {"none": (0.60, 0.65, 0.70), "mlm": (0.58, 0.66, 0.70), "retromae": (0.62, 0.66, 0.69)}
+TRUTH = {
+    dense(name, setting=setting): value
+    for name, row in LEVELS.items()
+    for setting, value in zip(SETTINGS, row, strict=True)
+}
+QUIET, LOUD = Noise().scaled(1e-6), Noise()
+BM25 = SystemKey("bm25", "none", "bm25", "none")
+
+
+def found(noise: Noise = LOUD, seeds: int = 3) -> Results:
+    dev = drawn({key: 1 - value for key, value in TRUTH.items()}, corpus="squad", split="dev", seeds=seeds)
+    return results(dev, drawn({**TRUTH, BM25: 0.8}, noise=noise, corpus="squad", split="test", seeds=seeds))
+
+
+def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
+    (panel,) = gain_panels(found(QUIET), "none", "RR@10")
+    assert (panel.corpus, panel.split, panel.settings) == ("squad", "test", SETTINGS)
+    values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.gains.items()}
+    assert values["mlm"] == pytest.approx([-0.02, 0.01, 0.0], abs=1e-5)
+    assert values["retromae"] == pytest.approx([0.02, 0.01, -0.01], abs=1e-5)
+
+
+def test_with_one_seed_the_interval_is_that_of_a_paired_t_test():
+    own = found(seeds=1)
+    (panel,) = gain_panels(own, "none", "RR@10")
+    pair = []
+    for name in ("retromae", "none"):
+        (one,) = own.where(system=name, setting="1k labels", split="test")
+        values = by_query(one.per_query, "RR@10")
+        pair.append(np.array([values[query] for query in sorted(values)]))
+    expected = stats.ttest_rel(*pair).confidence_interval(0.95)
+    gain = panel.gains["retromae"]["1k labels"]
+    assert (gain.low, gain.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_table_has_every_interval_and_the_figure_is_as_wide_as_a_column(tmp_path: Path):
+    path = tmp_path / "figures" / "gains.png"
+    text = gains_figure(found(QUIET), path, "none", "RR@10")
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    assert cells[0] == ["evaluated on", "system", *SETTINGS]
+    assert cells[2][:4] == ["squad test, dense", "mlm", *(f"{x} [{x}, {x}]" for x in ("-0.0200", "+0.0100"))]
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    assert width == pytest.approx(3.35 * 300, abs=1) and height > 600
+
+
+def test_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
+    one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
+    assert gains_figure(one, tmp_path / "a.png", "none", "RR@10") == ""
+    assert gains_figure(found(), tmp_path / "a.png", None, "RR@10") == ""
+    assert gains_figure(Results([]), tmp_path / "a.png", "none", "RR@10") == ""
+    assert not (tmp_path / "a.png").exists()
