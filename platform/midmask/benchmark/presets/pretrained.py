@@ -94,8 +94,8 @@ def _settings() -> dict[str, Setting]:
         "no labels": untuned,
         **tuned,
         WIDE: tuned[WIDE].model_copy(update={"protocols": VIEWS}),
-        "no labels + BM25": untuned.model_copy(update={"changes": FUSED}),
-        f"{WIDE} + BM25": _labelled(WIDE, **FUSED),
+        "no labels with BM25": untuned.model_copy(update={"changes": FUSED}),
+        f"{WIDE} with BM25": _labelled(WIDE, **FUSED),
         f"{WIDE} mined": _labelled(WIDE, **{"stages.*.mine.max_queries": None}).model_copy(
             update={"protocols": {"dense": "ance"}}
         ),
