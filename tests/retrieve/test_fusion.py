@@ -30,7 +30,7 @@ def random_list(seed: int, *, queries: int = 9, passages: int = 30, deep: int = 
     return ranked.order(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))))
 
 
-def fused_by_hand(encoder: pa.Table, bm25: pa.Table, share: float, depth: int) -> list[tuple[str, str]]:
+def fused_by_hand(encoder: pa.Table, bm25: pa.Table, share: float, depth: int) -> dict[tuple[str, str], float]:
     scores: dict[str, dict[str, float]] = {}
     for found, weight in ((encoder, 1 - share), (bm25, share)):
         for row in found.to_pylist():
@@ -40,7 +40,7 @@ def fused_by_hand(encoder: pa.Table, bm25: pa.Table, share: float, depth: int) -
         query: sorted(own, key=lambda doc, own=own: (-np.float32(own[doc]), doc))[:depth]
         for query, own in sorted(scores.items())
     }
-    return [(query, doc) for query, docs in lists.items() for doc in docs]
+    return {(query, doc): scores[query][doc] for query, docs in lists.items() for doc in docs}
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.8])
@@ -49,7 +49,9 @@ def test_a_passage_counts_by_its_rank_in_either_list(share: float, depth: int) -
     encoder, bm25 = random_list(1), random_list(2, queries=8)
     found = fuse(encoder, bm25, share, depth)
     pairs = list(zip(found["query_id"].to_pylist(), found["doc_id"].to_pylist(), strict=True))
-    assert pairs == fused_by_hand(encoder, bm25, share, depth)
+    expected = fused_by_hand(encoder, bm25, share, depth)
+    assert pairs == list(expected)
+    assert found["score"].to_pylist() == pytest.approx(list(expected.values()), rel=1e-6)
     assert found.schema == ranked.SCHEMA
 
 

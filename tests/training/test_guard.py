@@ -34,8 +34,8 @@ PAIRS = batch("cocondenser")
 PASSAGES = Batch(0, {"passage": PAIRS.texts["passage"]})
 
 
-def encoder(seed: int) -> Backbone:
-    return build_backbone(BackboneConfig(name="tiny", dropout=0.0), small_vocabulary(), seed=seed).double()
+def encoder(seed: int, *, dropout: float = 0.0) -> Backbone:
+    return build_backbone(BackboneConfig(name="tiny", dropout=dropout), small_vocabulary(), seed=seed).double()
 
 
 def distance(before: Backbone, after: Backbone, rows: Batch) -> list[float]:
@@ -51,7 +51,7 @@ def distance(before: Backbone, after: Backbone, rows: Batch) -> list[float]:
 
 def test_the_distance_is_one_minus_the_cosine_of_both_vectors() -> None:
     rows = Batch(0, {"passage": token_rows(random_texts([9, 14, 5]))})
-    guard = Guard(encoder(1), WEIGHT)
+    guard = Guard(encoder(1, dropout=0.5).train(), WEIGHT)
     found = guard.distances(encoder(2), rows.texts["passage"])
     assert found.tolist() == pytest.approx(distance(encoder(1), encoder(2), rows), abs=1e-6)
     assert guard.distances(encoder(1), rows.texts["passage"]).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
