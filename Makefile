@@ -8,6 +8,8 @@ SITE_TOOLS := .venv/.docs
 # Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start. What tests
 # have in common (tests/conftest.py) is made once, in one of the two processes. The slowest forty tests are printed.
 PARALLEL := -n 2 --dist loadgroup --durations 40 --durations-min 1
+# Looked up when it is used: the flag of the demo that starts from MiniLM, where the extra `pretrained` is installed.
+REAL = $(shell $(BIN)/python -c 'from midmask import pretrained; print("--minilm" * bool(pretrained.found_folder("minilm")))')
 PAGE := dashboards/leaderboard.py
 LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
@@ -22,9 +24,10 @@ help: ## this list
 	@echo "  EXTRAS=gpu,dev           faiss for GPUs in place of faiss for CPUs"
 	@echo "  TORCH_INDEX=URL          a package index that holds a build of torch you prefer"
 	@echo "  ARGS='--corpus beir:…'   flags for the job of make demo"
+	@echo "  REAL=                    make demo with tiny encoders of random weights, not MiniLM"
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python -m midmask.backend.head -- ray job submit -- jobs/sweep_mask_ratio.py $(ARGS)
+	$(BIN)/python -m midmask.backend.head -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
 	@echo
 	@echo "MLflow:       $(BIN)/mlflow ui --host $(LOOPBACK) --backend-store-uri $(MLFLOW_TRACKING_URI)"
 	@echo "Leaderboard:  $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)"

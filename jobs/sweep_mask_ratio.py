@@ -9,4 +9,6 @@ from _entry import run_space
 
 if __name__ == "__main__":
     rom = "ROM's axis: encoder mask ratio x temperature of its masking (search_spaces/mask_temperature.yaml)"
-    run_space("mask_ratio", __doc__, variants=[("temperature", "mask_temperature", rom)])
+    real = "from all-MiniLM-L6-v2 (extra `pretrained`), in ten minutes too (search_spaces/mask_ratio_minilm.yaml)"
+    variants = [("temperature", "mask_temperature", rom), ("minilm", "mask_ratio_minilm", real)]
+    run_space("mask_ratio", __doc__, variants=variants)

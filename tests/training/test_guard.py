@@ -24,10 +24,10 @@ from midmask.training.loop import accumulate, divided, wrap_distributed
 from midmask.training.run import local_reader, run_training
 from midmask.vocabulary import Vocabulary
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.training.cut import batch, config, cut, gradients
 from tests.support.training.runs import Stopped, run_here, spec_of
 from tests.support.training.worker import setup_of
 from tests.support.unread import Unread
-from tests.training.test_cache import batch, config, cut, gradients
 
 WEIGHT = 3.0
 PAIRS = batch("cocondenser")

@@ -1,0 +1,48 @@
+"""A batch of seven rows, cut into micro-batches, and the gradients that a step leaves."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from midmask.batch import Batch, TokenRows
+from midmask.training.optimiser import TrainConfig
+from tests.support.objectives.texts import random_texts, token_rows
+
+ROWS = 7
+LENGTHS = [9, 14, 5, 11, 7, 12, 8]
+
+
+def batch(name: str) -> Batch:
+    """Seven rows; in fine-tuning each query has two passages."""
+    passages = token_rows(random_texts(LENGTHS, seed=1))
+    others = token_rows(random_texts([6, 8, 4, 13, 5, 7, 10], seed=2))
+    if name == "contrastive":
+        return Batch(0, {"query": others, "passage": token_rows(random_texts(LENGTHS * 2, seed=1))}, 2)
+    return Batch(0, {"passage": passages, "context": others})
+
+
+def rows_of(whole: Batch, first: int, last: int) -> Batch:
+    """Rows first … last - 1, padded no further than they must be."""
+
+    def part(rows: TokenRows, each: int) -> TokenRows:
+        some = slice(first * each, last * each)
+        length = int(rows.lengths_B[some].max())
+        return TokenRows(rows.ids_BL[some, :length], rows.lengths_B[some], rows.keys_B[some])
+
+    each = {name: whole.group if name == "passage" else 1 for name in whole.texts}
+    return Batch(0, {name: part(rows, each[name]) for name, rows in whole.texts.items()}, whole.group)
+
+
+def cut(whole: Batch, size: int, first: int = 0, last: int = ROWS) -> list[Batch]:
+    return [rows_of(whole, at, min(at + size, last)) for at in range(first, last, size)]
+
+
+def config(micro_batch: int | None = None, batch_size: int = ROWS, **fields: Any) -> TrainConfig:
+    return TrainConfig(steps=1, batch_size=batch_size, learning_rate=1e-3, micro_batch=micro_batch, **fields)
+
+
+def gradients(module: torch.nn.Module) -> dict[str, Tensor]:
+    found = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+    module.zero_grad(set_to_none=True)
+    return found
