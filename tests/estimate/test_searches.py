@@ -2,6 +2,7 @@
 that a training step takes."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
+from midmask.estimate.devices import BF16_GAIN
 from midmask.estimate.plan import Estimate
 from midmask.estimate.searches import dense_bytes
 from midmask.experiment.plan import plan
@@ -116,6 +118,22 @@ def test_encoding_and_searching_are_no_faster_than_fp32_off_the_tensor_cores(rec
         trained = reckoned(large, f"4x{device}", tmp_path, MSMARCO)
         (tuned,) = (one for one in trained.charges if one.step.name == "finetune")
         assert tuned.flops / trained.hours(tuned) > encode.flops / told.hours(encode), device
+
+
+def test_bf16_halves_the_hours_of_a_cpu_and_is_what_trainings_on_gpus_are_reckoned_in(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    hours: dict[tuple[str, str, str], float] = {}
+    for precision, shape in product(("fp32", "bf16"), ("2xcpu", "1xH100")):
+        changes = dict.fromkeys(("stages.0.train.precision", "evaluation.precision"), precision)
+        told = reckoned(override(recipe, changes), shape, tmp_path, MSMARCO)
+        for name in ("finetune", "encode"):
+            own = max((one for one in told.charges if one.step.name == name), key=lambda one: one.flops)
+            hours[name, shape, precision] = told.hours(own)
+    for name in ("finetune", "encode"):
+        assert hours[name, "2xcpu", "fp32"] == pytest.approx(BF16_GAIN * hours[name, "2xcpu", "bf16"], rel=0.02), name
+        gain = hours[name, "1xH100", "fp32"] / hours[name, "1xH100", "bf16"]
+        assert gain > 1.5 if name == "encode" else gain == pytest.approx(1.0), name
 
 
 class Counted(TorchDispatchMode):

@@ -31,8 +31,8 @@ UNPRUNED = {"passages": 200, "queries": 30}
 class Charge:
     """What one step costs. tokens: that a model reads. flops: on devices; core_seconds: on CPU cores, of which as many
     help as there are unless `one_core`. memory: of each device, for trainings. peak_bytes: beside `bytes`, while it
-    runs. fp32: whether its FLOPs are off the tensor cores. host: bytes of the machine's memory, of searches; index:
-    bytes that its GPUs share."""
+    runs. fp32: whether its FLOPs are off the tensor cores; bf16: whether its config says bf16. host: bytes of the
+    machine's memory, of searches; index: bytes that its GPUs share."""
 
     step: Step
     bytes: float
@@ -44,6 +44,7 @@ class Charge:
     memory: Memory | None = None
     training: Training | None = None
     fp32: bool = False
+    bf16: bool = False
     host: float = 0.0
     index: float = 0.0
 
@@ -123,6 +124,7 @@ class Charges:
             peak_bytes=checkpoint_bytes(parameters),
             memory=memory,
             training=own,
+            bf16=config.train.precision == "bf16",
         )
 
     def _lengths(self, step: Step) -> Lengths:
@@ -169,7 +171,8 @@ class Charges:
             step,
             tokens=count * tokens,
             flops=count * each,
-            fp32=True,
+            fp32=step.config.precision != "bf16",  # type: ignore[attr-defined]
+            bf16=step.config.precision == "bf16",  # type: ignore[attr-defined]
             bytes=count * vector_bytes(representation, sizes, terms),
         )
 

@@ -11,7 +11,8 @@ others  At width 768 most kernels wait for memory, not for arithmetic. So the A1
         memory bandwidth by peak, against the A100-40G's 1.555 TB/s by 312 TFLOP/s; at most 30%.
 fp32    Encoding, scoring and dense search multiply in fp32 without TF32, off the tensor cores: 60% of that peak, which
         large matrices reach, or the rate of training, whichever is less.
-cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. Where finished
+cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. In bf16, where
+        the processor has it, a training of MiniLM's width is twice as fast (`BF16_GAIN`). Where finished
         trainings are in the storage, the utilisation that they reached is used instead (`apply_measured_utilisation`).
 
 No GPU has run midmask's own trainings yet (docs/results/benchmarks.md): its masks are drawn on the GPU, so it should
@@ -31,6 +32,8 @@ GIB = 2**30
 CORES_PER_GPU = 8
 """CPU cores beside each GPU of a named shape; cloud machines have 8 to 30."""
 FP32_UTILISATION = 0.6
+BF16_GAIN = 2.0
+"""Of a CPU that has bf16 products: 1.9 to 2.2 in training, 2.4 in encoding (docs/results/pretrained.md)."""
 USABLE = 0.92
 """Share of a GPU's memory that tensors can have; the rest is the CUDA context's and lost between blocks."""
 
@@ -59,6 +62,11 @@ class Device:
     def rate(self) -> float:
         """FLOP/s that a training reaches."""
         return self.peak * self.utilisation
+
+
+def gain(kind: str, *, bf16: bool) -> float:
+    """How many times as fast a device of this kind is in bf16; the table's rates of GPUs are those of bf16."""
+    return BF16_GAIN if bf16 and kind == "cpu" else 1.0
 
 
 def _gpu(name: str, gib: int, teraflops: float, utilisation: float, fp32: float) -> Device:

@@ -8,7 +8,7 @@ from typing import Any
 from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
-from midmask.estimate.devices import Shape
+from midmask.estimate.devices import Shape, gain
 from midmask.estimate.trainings import CONFIGS, read_lengths, training
 
 LONG_ENOUGH = 5.0
@@ -29,7 +29,9 @@ def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
 
 
 def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
-    """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores)."""
+    """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores, and as
+    many seconds as it takes in fp32).
+    """
     for name in CONFIGS:
         places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
         for place in places:
@@ -51,4 +53,5 @@ def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | N
     except (KeyError, ValueError, UserError):
         return None
     cores = int(result["threads"]) if kind == "cpu" else 1
-    return kind, own.flops(workers), seconds * workers * cores
+    in_fp32 = seconds * workers * cores * gain(kind, bf16=config.train.precision == "bf16")
+    return kind, own.flops(workers), in_fp32

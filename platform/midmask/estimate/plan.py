@@ -7,7 +7,7 @@ from pathlib import Path
 
 from midmask.artifact import Place
 from midmask.estimate.charges import Charge, Charges
-from midmask.estimate.devices import Shape, this_machine
+from midmask.estimate.devices import Shape, gain, this_machine
 from midmask.estimate.measured import apply_measured_utilisation
 from midmask.experiment.step import Step
 
@@ -47,7 +47,8 @@ class Estimate:
         if charge.training is not None and device.kind == "cuda":
             devices = self.workers * self.at_once
         cores = 1 if charge.one_core else self.shape.cores
-        seconds = charge.flops / (devices * (device.fp32_rate if charge.fp32 else device.rate))
+        rate = (device.fp32_rate if charge.fp32 else device.rate) * gain(device.kind, bf16=charge.bf16)
+        seconds = charge.flops / (devices * rate)
         if charge.training is not None:
             seconds = max(seconds, charge.training.floor_seconds(self.workers) / self.at_once)
         return (seconds + charge.core_seconds / cores) / 3600
