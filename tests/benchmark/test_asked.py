@@ -49,6 +49,15 @@ def test_settings_and_systems_are_chosen_by_name(ask) -> None:
         ask("retromae", settings="anse")
 
 
+def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:
+    one = ask(
+        "pretrained", systems="retromae,simcse,retromae[merge=0.5]", settings="no labels", representations="dense"
+    )
+    layout = lay_out(one)
+    assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[merge=0.5]", "bm25"]
+    assert [left.key.system for left in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
+
+
 def test_what_is_set_by_hand_outdoes_the_preset_and_stands_in_the_captions(ask) -> None:
     one = ask("rom", "--set", "stages.*.train.steps=7", "--set", "pretrain.steps=5")
     for cell in lay_out(one).cells:

@@ -118,7 +118,8 @@ def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) ->
 
 
 def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
-    """The preset's fields of which the flags name some values, and what is said of the conditions that stay.
+    """The preset's fields of which the flags name some values, and what is said of the conditions that stay. Systems
+    that the preset does not have are run under all of them.
 
     Raises:
         UserError: for a setting or collection that the preset has not.
@@ -141,7 +142,8 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
         *changes.get("settings", preset.settings),
         *changes.get("collections", preset.collections),
     }
-    changes["only"] = {name: own for name, own in preset.only.items() if name not in left_out}
+    new = [name for name in changes.get("systems", ()) if name not in preset.systems]
+    changes["only"] = {name: (*own, *new) for name, own in preset.only.items() if name not in left_out}
     return changes
 
 
