@@ -33,7 +33,8 @@ def steps(recipes: list[Recipe]) -> dict[str, list[Step]]:
     for recipe in recipes:
         planned = plan(recipe, Unread())
         config, indexed = EvaluateConfig(), EvaluateConfig(index="IVF8,Flat")
-        targets = [planned.evaluation(config), planned.bm25_evaluation(config)]
+        fused = EvaluateConfig(bm25_share=0.5)
+        targets = [planned.evaluation(config), planned.bm25_evaluation(config), planned.evaluation(fused)]
         if recipe.representation.lexical is None:
             targets.append(planned.evaluation(indexed))
         for target in targets:
