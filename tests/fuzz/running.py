@@ -17,10 +17,11 @@ from typing import Any, Literal
 from midmask.errors import UserError
 
 SECONDS, MEBIBYTES = 2.0, 512
-"""What a case may take: processor time, and memory beyond what the process had before."""
+"""What a case may take: processor time, unless its target says otherwise, and memory beyond what the process had
+before."""
 
-STOPPED = 4 * SECONDS
-"""Processor seconds after which a case is ended."""
+STOPPED = 4
+"""Times that limit, after which a case is ended."""
 
 ROOM = 2 << 30
 """Bytes of address space that a process may add: more than a case may use, so that excess is measured."""
@@ -33,11 +34,12 @@ class Target:
     """Something that reads what others wrote.
 
     case: makes and reads one case in an empty folder; raises UserError where the input is refused, AssertionError where
-    rows are lost, and anything else where midmask has a fault.
+    rows are lost, and anything else where midmask has a fault. seconds: of processor time that a case may take.
     """
 
     name: str
     case: Callable[[random.Random, Path], Outcome]
+    seconds: float = SECONDS
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class _Worker:
         name, number = self._left.pop(0)
         ended = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit code {status >> 8}"
         self._start()
-        return Result(name, number, "died", STOPPED if ended == "SIGPROF" else 0.0, 0.0, f"the process died: {ended}")
+        seconds = STOPPED * self._targets[name].seconds if ended == "SIGPROF" else 0.0
+        return Result(name, number, "died", seconds, 0.0, f"the process died: {ended}")
 
 
 def _limit() -> None:
@@ -116,13 +119,13 @@ def _limit() -> None:
 
 
 def run_case(target: Target, number: int, seed: int) -> Result:
-    """One case in this process. Beyond `STOPPED` seconds the process is ended by SIGPROF."""
+    """One case in this process. Beyond `STOPPED` times its limit the process is ended by SIGPROF."""
     rng = random.Random(f"{seed} {target.name} {number}")
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     outcome, fault = "failed", ""
     before = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forgets the highest memory so far
-    signal.setitimer(signal.ITIMER_PROF, STOPPED)
+    signal.setitimer(signal.ITIMER_PROF, STOPPED * target.seconds)
     began = time.process_time()
     try:
         outcome = target.case(rng, folder)
@@ -137,7 +140,7 @@ def run_case(target: Target, number: int, seed: int) -> Result:
     signal.setitimer(signal.ITIMER_PROF, 0)
     mebibytes = max(0.0, _memory("VmHWM") - before)
     shutil.rmtree(folder, ignore_errors=True)
-    if not fault and seconds > SECONDS:
+    if not fault and seconds > target.seconds:
         fault = f"{seconds:.1f} s of processor time"
     if not fault and mebibytes > MEBIBYTES:
         fault = f"{mebibytes:.0f} MiB"
