@@ -12,15 +12,12 @@ import numpy as np
 from midmask.benchmark.results import Results
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.seeds import deviation
-from midmask_papers.figures import BLUE, COLUMN_INCHES, ORANGE, quiet
+from midmask_papers.figures import COLOURS, draw_panels, quiet
 from midmask_papers.matching import order_splits
 from midmask_papers.paper_tables import VIEWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Of Okabe and Ito (2008), one a system; the seventh starts again."""
 
 Seeds = tuple[float, ...]
 """A measure's means over queries, one a seed."""
@@ -100,18 +97,7 @@ def collections_figure(results: Results, path: Path, measure: str = "RR@10") -> 
     found = panels(results, measure)
     if not found:
         return ""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(found)), dpi=300, layout="constrained")
-    for row, panel in enumerate(found):
-        axes = figure.add_subplot(len(found), 1, row + 1)
-        _draw(axes, panel)
-        axes.set_title(panel.title, fontsize=8, loc="left")
-        axes.set_ylabel(measure, fontsize=6)
-    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named, fontsize=6, frameon=False, loc="outside lower center", ncols=2)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    draw_panels(found, path, _draw, measure)
     return f"{measure}, mean over seeds ± their standard deviation.\n\n{collections_table(found)}"
 
 

@@ -1,9 +1,9 @@
 """Figures of a benchmark: Figure 1 of SIGIR'23, the spread between systems by the strength of the fine-tuning."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,8 +29,21 @@ TABLES = dict(zip(STRENGTH, "1234", strict=True))
 BLUE, ORANGE = "#0072B2", "#E69F00"
 """Of Okabe and Ito (2008), which colour-blind readers tell apart."""
 
+COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Of the same, one a system; the seventh starts again."""
+
 COLUMN_INCHES = 3.35
 """The width of a column in two-column papers."""
+
+
+class HasTitle(Protocol):
+    """A panel of a figure."""
+
+    @property
+    def title(self) -> str: ...
+
+
+Titled = TypeVar("Titled", bound=HasTitle)
 
 
 @dataclass(frozen=True)
@@ -151,6 +164,26 @@ def _draw(axes: "Axes", found: Sequence[Spread]) -> None:
     axes.set_xticks(range(len(found)), names, fontsize=6)
     axes.margins(x=0.08, y=0.18)
     quiet(axes)
+
+
+def draw_panels(found: Sequence[Titled], path: Path, draw: "Callable[[Axes, Titled], None]", scale: str) -> None:
+    """A figure of panels below one another, each drawn by `draw`, with one legend for all of them.
+
+    Args:
+        scale: label of every panel's vertical axis.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(found)), dpi=300, layout="constrained")
+    for row, panel in enumerate(found):
+        axes = figure.add_subplot(len(found), 1, row + 1)
+        draw(axes, panel)
+        axes.set_title(panel.title, fontsize=8, loc="left")
+        axes.set_ylabel(scale, fontsize=6)
+    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named, fontsize=6, frameon=False, loc="outside lower center", ncols=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
 
 
 def quiet(axes: "Axes") -> None:

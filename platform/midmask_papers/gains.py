@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.intervals import IntervalEstimate
-from midmask_papers.by_collection import COLOURS
-from midmask_papers.figures import COLUMN_INCHES, quiet
+from midmask_papers.figures import COLOURS, draw_panels, quiet
 from midmask_papers.matching import DETERMINISTIC, Match, Term, order_splits
 from midmask_papers.paper_tables import VIEWS
 
@@ -85,18 +84,7 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
     found = gain_panels(results, baseline, measure) if baseline else []
     if not found:
         return ""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(found)), dpi=300, layout="constrained")
-    for row, panel in enumerate(found):
-        axes = figure.add_subplot(len(found), 1, row + 1)
-        _draw(axes, panel)
-        axes.set_title(panel.title, fontsize=8, loc="left")
-        axes.set_ylabel(f"{measure}, gain over {baseline}", fontsize=6)
-    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named, fontsize=6, frameon=False, loc="outside lower center", ncols=3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    draw_panels(found, path, _draw, f"{measure}, gain over {baseline}")
     return (
         f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
         f"fine-tuning seeds; each middle training was run once.\n\n{gains_table(found)}"

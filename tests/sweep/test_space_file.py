@@ -20,7 +20,7 @@ def test_every_space_of_the_house_fits_its_recipe(path):
     space = load_space(path)
     recipe = RECIPES[space.recipe]()
     check(space, recipe if space.protocol is None else PROTOCOLS[space.protocol]().on(recipe, "demo"))
-    assert len(grid(space)) >= 2
+    assert len(grid(space)) >= (2 if path.stem == "mask_ratio_minilm" else 6), "the demo with MiniLM has ten minutes"
 
 
 def test_the_space_that_the_docs_show_can_be_run(tmp_path):

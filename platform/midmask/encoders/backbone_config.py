@@ -55,6 +55,11 @@ class BackboneConfig(Config):
         return self
 
     @property
+    def is_pretrained(self) -> bool:
+        """Whether training starts from weights that were trained before."""
+        return not self.fresh and self.name not in SIZES
+
+    @property
     def split(self) -> ExpertSplit | None:
         """Which weights queries and passages do not share; None if they share all."""
         return ExpertSplit(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
+from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.model_settings import read_representation
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -33,7 +33,7 @@ class Default:
     pretrained: OwnDefault
 
     def of(self, recipe: Recipe, backbone: BackboneConfig) -> Any:
-        return self.pretrained(recipe, backbone) if is_pretrained(backbone) else self.fresh
+        return self.pretrained(recipe, backbone) if backbone.is_pretrained else self.fresh
 
 
 def _always(value: Any) -> OwnDefault:
@@ -108,11 +108,6 @@ def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         return made
     following = {path: value for path, value in _new_defaults(recipe, made) if not _is_set(path, changes)}
     return override(made, following) if following else made
-
-
-def is_pretrained(backbone: BackboneConfig) -> bool:
-    """Whether training starts from weights that were trained before."""
-    return not backbone.fresh and backbone.name not in SIZES
 
 
 def _new_defaults(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
-from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
+from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
@@ -153,7 +153,7 @@ class Recipe(Config):
     @model_validator(mode="after")
     def _a_trained_start_is_kept_near(self) -> "Recipe":
         """What guards against forgetting needs something to forget."""
-        trained = self.objective is not None and not self.backbone.fresh and self.backbone.name not in SIZES
+        trained = self.objective is not None and self.backbone.is_pretrained
         for name, value in {"merge": self.merge, "self_distillation": self.self_distillation}.items():
             if value and not trained:
                 raise ValueError(

@@ -151,7 +151,7 @@ class _Run:
     def _open_guard(self) -> Guard | None:
         """The guard against forgetting, on the workers that look at it, of an encoder that was trained before."""
         setup = self.pretraining
-        measures = world.rank() == 0 and self.config.health_every > 0
+        measures = world.rank() == 0 and 0 < self.config.health_every <= self.setup.stop
         if setup is None or not (setup.self_distillation or measures):
             return None
         return setup.guard(self.device)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from midmask.artifact import Place
-from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone
+from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder, take_projection
 from midmask.encoders.reading import named_folder
@@ -73,7 +73,7 @@ class StartedSetup(TrainingSetup):
     def origin(self) -> Path | None:
         if self.start is not None:
             return (self.start / "model").local()
-        return None if self.backbone.fresh or self.backbone.name in SIZES else named_folder(self.backbone.name)
+        return named_folder(self.backbone.name) if self.backbone.is_pretrained else None
 
     def encoder(self, vocabulary: Vocabulary) -> Backbone:
         """The encoder that is trained on."""
