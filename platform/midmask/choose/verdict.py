@@ -1,0 +1,133 @@
+"""A verdict as data: what `verdict.json` holds and the pages show."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class QueryCounts:
+    """How many queries were made and what became of them. source: kind of source -> queries kept."""
+
+    source: Mapping[str, int]
+    made: int
+    kept: int
+    train: int
+    dev: int
+    test: int
+
+
+@dataclass(frozen=True)
+class SystemEstimate:
+    """One system of the contest.
+
+    rank: 1 is the best. estimate, low, high: its measure on queries that people would ask, with the interval's ends.
+    gain, gain_low, gain_high: the same of its difference from the verdict's baseline. seconds: of computing, all its
+    trainings and the encoding of the collection. bytes_per_passage: of its index. model: its folder; "" for BM25.
+    finalist: whether it was measured on the test queries; others were given up before, on the dev queries.
+    """
+
+    system: str
+    representation: str
+    rank: int
+    estimate: float
+    low: float
+    high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    seconds: float
+    bytes_per_passage: float
+    model: str = ""
+    finalist: bool = True
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return self.system if self.representation in ("", self.system) else f"{self.system} · {self.representation}"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to take. distinguishable: whether it differs from the baseline beyond the interval; reason: a sentence."""
+
+    system: str
+    representation: str
+    distinguishable: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How well verdicts without labels agreed with judgements, on collections that have some.
+
+    collections: their names. kendall_tau: mean over them, between the two rankings of systems. coverage: share of
+    judged values within the intervals, whose level is `level`. source: the command and file the figures come from.
+    """
+
+    collections: tuple[str, ...]
+    kendall_tau: float
+    coverage: float
+    level: float = 0.9
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test query that one of two systems ranks far better. ranks: label -> rank of its passage; None: not found."""
+
+    query: str
+    source: str
+    title: str
+    text: str
+    ranks: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to: which middle training, what does it gain, how sure is that, is it worth the hours.
+
+    baseline: label of the system that gains are over. measure: such as nDCG@10. model: folder of the recommended
+    system's model. collection: BEIR folder of the passages with the made queries. won, lost: queries on which the
+    recommended system is better than the baseline, and worse. not_tried: label -> why. limits: sentences on what the
+    verdict does not show. command: makes it again.
+    """
+
+    corpus: str
+    passages: int
+    queries: QueryCounts
+    systems: tuple[SystemEstimate, ...]
+    recommendation: Recommendation
+    calibration: Calibration
+    baseline: str
+    measure: str
+    model: str
+    collection: str
+    budget_seconds: float
+    spent_seconds: float
+    command: str
+    won: tuple[Example, ...] = ()
+    lost: tuple[Example, ...] = ()
+    not_tried: Mapping[str, str] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Verdict":
+        """The verdict that `as_json` wrote."""
+        found: dict[str, Any] = json.loads(text)
+        made: dict[str, Any] = {
+            "queries": QueryCounts(**found["queries"]),
+            "systems": tuple(SystemEstimate(**one) for one in found["systems"]),
+            "recommendation": Recommendation(**found["recommendation"]),
+            "calibration": Calibration(
+                **{**found["calibration"], "collections": tuple(found["calibration"]["collections"])}
+            ),
+            "won": tuple(Example(**one) for one in found["won"]),
+            "lost": tuple(Example(**one) for one in found["lost"]),
+            "limits": tuple(found["limits"]),
+        }
+        return cls(**{**found, **made})
