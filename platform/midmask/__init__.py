@@ -16,11 +16,13 @@ from midmask.lazy import import_when_used
 
 if TYPE_CHECKING:
     from midmask.api.catalogue import list_protocols, list_recipes, settings
+    from midmask.api.choose import choose
     from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
     from midmask.api.run import Run
     from midmask.api.scores import Scores, evaluate
     from midmask.api.train import train
+    from midmask.choice.verdict import Verdict
     from midmask.errors import UserError
     from midmask.retrieve.searcher import Hit
 
@@ -33,6 +35,8 @@ _HOMES = {
     "Scores": "api.scores",
     "Table": "api.comparison",
     "UserError": "errors",
+    "Verdict": "choice.verdict",
+    "choose": "api.choose",
     "compare": "api.comparison",
     "evaluate": "api.scores",
     "list_protocols": "api.catalogue",
@@ -49,6 +53,8 @@ __all__ = [
     "Scores",
     "Table",
     "UserError",
+    "Verdict",
+    "choose",
     "compare",
     "evaluate",
     "list_protocols",

@@ -18,6 +18,7 @@ from midmask.app.run_contents import (
 )
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Artifact, load
+from midmask.experiment.run import TimeIsUp
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
@@ -110,7 +111,9 @@ class GraphObserver:
         if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
             run.finish("failed")
         reason = mistake_in(error) or (str(error).strip() or type(error).__name__).splitlines()[-1]
-        if self._keep_going:
+        if isinstance(error, TimeIsUp):
+            log.info("%s", error)
+        elif self._keep_going:
             log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
         for one in lost:
             for system in self._evaluating.get(one.fingerprint, ()):

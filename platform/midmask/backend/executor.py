@@ -6,6 +6,8 @@ worker that is idle, so processes are reused and torch is imported once in each.
 room for, and none is started before: a step that waits holds nothing.
 """
 
+import math
+import time
 from typing import Any
 
 import ray
@@ -16,7 +18,7 @@ from midmask.backend.makers import cluster_makers, makers_of
 from midmask.backend.resources import Resources
 from midmask.experiment.costs import ON_DEVICE
 from midmask.experiment.graph import Graph
-from midmask.experiment.run import Observer, Runner, Silent
+from midmask.experiment.run import Observer, Runner, Silent, Timed, TimeIsUp
 from midmask.experiment.step import Step
 
 EVERY_S = 1.0
@@ -26,23 +28,36 @@ WHOLE_COLLECTION = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseu
 """Steps that go through a whole collection before anything is trained."""
 
 
-def execute(graph: Graph, storage: Place, use: Resources, observer: Observer, *, keep_going: bool = False) -> None:
+def execute(
+    graph: Graph,
+    storage: Place,
+    use: Resources,
+    observer: Observer,
+    *,
+    keep_going: bool = False,
+    until: float = math.inf,
+) -> None:
     """Runs all unfinished steps of the graph. Steps that were finished before are not reported: see `report_finished`.
 
     Args:
         use: what a step that trains or encodes may use, and how many of these run at once.
         keep_going: whether steps that do not need a failed one are still run. Else the first failure is raised.
+        until: of `time.monotonic`. Then what runs is reported as failed by `TimeIsUp`, and the rest stays in the graph.
     """
-    runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), observer)
-    while ready := [step for step in graph.ready() if use.side_by_side == 1 or step.name in WHOLE_COLLECTION]:
+    runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), Timed(observer, until))
+    while time.monotonic() < until and (
+        ready := [step for step in graph.ready() if use.side_by_side == 1 or step.name in WHOLE_COLLECTION]
+    ):
         try:
             runner.run_next(graph, ready[0])
+        except TimeIsUp:
+            return
         except Exception:
             if not keep_going:
                 raise
-    if graph.left:
+    if graph.left and time.monotonic() < until:
         with Channel.open() as channel:
-            _run_lanes(_make_lanes(use), graph, storage, channel, observer, keep_going=keep_going)
+            _run_lanes(_make_lanes(use), graph, storage, channel, observer, keep_going=keep_going, until=until)
 
 
 class Reports(Silent):
@@ -76,9 +91,19 @@ class Lane:
 
 
 def _run_lanes(
-    lanes: dict[bool, Lane], graph: Graph, storage: Place, channel: Drain, observer: Observer, *, keep_going: bool
+    lanes: dict[bool, Lane],
+    graph: Graph,
+    storage: Place,
+    channel: Drain,
+    observer: Observer,
+    *,
+    keep_going: bool,
+    until: float,
 ) -> None:
     while graph.left:
+        if time.monotonic() >= until:
+            _cancel(lanes, graph, observer)
+            return
         ready = graph.ready()
         for on_device, lane in lanes.items():
             own = [step for step in ready if (step.name in ON_DEVICE) == on_device or len(lanes) == 1]
@@ -92,6 +117,13 @@ def _run_lanes(
             for lane in lanes.values():
                 lane.running.pop(task, None)
             _end_step(graph, running[task], task, storage, observer, keep_going=keep_going)
+
+
+def _cancel(lanes: dict[bool, Lane], graph: Graph, observer: Observer) -> None:
+    for lane in lanes.values():
+        for task, step in lane.running.items():
+            ray.cancel(task, force=True)
+            observer.fail(step, TimeIsUp(f"{step.name}: the time was up"), graph.fail(step))
 
 
 def _make_lanes(use: Resources) -> dict[bool, Lane]:

@@ -119,3 +119,15 @@ def variant(system: str) -> tuple[str, dict[str, str]]:
     if match is None or not all(name and equals for name, equals, _ in pairs):
         raise UserError(f"system {system!r}: write a recipe's name, or recipe[field=value,field=value]")
     return match[1], {name: value for name, _, value in pairs}
+
+
+def names_in(text: str) -> list[str]:
+    """Names divided by commas; a comma within brackets belongs to a variant's fields."""
+    names = [""]
+    for sign in text:
+        inside = names[-1].count("[") > names[-1].count("]")
+        if sign == "," and not inside:
+            names.append("")
+        else:
+            names[-1] += sign
+    return [name.strip() for name in names if name.strip()]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Place
-from midmask.benchmark.design import Benchmark, variant
+from midmask.benchmark.design import Benchmark, names_in, variant
 from midmask.benchmark.layout import Layout, group_by_reason, lay_out
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.errors import UserError
@@ -126,12 +126,12 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     """
     changes: dict[str, Any] = {}
     if flags.systems:
-        everything = tuple(RECIPES) if flags.systems == "all" else tuple(_list(flags.systems))
+        everything = tuple(RECIPES) if flags.systems == "all" else tuple(names_in(flags.systems))
         changes["systems"] = everything if "bm25" in everything else (*everything, "bm25")
     if flags.seeds:
-        changes["seeds"] = _list(flags.seeds)
+        changes["seeds"] = names_in(flags.seeds)
     if flags.representations:
-        changes["representations"] = _list(flags.representations)
+        changes["representations"] = names_in(flags.representations)
     if flags.settings:
         names = _choose("settings", flags.settings, preset.settings)
         changes["settings"] = {name: preset.settings[name].model_dump() for name in names}
@@ -153,22 +153,10 @@ def _choose(flag: str, text: str, known: Collection[str]) -> list[str]:
     Raises:
         UserError: for another name.
     """
-    names = _list(text)
+    names = names_in(text)
     if unknown := set(names) - set(known):
         raise UserError(f"--{flag} {', '.join(sorted(unknown))}: the preset has {', '.join(known)}")
     return names
-
-
-def _list(text: str) -> list[str]:
-    """Names divided by commas; a comma within brackets belongs to a variant's fields."""
-    names = [""]
-    for sign in text:
-        inside = names[-1].count("[") > names[-1].count("]")
-        if sign == "," and not inside:
-            names.append("")
-        else:
-            names[-1] += sign
-    return [name.strip() for name in names if name.strip()]
 
 
 def _folder(options: Options, flags: Namespace, wanted: Benchmark) -> Path:

@@ -2,7 +2,7 @@
 is left out with a reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from midmask.benchmark.results import SystemKey
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
 from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.plan import Step, plan
+from midmask.experiment.plan import Plan, Step, plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.survey import Survey
 from midmask.experiment.zero_shot import SPLIT, collections
@@ -97,7 +97,7 @@ def lay_out(benchmark: Benchmark) -> Layout:
             left_out.append(LeftOut(key, reason))
             continue
         seeds = benchmark.seeds if _is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
-        own = [_cell(benchmark, key, recipe.seeded(seed), seed, survey) for seed in seeds]
+        own = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey) for seed in seeds]
         owner = owners.setdefault(_identity(own[0]), key)
         if (owner.system, owner.collection) != (key.system, key.collection):
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
@@ -182,14 +182,10 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
+def cell_of(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
+    """The evaluations of a recipe under a key's conditions, on the benchmark's splits and its other collections."""
     planned = plan(recipe, survey)
-    if key.system == BM25:
-        evaluate = planned.bm25_evaluation
-    elif _is_fine_tuned(benchmark, key):
-        evaluate = planned.evaluation
-    else:
-        evaluate = partial(planned.evaluation, model=planned.untuned)
+    evaluate = evaluator(benchmark, key, planned)
     evaluations: dict[tuple[str, str], Step] = {}
     for split in benchmark.splits:
         config = recipe.evaluation.model_copy(update={"split": split})
@@ -198,6 +194,17 @@ def _cell(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, surve
     for label, corpus in collections(benchmark.zero_shot).items():
         evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
     return BenchmarkCell(key, seed, recipe, evaluations)
+
+
+def evaluator(benchmark: Benchmark, key: SystemKey, planned: Plan) -> Callable[..., Step]:
+    """What gives the evaluation of a key's system, as `Plan.evaluation` does: of BM25, of the encoder before any
+    fine-tuning, or of the last stage's.
+    """
+    if key.system == BM25:
+        return planned.bm25_evaluation
+    if _is_fine_tuned(benchmark, key):
+        return planned.evaluation
+    return partial(planned.evaluation, model=planned.untuned)
 
 
 def _identity(cell: BenchmarkCell) -> str:

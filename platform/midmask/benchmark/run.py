@@ -59,7 +59,7 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     graph = Graph.left_in(job.storage, job.left(), times.weight)
     observer = GraphObserver(
         tracked,
-        [_system(cell) for cell in job.layout.cells],
+        [tracked_system(cell) for cell in job.layout.cells],
         GraphProgress(graph.left.values(), tracked.use.side_by_side, times),
         step_runs=(*TRAINING, *WHOLE_COLLECTION),
         keep_going=True,
@@ -69,7 +69,8 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     return observer.failures
 
 
-def _system(cell: BenchmarkCell) -> TrackedSystem:
+def tracked_system(cell: BenchmarkCell) -> TrackedSystem:
+    """A cell as the observer tracks it."""
     tags = {"midmask.setting": cell.key.setting, **(BM25_TAGS if cell.key.system == BM25 else {})}
     evaluations = {" ".join(name): step for name, step in cell.evaluations.items()}
     return TrackedSystem(cell.name, cell.recipe, evaluations, " ".join(cell.main), tags)

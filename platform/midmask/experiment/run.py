@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from midmask.artifact import Artifact, Place, Timing, load, produce
+from midmask.errors import UserError
 from midmask.experiment.graph import Graph
 from midmask.experiment.step import Step
 from midmask.training.run import Log
@@ -45,6 +46,28 @@ class Silent:
     def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None: ...
 
 
+class TimeIsUp(UserError):
+    """A step had not ended when the time of its graph was up; started again, it goes on."""
+
+
+class Timed:
+    """Passes reports on to an observer, and ends a training of this process at its next report once time is up.
+
+    Args:
+        until: of `time.monotonic`.
+    """
+
+    def __init__(self, observer: Observer, until: float) -> None:
+        self._until = until
+        self.begin, self.end, self.fail = observer.begin, observer.end, observer.fail
+        self._log = observer.log
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self._log(step, at, values)
+        if time.monotonic() >= self._until:
+            raise TimeIsUp(f"{step.name}: the time was up after step {at:,} of {step.optimiser_steps:,}")
+
+
 class Runner:
     """Runs steps into a storage with given makers, one after another in this process, and reports to an observer.
 
@@ -69,6 +92,19 @@ class Runner:
         while ready := graph.ready():
             self.run_next(graph, ready[0])
         return load(target.place(self.storage))
+
+    def run_until(self, graph: Graph, until: float) -> None:
+        """Runs the steps of a graph as long as there is time, and lets a training stop where it is when there is not.
+
+        Args:
+            until: of `time.monotonic`.
+        """
+        timed = Runner(self.storage, self._makers, Timed(self._observer, until), self._timing)
+        while time.monotonic() < until and (ready := graph.ready()):
+            try:
+                timed.run_next(graph, ready[0])
+            except TimeIsUp:
+                return
 
     def run_next(self, graph: Graph, step: Step) -> None:
         """Runs a step of a graph that is ready. A failure is reported, with all that is lost by it, and raised."""

@@ -91,7 +91,7 @@ class Verdict:
     baseline: label of the system that gains are over. measure: such as nDCG@10. model: folder of the recommended
     system's model. collection: BEIR folder of the passages with the made queries. won, lost: queries on which the
     recommended system is better than the baseline, and worse. not_tried: label -> why. limits: sentences on what the
-    verdict does not show. command: makes it again.
+    verdict does not show. command: makes it again. folder: where it was written.
     """
 
     corpus: str
@@ -111,6 +111,12 @@ class Verdict:
     lost: tuple[Example, ...] = ()
     not_tried: Mapping[str, str] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+    folder: str = ""
+
+    def __str__(self) -> str:
+        from midmask.choice.report_text import verdict_markdown  # here, since it imports this module
+
+        return verdict_markdown(self)
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,73 @@
+"""`midmask.choose`: from documents without labelled queries to a verdict and a model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from midmask.api.corpus import Corpus
+from midmask.api.storage import open_store, runner_in
+from midmask.choice.budget import budget_seconds
+from midmask.choice.deliver import deliver
+from midmask.choice.entrants import SYSTEMS, VIEWS
+from midmask.choice.request import Request
+from midmask.choice.run import choose as hold
+from midmask.choice.verdict import Verdict
+from midmask.choice.workshop import LocalWorkshop
+from midmask.errors import UserError
+from midmask.estimate.devices import this_machine
+from midmask.queries.config import QueriesConfig
+
+FOLDER = "verdicts"
+
+
+def choose(
+    corpus: Corpus,
+    *,
+    budget: str = "30m",
+    systems: Sequence[str] = SYSTEMS,
+    representations: Sequence[str] = tuple(VIEWS),
+    sources: Mapping[str, float] | None = None,
+    backbone: str | Path | None = None,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    storage: str | Path | None = None,
+    ray: bool = False,
+    progress: bool = True,
+) -> Verdict:
+    """Which middle training helps on these documents: makes queries from them, trains candidates in rounds within a
+    budget, and recommends one with the interval of its gain. Called again after an interruption, it goes on. Judgements
+    that the corpus may have are not looked at.
+
+    Args:
+        budget: by the clock, such as "30m" or "8h"; "4gpuh" for hours of all GPUs together.
+        systems: recipes that take part, by priority; variants as "dupmae[decode=ot]".
+        representations: of "dense", "splade" and "hybrid".
+        sources: where queries come from -> weight; none: {"titles": 1, "sentences": 1, "keyphrases": 1}.
+        backbone: as for `train`; none: "minilm" where its package is installed, else "tiny".
+        settings: dotted path -> value, for all systems.
+        out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
+        storage, ray, progress: as for `train`.
+
+    Raises:
+        UserError: for documents from which too few queries can be made, or a budget in which nothing can be measured.
+    """
+    if not isinstance(corpus, Corpus):
+        raise UserError(f"corpus: a {type(corpus).__name__}; midmask.Corpus.from_folder(path) makes a corpus")
+    store = open_store(storage)
+    machine = this_machine()
+    given = {path: str(value) if isinstance(value, Path) else value for path, value in (settings or {}).items()}
+    changes = given if backbone is None else {"backbone.name": str(backbone), **given}
+    queries = QueriesConfig(seed=seed) if sources is None else QueriesConfig(sources=dict(sources), seed=seed)
+    request = Request(
+        corpus=corpus.in_store(store),
+        budget=budget_seconds(budget, machine.count if machine.device.kind == "cuda" else 0),
+        out=Path(out).expanduser().absolute() if out else Path.cwd() / FOLDER / corpus.name,
+        queries=queries,
+        systems=tuple(systems),
+        representations=tuple(representations),
+        changes=changes,
+        seed=seed,
+        command=f"midmask.choose({corpus!r}, budget={budget!r})",
+    )
+    found = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
+    return deliver(found.verdict, found.made.artifact.place / "queries.html", request.out)

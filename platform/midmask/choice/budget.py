@@ -1,0 +1,100 @@
+"""The time that a contest may take: parsed, spent over restarts, and turned into the length of trainings."""
+
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from midmask.choice.entrants import Size
+from midmask.errors import UserError
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+FORMS = "30m, 8h, 1h30m, or 4gpuh for hours of all GPUs together"
+LEAST = 60.0
+"""Seconds below which nothing can be trained."""
+
+FEWEST_STEPS, MOST_STEPS = 20, 200_000
+
+
+def budget_seconds(text: str, gpus: int) -> float:
+    """The seconds that a budget allows on a machine with so many GPUs.
+
+    Raises:
+        UserError: for a text of another form, hours of GPUs where there is none, or less than a minute.
+    """
+    hours = re.fullmatch(r"(\d+(?:\.\d+)?)gpuh", text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    if hours and not gpus:
+        raise UserError(f"--budget {text}: there is no GPU here; give the time by the clock, such as 30m")
+    if hours:
+        seconds = float(hours[1]) * 3600 / gpus
+    elif parts and "".join(number + unit for number, unit in parts) == text:
+        seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    else:
+        raise UserError(f"--budget {text}: write {FORMS}")
+    if seconds < LEAST:
+        raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
+    return seconds
+
+
+class Clock:
+    """A budget, and what of it is spent.
+
+    Args:
+        budget: in seconds. spent: by earlier runs of the same command.
+    """
+
+    def __init__(self, budget: float, spent: float = 0.0) -> None:
+        self.budget = budget
+        self._began = time.monotonic() - spent
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def left(self) -> float:
+        return self.budget - self.spent
+
+    def at(self, share: float) -> float:
+        """When this share of the budget will be spent, by `time.monotonic`."""
+        return self._began + share * self.budget
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Beyond which trainings repeat themselves. passages: of the collection. queries: that there are to train on."""
+
+    passages: int
+    queries: int
+    batch: int = 32
+    passage_epochs: int = 20
+    query_epochs: int = 5
+
+    def size(self, steps: int) -> Size:
+        """Trainings of so many steps each, as far as the collection goes."""
+        bounded = min(MOST_STEPS, max(FEWEST_STEPS, steps))
+        pretrain = max(FEWEST_STEPS, self.passage_epochs * self.passages // self.batch)
+        finetune = max(FEWEST_STEPS, self.query_epochs * self.queries // self.batch)
+        return Size(min(bounded, pretrain), min(bounded, finetune))
+
+
+def affordable(price: Callable[[Size], float], seconds: float, limits: Limits) -> Size | None:
+    """The longest trainings whose price fits; None if not even the shortest do.
+
+    Args:
+        price: seconds of all trainings of a round, linear in both lengths.
+    """
+    least = Size(FEWEST_STEPS, FEWEST_STEPS)
+    fixed = price(least)
+    if fixed > seconds:
+        return None
+    pretrain = (price(Size(2 * FEWEST_STEPS, FEWEST_STEPS)) - fixed) / FEWEST_STEPS
+    finetune = (price(Size(FEWEST_STEPS, 2 * FEWEST_STEPS)) - fixed) / FEWEST_STEPS
+
+    def of(steps: int) -> float:
+        size = limits.size(steps)
+        return fixed + pretrain * (size.pretrain - FEWEST_STEPS) + finetune * (size.finetune - FEWEST_STEPS)
+
+    return limits.size(bisect_right(range(MOST_STEPS), seconds, lo=FEWEST_STEPS, key=of) - 1)

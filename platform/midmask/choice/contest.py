@@ -1,0 +1,189 @@
+"""The contest: rounds of trainings, each longer than the one before and of fewer systems, within a budget of time.
+
+Successive halving (Jamieson & Talwalkar 2016): all rounds get the same share of the budget, so that half as many
+systems train about twice as long. A round trains anew, since a learning-rate schedule that was cut off tells little
+about a whole one. Systems are compared on the dev queries alone; the test queries are searched once, at the end.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from midmask.benchmark.collect import collect
+from midmask.benchmark.design import Benchmark
+from midmask.benchmark.layout import BenchmarkCell, Layout, cell_of, recipe_of
+from midmask.benchmark.results import Result, SystemKey
+from midmask.choice.budget import Clock, Limits, affordable
+from midmask.choice.entrants import AS_IS, LEXICAL, MEASURE, Entrant, Size, relatives
+from midmask.choice.journal import Journal, Round
+from midmask.choice.workshop import Workshop
+from midmask.estimate import estimate
+from midmask.experiment.survey import Survey
+from midmask.progress import clock as words
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 3
+ROUND_SHARE = 0.28
+"""Of the budget, for each round; the rest is for making queries, the test queries and the verdict."""
+
+LAST_START = 0.9
+"""Share of the budget after which no training is begun or goes on."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What all rounds share. make: size, splits -> the benchmark of a round."""
+
+    make: Callable[[Size, Sequence[str]], Benchmark]
+    seed: int
+    limits: Limits
+    representations: tuple[str, ...]
+    survey: Survey
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """sizes, dev: of the last round in which each key was measured, and its result on the dev queries. measured: all
+    that were; finalists: of them, those that came through, in the order of the contest. not_tried: label -> why.
+    """
+
+    sizes: Mapping[SystemKey, Size]
+    dev: Mapping[SystemKey, Result]
+    measured: tuple[Entrant, ...]
+    finalists: tuple[Entrant, ...]
+    not_tried: Mapping[str, str]
+
+
+class Contest:
+    """Holds the rounds and remembers what was measured."""
+
+    def __init__(self, conditions: Conditions, workshop: Workshop, clock: Clock, journal: Journal) -> None:
+        self._conditions, self._workshop = conditions, workshop
+        self._clock, self._journal = clock, journal
+        self._dev: dict[SystemKey, Result] = {}
+        self._before: dict[SystemKey, float] = {}
+        self._sizes: dict[SystemKey, Size] = {}
+        self._slower = 1.0
+
+    def hold(self, entrants: Sequence[Entrant]) -> Outcome:
+        """All rounds; the first is with all that the budget has room for."""
+        waiting = tuple(entrants)
+        for number in range(ROUNDS):
+            if number == len(self._journal.rounds):
+                decided = self._decide(number, waiting)
+                if decided is None:
+                    break
+                self._journal.decide(decided)
+            current = self._journal.rounds[number]
+            self._train(current, number)
+            waiting = self._next(current)
+        last = self._journal.rounds[-1].entrants if self._journal.rounds else ()
+        every = dict.fromkeys(one for decided in self._journal.rounds for one in decided.entrants)
+        measured = tuple(one for one in every if one.keys[0] in self._dev)
+        finalists = tuple(dict.fromkeys(one for one in (*_always(entrants), *last) if one in measured))
+        return Outcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
+
+    def cells(self, entrant: Entrant, size: Size, splits: Sequence[str]) -> list[BenchmarkCell]:
+        """The cells of an entrant: alone, and with BM25."""
+        benchmark = self._conditions.make(size, splits)
+        seed, survey = self._conditions.seed, self._conditions.survey
+        return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(seed), seed, survey) for key in entrant.keys]
+
+    def measure(
+        self, entrants: Sequence[Entrant], size_of: Callable[[Entrant], Size], splits: Sequence[str], until: float
+    ) -> dict[SystemKey, Result]:
+        """What could be measured in time."""
+        cells = [cell for entrant in entrants for cell in self.cells(entrant, size_of(entrant), splits)]
+        self._workshop.measure(cells, until)
+        layout = Layout(self._conditions.make(Size(1, 1), splits), tuple(cells))
+        self._journal.write(self._clock.spent)
+        return {result.key: result for result in collect(layout, self._workshop.storage) if result.split in splits}
+
+    def _decide(self, number: int, waiting: Sequence[Entrant]) -> Round | None:
+        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others."""
+        seconds = min(ROUND_SHARE * self._clock.budget, LAST_START * self._clock.budget - self._clock.spent)
+        for count in range(len(waiting), 0, -1):
+            entrants = tuple(waiting[:count])
+            size = affordable(partial(self._price, entrants), seconds, self._conditions.limits)
+            if size is not None and (count > len(_always(waiting)) or number == 0):
+                room = f"the budget had room for {count} trainings in round {number + 1}"
+                self._journal.give_up(waiting[count:], room)
+                log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, _told(size))
+                return Round(size, entrants)
+        return None
+
+    def _price(self, entrants: Sequence[Entrant], size: Size) -> float:
+        """Seconds, by the estimate and by how far it was off in the rounds before."""
+        targets = [
+            step for one in entrants for cell in self.cells(one, size, ["dev"]) for step in cell.evaluations.values()
+        ]
+        lanes = self._workshop.lanes
+        plan = estimate(targets, self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
+        return self._slower * plan.total_hours * 3600
+
+    def _train(self, current: Round, number: int) -> None:
+        """Trains and measures a round, by priority, as many side by side as there are lanes."""
+        until = self._clock.at(min(LAST_START, self._share_after(number)))
+        expected, began = self._price(current.entrants, current.size), self._clock.spent
+        for first in range(0, len(current.entrants), self._workshop.lanes):
+            group = current.entrants[first : first + self._workshop.lanes]
+            found = self.measure(group, lambda _: current.size, ["dev"], until)
+            for key, result in found.items():
+                self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
+                self._dev[key], self._sizes[key] = result, current.size
+            late = [one for one in group if one.keys[0] not in found and one.keys[0] not in self._dev]
+            self._journal.give_up(
+                late, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
+            )
+            log.info("%s; %s of %s spent", self._best(), words(self._clock.spent), words(self._clock.budget))
+        if expected > 0 and self._clock.spent - began > 1:
+            self._slower *= max(0.2, (self._clock.spent - began) / expected)
+
+    def _share_after(self, number: int) -> float:
+        """The share of the budget that may be spent when a round ends: half a round more than its own."""
+        return (number + 1.5) * ROUND_SHARE + 0.1
+
+    def _next(self, current: Round) -> tuple[Entrant, ...]:
+        """The better half of a round without those that cannot win, and the relatives of the best."""
+        fixed = _always(current.entrants)
+        trained = sorted(
+            (one for one in current.entrants if one not in fixed and self._score(one) is not None),
+            key=lambda one: -(self._score(one) or 0.0),
+        )
+        if not trained:
+            return ()
+        kept = [one for one in trained[: max(2, (len(trained) + 1) // 2)] if not self._cannot_win(one, trained[0])]
+        self._journal.give_up(
+            [one for one in trained if one not in kept],
+            f"behind after {_told(current.size)}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
+        )
+        new = [one for one in relatives(trained[0], self._conditions.representations) if one.keys[0] not in self._dev]
+        return (*fixed, *kept, *new)
+
+    def _score(self, entrant: Entrant) -> float | None:
+        """On dev, of the better of its two searches."""
+        found = [self._dev[key].measures[MEASURE] for key in entrant.keys if key in self._dev]
+        return max(found, default=None)
+
+    def _cannot_win(self, entrant: Entrant, best: Entrant) -> bool:
+        """Whether it is further behind than twice what its last round has gained it."""
+        own, other = self._dev[entrant.keys[0]], self._dev[best.keys[0]]
+        gap = other.measures[MEASURE] - own.measures[MEASURE]
+        return gap > 2 * abs(own.measures[MEASURE] - self._before[entrant.keys[0]])
+
+    def _best(self) -> str:
+        if not self._dev:
+            return "nothing measured yet"
+        key = max(self._dev, key=lambda one: self._dev[one].measures[MEASURE])
+        return f"best so far on dev: {' '.join((key.system, key.setting))}, {self._dev[key].measures[MEASURE]:.3f}"
+
+
+def _always(entrants: Sequence[Entrant]) -> tuple[Entrant, ...]:
+    """What is not trained and so costs nothing after the first round: BM25, and the encoder as it is."""
+    return tuple(one for one in entrants if one == LEXICAL or one.setting == AS_IS)
+
+
+def _told(size: Size) -> str:
+    return f"{size.pretrain:,} steps of middle training and {size.finetune:,} of fine-tuning"

@@ -1,0 +1,133 @@
+"""Who takes part in the contest, and under which conditions: each system with a representation, fine-tuned on the made
+queries or left as it is, searched alone and together with BM25.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from midmask.benchmark.design import BM25, NONE, Benchmark, Setting
+from midmask.benchmark.results import SystemKey
+from midmask.encoders.backbone import SIZES
+from midmask.recipes import RECIPES
+
+AS_IS, TUNED, MINED = "as it is", "fine-tuned", "mined negatives"
+WITH_BM25 = " with BM25"
+FUSED = {"evaluation.bm25_share": 0.5}
+VIEWS = {"dense": "in_batch", "splade": "in_batch_splade", "hybrid": "in_batch_hybrid"}
+"""Representation -> protocol of the fine-tuning."""
+
+SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondenser", "simcse")
+"""In the order in which they are tried: no middle training, then from the plainest; the bag of words alone, and two
+contrastive ones.
+"""
+
+MEASURES = ("nDCG@10", "RR@10", "R@100")
+MEASURE = MEASURES[0]
+
+UNTUNED = Setting(protocols={"dense": "in_batch"}, stages=0)
+SETTINGS: Mapping[str, Setting] = {
+    AS_IS: UNTUNED,
+    AS_IS + WITH_BM25: UNTUNED.model_copy(update={"changes": FUSED}),
+    TUNED: Setting(protocols=VIEWS),
+    TUNED + WITH_BM25: Setting(protocols=VIEWS, changes=FUSED),
+    MINED: Setting(protocols={"dense": "ance"}),
+    MINED + WITH_BM25: Setting(protocols={"dense": "ance"}, changes=FUSED),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of all trainings of a round. pretrain, finetune: optimiser steps."""
+
+    pretrain: int
+    finetune: int
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """What is trained once: a system, what of it is scored, and how it is fine-tuned."""
+
+    system: str
+    representation: str
+    setting: str
+
+    @property
+    def keys(self) -> tuple[SystemKey, ...]:
+        """It alone, and together with BM25, which costs one search more."""
+        if self.system == BM25:
+            return (SystemKey(BM25, NONE, BM25, NONE),)
+        trains = self.setting != AS_IS and RECIPES[self.system.partition("[")[0]]().objective is not None
+        read = "corpus" if trains else NONE
+        settings = [self.setting] if self.representation == "hybrid" else [self.setting, self.setting + WITH_BM25]
+        return tuple(SystemKey(self.system, read, self.representation, setting) for setting in settings)
+
+    @property
+    def label(self) -> str:
+        return " · ".join(name_of(self.keys[0]))
+
+
+def name_of(key: SystemKey) -> tuple[str, str]:
+    """(system, representation) as a verdict names them: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
+    if key.system == BM25:
+        return BM25, BM25
+    fused = key.setting.endswith(WITH_BM25)
+    setting = key.setting.removesuffix(WITH_BM25)
+    untrained = AS_IS if setting == AS_IS else "fine-tuned only"
+    system = untrained if key.system == NONE else key.system
+    mined = f", {MINED}" if setting == MINED else ""
+    return system + mined, key.representation + (WITH_BM25 if fused else "")
+
+
+LEXICAL = Entrant(BM25, BM25, NONE)
+
+
+def first_entrants(systems: Sequence[str], backbone: str) -> tuple[Entrant, ...]:
+    """Those of the first round, by priority: BM25, the encoder as it is if it was trained before, then all systems by
+    their dense vectors.
+    """
+    untuned = () if backbone in SIZES else (Entrant(NONE, "dense", AS_IS),)
+    return (LEXICAL, *untuned, *(Entrant(system, "dense", TUNED) for system in systems))
+
+
+def relatives(entrant: Entrant, representations: Sequence[str]) -> tuple[Entrant, ...]:
+    """The same system by its other representations, and with mined negatives: tried once it is known to be good."""
+    if entrant.setting != TUNED or entrant.representation != "dense":
+        return ()
+    headless = entrant.system.partition("[")[0] in ("simcse", "ict")
+    others = () if headless else tuple(kind for kind in representations if kind != "dense")
+    words = tuple(Entrant(entrant.system, kind, TUNED) for kind in others)
+    return (*words, Entrant(entrant.system, "dense", MINED))
+
+
+def contest(
+    corpus: str, systems: Sequence[str], size: Size, splits: Sequence[str], changes: Mapping[str, Any], seed: int
+) -> Benchmark:
+    """The conditions of one round, as a benchmark, whose cells are chosen by `Entrant.keys`.
+
+    Args:
+        corpus: the made collection, as corpus.name. changes: dotted path -> value, for all systems.
+    """
+    sizes = {
+        "corpus.splits": "official",
+        "tokens.titles": True,
+        "pretrain.steps": size.pretrain,
+        "pretrain.batch_size": 32,
+        "pretrain.checkpoint_every": 100,
+        "stages.*.train.steps": size.finetune,
+        "stages.*.train.batch_size": 32,
+        "stages.*.train.checkpoint_every": 100,
+    }
+    return Benchmark(
+        name="choose",
+        title="Middle training of an encoder for these documents",
+        corpus=corpus,
+        systems=(BM25, *systems),
+        representations=tuple(VIEWS),
+        settings=dict(SETTINGS),
+        splits=tuple(splits),
+        seeds=(seed,),
+        measures=MEASURES,
+        measure=MEASURE,
+        changes={**sizes, **changes},
+    )

@@ -1,0 +1,142 @@
+"""The job of a choice: applies the flags, prints the plan or holds the contest on the cluster, writes the verdict."""
+
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from midmask.app.job import Options
+from midmask.app.tracked_job import TrackedJob, open_job
+from midmask.artifact import Place
+from midmask.backend.resources import share
+from midmask.benchmark.design import names_in
+from midmask.choice import reveal as revealing
+from midmask.choice.budget import budget_seconds
+from midmask.choice.deliver import deliver
+from midmask.choice.entrants import SYSTEMS, VIEWS, first_entrants
+from midmask.choice.journal import Journal
+from midmask.choice.report_text import verdict_markdown
+from midmask.choice.request import Request
+from midmask.choice.run import Choice, choose, queries_step
+from midmask.choice.verdict import Verdict
+from midmask.choice.workshop import TrackedWorkshop
+from midmask.command import same_command
+from midmask.corpora import CorpusConfig
+from midmask.errors import UserError
+from midmask.estimate.devices import this_machine
+from midmask.experiment.plan import plan
+from midmask.experiment.survey import Survey
+from midmask.identity import as_user_error, flatten
+from midmask.progress import clock
+from midmask.queries.config import QueriesConfig
+
+
+def choose_job(options: Options, flags: Namespace) -> None:
+    """The whole of the job.
+
+    Raises:
+        UserError: for flags that cannot be met, documents that cannot be read, or too small a budget.
+    """
+    if options.recipe or options.protocol or options.pretrain_on:
+        raise UserError("choose takes --systems; --recipe, --protocol and --pretrain-on are for one system")
+    request = request_for(options, flags)
+    if request.reveal:
+        revealing.judged_split(request.documents.corpus)
+    if options.dry_run:
+        print(describe(request, options))
+        return
+    found = _run(request, options)
+    verdict, revealed = found
+    print(f"\n{verdict_markdown(verdict)}")
+    if revealed is not None:
+        print(f"\n{revealed}")
+    print(f"\nthe verdict lies in {request.out}: open verdict.html; queries.html shows what was asked")
+    print(f"search with it: midmask search {request.out}\n{options.where_to_look()}")
+
+
+def request_for(options: Options, flags: Namespace) -> Request:
+    """What the command line asks for.
+
+    Raises:
+        UserError: for a budget, source, system or representation that there is not.
+    """
+    corpus = CorpusConfig(name=options.corpus)
+    sources = dict(flags.query_sources or QueriesConfig().sources)
+    if flags.queries:
+        sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
+    wanted = {"sources": sources, "seed": options.seed or 0}
+    if flags.max_queries is not None:
+        wanted["max_queries"] = flags.max_queries
+    try:
+        queries = QueriesConfig.model_validate(wanted)
+    except ValidationError as error:
+        raise as_user_error(error, "queries.") from None
+    machine = this_machine()
+    gpus = machine.count if machine.device.kind == "cuda" else 0
+    out = Path(flags.out).expanduser().absolute() if flags.out else options.home / "verdicts" / corpus.short_name
+    return Request(
+        corpus=corpus,
+        budget=budget_seconds(flags.budget, gpus),
+        out=out,
+        queries=queries,
+        systems=tuple(names_in(flags.systems)) if flags.systems else SYSTEMS,
+        representations=tuple(names_in(flags.representations)) if flags.representations else tuple(VIEWS),
+        changes=options.changes,
+        seed=options.seed or 0,
+        reveal=flags.reveal,
+        command=same_command(),
+    )
+
+
+def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Revealed | None]:
+    tags = {
+        "midmask.job": options.job,
+        "midmask.recipe": "choose",
+        "midmask.objective": "none",
+        "midmask.step": "choose",
+        "midmask.corpus": request.documents.corpus.short_name,
+        "midmask.fingerprint": request.identity,
+    }
+    params = {"budget": request.budget, **flatten(request.queries), **request.own_changes}
+    use = partial(share, len(request.systems) + 2, options.workers, options.workers_per_training)
+    name = f"{options.job}-{request.identity[:6]}"
+    with open_job(options, name, tags, params, finished=False, share=use) as tracked:
+        assert tracked is not None, "a job that is not finished has a run"
+        workshop = TrackedWorkshop(tracked)
+        choice = choose(request, workshop)
+        verdict = deliver(choice.verdict, choice.made.artifact.place / "queries.html", request.out)
+        revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
+        if revealed is not None:
+            revealing.write(revealed, request.out)
+        _track(choice, request.out, tracked)
+        return verdict, revealed
+
+
+def _track(choice: Choice, folder: Path, tracked: TrackedJob) -> None:
+    """The verdict's files and figures, in the job's run."""
+    run, verdict = tracked.run, choice.verdict
+    for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".md", ".html")):
+        run.log_file(path, "verdict")
+    run.describe(verdict_markdown(verdict))
+    values = {f"choose/gain/{one.system} {one.representation}": one.gain for one in verdict.systems}
+    run.log({"choose/spent_seconds": verdict.spent_seconds, **values}, step=0)
+    run.finish("finished")
+
+
+def describe(request: Request, options: Options) -> str:
+    """What --dry-run prints: who takes part, the steps before the contest, and what a killed run has left."""
+    recipe, storage = request.documents, Place(options.storage)
+    step = queries_step(request, plan(recipe, Survey()).corpus)
+    entrants = first_entrants(request.systems, request.backbone)
+    journal = Journal(request.out, request.identity)
+    lines = ["choice:", f"  corpus = {recipe.corpus.name}", f"  budget = {clock(request.budget)}"]
+    lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
+    lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
+    lines += ["", f"round 1, {len(entrants)} systems:", *(f"  {one.label}" for one in entrants)]
+    lines += ["", "steps before it:"]
+    lines += [f"  {'cached' if one.is_finished(storage) else 'to do '}  {one.name}" for one in step.upstream()]
+    if journal.rounds:
+        spent = f"{clock(journal.spent)} are spent, {len(journal.rounds)} rounds decided"
+        lines += ["", f"an earlier run of this command goes on: {spent}"]
+    return "\n".join(lines)

@@ -1,0 +1,65 @@
+"""What a contest has decided and spent, kept in its folder, so that a killed one goes on with the same decisions."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from midmask.choice.entrants import Entrant, Size
+
+FILE = "contest.json"
+
+
+@dataclass(frozen=True)
+class Round:
+    """Who is trained and for how long."""
+
+    size: Size
+    entrants: tuple[Entrant, ...]
+
+
+class Journal:
+    """The decisions of one contest; another contest in the same folder begins afresh.
+
+    Args:
+        folder: of the verdict. identity: fingerprint of all that the decisions depend on.
+    """
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self._file = folder / FILE
+        self._identity = identity
+        found = self._read()
+        self.spent = float(found.get("spent", 0.0))
+        self.rounds = [_round(one) for one in found.get("rounds", ())]
+        self.given_up: dict[str, str] = dict(found.get("given_up", {}))
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if found.get("identity") == self._identity else {}
+
+    def decide(self, decided: Round) -> None:
+        self.rounds.append(decided)
+        self.write()
+
+    def give_up(self, entrants: Sequence[Entrant], reason: str) -> None:
+        """These go no further, or were never tried."""
+        self.given_up |= {one.label: reason for one in entrants}
+        self.write()
+
+    def write(self, spent: float | None = None) -> None:
+        """Replaces the file, whole or not at all."""
+        self.spent = self.spent if spent is None else spent
+        rounds = [asdict(one) for one in self.rounds]
+        content = {"identity": self._identity, "spent": self.spent, "rounds": rounds, "given_up": self.given_up}
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps(content, indent=2))
+        new.replace(self._file)
+
+
+def _round(found: dict[str, Any]) -> Round:
+    return Round(Size(**found["size"]), tuple(Entrant(**one) for one in found["entrants"]))

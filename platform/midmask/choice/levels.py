@@ -1,0 +1,54 @@
+"""How high a system scores on queries that people ask, given its score on made ones: known far less well than gains.
+
+Made queries are as hard as their source makes them, people's as hard as people do, so the two levels differ by an
+offset that varies from collection to collection. Collections with judgements say how much.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+FILE = Path(__file__).with_name("levels.jsonl")
+
+PRIOR_SPREAD = 0.15
+"""Standard deviation of offsets of nDCG@10 that is assumed until two collections have been measured."""
+
+
+@dataclass(frozen=True)
+class LevelRecord:
+    """The baseline's measure on made and on judged queries of a collection; source: of the made queries."""
+
+    collection: str
+    source: str
+    made: float
+    judged: float
+
+
+def load_levels(path: Path = FILE) -> list[LevelRecord]:
+    return [LevelRecord(**json.loads(line)) for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def write_levels(records: Iterable[LevelRecord], path: Path) -> None:
+    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in records), "utf-8")
+
+
+def level_interval(made: float, records: Sequence[LevelRecord], level: float) -> tuple[float, float, float]:
+    """(estimate, low, high) of the measure on queries that people ask.
+
+    A prediction interval of a new collection's offset: mean ± t · s · sqrt(1 + 1/n) over n collections, each the mean
+    of its records; s is not taken to be less than half of `PRIOR_SPREAD`.
+    """
+    names = dict.fromkeys(one.collection for one in records)
+    offsets = [np.mean([one.judged - one.made for one in records if one.collection == name]) for name in names]
+    if len(offsets) < 2:
+        middle, margin = made, float(stats.norm.ppf((1 + level) / 2)) * PRIOR_SPREAD
+    else:
+        spread = max(float(np.std(offsets, ddof=1)), PRIOR_SPREAD / 2)
+        wide = float(stats.t.ppf((1 + level) / 2, len(offsets) - 1))
+        middle, margin = made + float(np.mean(offsets)), wide * spread * math.sqrt(1 + 1 / len(offsets))
+    return middle, middle - margin, middle + margin

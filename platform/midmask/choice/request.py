@@ -1,0 +1,72 @@
+"""What a choice is asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from midmask.choice.entrants import SYSTEMS, VIEWS, Size, contest
+from midmask.corpora import CorpusConfig
+from midmask.errors import unknown
+from midmask.experiment.schema import Recipe
+from midmask.identity import fingerprint, override
+from midmask.pretrained import PRETRAINED, found_folder
+from midmask.queries.config import QueriesConfig
+from midmask.recipes import RECIPES
+
+
+def default_backbone() -> str:
+    """`minilm` where its package is installed, else `tiny`."""
+    return next((name for name in PRETRAINED if found_folder(name)), "tiny")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Documents, a budget, and what takes part.
+
+    corpus: the documents; judgements that it may have are not looked at unless `reveal`. budget: in seconds. changes:
+    dotted path -> value, for the reading of the corpus and for all systems. out: the verdict's folder. command: what
+    makes the verdict again, for its pages.
+    """
+
+    corpus: CorpusConfig
+    budget: float
+    out: Path
+    queries: QueriesConfig
+    systems: tuple[str, ...] = SYSTEMS
+    representations: tuple[str, ...] = tuple(VIEWS)
+    changes: Mapping[str, Any] | None = None
+    seed: int = 0
+    reveal: bool = False
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        for kind in self.representations:
+            if kind not in VIEWS:
+                raise unknown("representation", kind, VIEWS)
+        for system in self.systems:
+            RECIPES[system.partition("[")[0]]
+
+    @property
+    def backbone(self) -> str:
+        return str((self.changes or {}).get("backbone.name") or default_backbone())
+
+    @property
+    def own_changes(self) -> dict[str, Any]:
+        """What all systems of the contest have."""
+        given = {path: value for path, value in (self.changes or {}).items() if not path.startswith("corpus.")}
+        return {"backbone.name": self.backbone, **given}
+
+    @property
+    def documents(self) -> Recipe:
+        """A recipe on the documents themselves, in the splits of their files."""
+        reading = {path: value for path, value in (self.changes or {}).items() if path.startswith("corpus.")}
+        corpus = {**self.corpus.model_dump(), "splits": "official"}
+        return override(override(RECIPES["none"](), {"corpus": corpus}), reading)
+
+    @property
+    def identity(self) -> str:
+        """What the decisions of the contest depend on."""
+        made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed)
+        wanted = [self.documents.corpus.model_dump(), self.queries.model_dump(), made.model_dump(), self.budget]
+        return fingerprint({"choose": wanted, "representations": self.representations})

@@ -1,0 +1,153 @@
+"""What the judgements of a collection say of a verdict that was reached without them.
+
+The systems search the documents as they are, for the queries that people asked, and the two rankings are compared. What
+comes out is also a record of how far such verdicts can be believed (`calibration_records`, `levels`).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from midmask.benchmark.collect import collect
+from midmask.benchmark.layout import BenchmarkCell, Layout, evaluator
+from midmask.benchmark.results import Result
+from midmask.choice.agreement import kendall_tau, regret
+from midmask.choice.calibration_records import GainRecord
+from midmask.choice.entrants import MEASURE, name_of
+from midmask.choice.levels import LevelRecord
+from midmask.choice.request import Request
+from midmask.choice.run import Choice
+from midmask.choice.verdict import SystemEstimate
+from midmask.choice.workshop import Workshop
+from midmask.corpora import CorpusConfig, judged_splits
+from midmask.errors import UserError
+from midmask.evaluation.measures import by_query
+from midmask.evaluation.statistics.intervals import Variance
+from midmask.experiment.needed_splits import usual_split
+from midmask.experiment.plan import plan
+
+FILE = "revealed.json"
+MOST_QUERIES = 1_000
+"""Judged queries that are searched for; of a larger split so many, always the same."""
+
+ALL = "all"
+"""Sources of a verdict's queries together."""
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """judged: one value for each of the verdict's systems, in its order. records, level: of this collection."""
+
+    systems: tuple[SystemEstimate, ...]
+    judged: tuple[float, ...]
+    kendall_tau: float | None
+    regret: float
+    covered: int
+    records: tuple[GainRecord, ...]
+    level: LevelRecord
+
+    def as_json(self) -> str:
+        rows = [
+            {"system": one.system, "representation": one.representation, "judged": value}
+            for one, value in zip(self.systems, self.judged, strict=True)
+        ]
+        found = {"systems": rows, "kendall_tau": self.kendall_tau, "regret": self.regret, "covered": self.covered}
+        own = {"records": [asdict(one) for one in self.records], "level": asdict(self.level)}
+        return json.dumps({**found, **own}, indent=2) + "\n"
+
+    def __str__(self) -> str:
+        tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
+        return (
+            f"judged: Kendall's tau {tau} over {len(self.judged)} systems; the chosen one is {100 * self.regret:.1f} "
+            f"points of {MEASURE} below the best; {self.covered} of {len(self.records)} gains within their intervals"
+        )
+
+
+def judged_split(corpus: CorpusConfig) -> str:
+    """The split whose judgements are revealed: test, else the usual one.
+
+    Raises:
+        UserError: for a collection without judgements.
+    """
+    there = judged_splits(corpus)
+    if not there:
+        raise UserError(f"--reveal: {corpus.name} has no judgements; leave the flag out")
+    return "test" if "test" in there else usual_split(there)
+
+
+def reveal(request: Request, choice: Choice, workshop: Workshop) -> Revealed:
+    """Evaluates all systems of a verdict on the judged queries of the documents' own collection.
+
+    Raises:
+        UserError: for a collection without judgements.
+    """
+    corpus = request.documents.corpus
+    cells = [_judged_cell(choice, cell, corpus) for cell in choice.cells]
+    workshop.measure(cells, float("inf"))
+    found = {one.key: one for one in collect(Layout(choice.benchmark, tuple(cells)), workshop.storage)}
+    made = {name_of(one.key): one.result for one in choice.measured}
+    judged = {name_of(key): result for key, result in found.items()}
+    return compare(choice, made, judged)
+
+
+def _judged_cell(choice: Choice, cell: BenchmarkCell, corpus: CorpusConfig) -> BenchmarkCell:
+    """The cell's system on the documents as they are, for the queries that people asked."""
+    planned = plan(cell.recipe)
+    split = judged_split(corpus)
+    wanted = cell.recipe.evaluation.model_copy(update={"split": split, "max_queries": MOST_QUERIES})
+    step = evaluator(choice.benchmark, cell.key, planned)(wanted, on=planned.elsewhere(corpus))
+    return BenchmarkCell(cell.key, cell.seed, cell.recipe, {(cell.recipe.corpus.short_name, split): step})
+
+
+def compare(
+    choice: Choice, made: Mapping[tuple[str, str], Result], judged: Mapping[tuple[str, str], Result]
+) -> Revealed:
+    """The verdict beside the judgements.
+
+    Args:
+        made, judged: (system, representation) -> result on made and on judged queries.
+    """
+    verdict = choice.verdict
+    names = [(one.system, one.representation) for one in verdict.systems]
+    values = [judged[name].measures[MEASURE] for name in names]
+    chosen = (verdict.recommendation.system, verdict.recommendation.representation)
+    base = next(name for name, one in zip(names, verdict.systems, strict=True) if one.label == verdict.baseline)
+    gains = [(one, value - judged[base].measures[MEASURE]) for one, value in zip(verdict.systems, values, strict=True)]
+    finalists = [(one, gain) for one, gain in gains if one.finalist and (one.system, one.representation) != base]
+    source = ALL if len(verdict.queries.source) > 1 else next(iter(verdict.queries.source))
+    records = [
+        _record(verdict.corpus, source, name, (made[name], made[base]), (judged[name], judged[base]))
+        for name in ((one.system, one.representation) for one, _ in finalists)
+    ]
+    return Revealed(
+        systems=verdict.systems,
+        judged=tuple(values),
+        kendall_tau=kendall_tau([one.gain for one in verdict.systems], values),
+        regret=regret([float(name == chosen) for name in names], values),
+        covered=sum(one.gain_low <= gain <= one.gain_high for one, gain in finalists),
+        records=tuple(records),
+        level=LevelRecord(verdict.corpus, source, made[base].measures[MEASURE], judged[base].measures[MEASURE]),
+    )
+
+
+def _record(
+    corpus: str, source: str, name: tuple[str, str], made: tuple[Result, Result], judged: tuple[Result, Result]
+) -> GainRecord:
+    """Args: made, judged: the system's result and the baseline's."""
+    own, people = _gain(*made), _gain(*judged)
+    return GainRecord(corpus, source, " · ".join(name), own[0], own[1], people[0], people[1])
+
+
+def _gain(own: Result, other: Result) -> tuple[float, float]:
+    """(mean, standard error) of the paired differences."""
+    values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
+    paired = np.array([value - others[query] for query, value in values.items()])
+    return float(paired.mean()), float(np.sqrt(Variance.of_mean(paired).value))
+
+
+def write(revealed: Revealed, folder: Path) -> None:
+    """Writes revealed.json."""
+    (folder / FILE).write_text(revealed.as_json(), "utf-8")

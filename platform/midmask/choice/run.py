@@ -1,0 +1,197 @@
+"""From documents to a verdict: made queries, the contest, one look at the test queries."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from midmask.artifact import Artifact, Place
+from midmask.benchmark.design import Benchmark
+from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.results import Result, SystemKey
+from midmask.choice.agreement import calibration, fit_calibration, leave_one_out
+from midmask.choice.assess import LEVEL, Experience, Measured, estimates, recommend
+from midmask.choice.budget import Clock, Limits
+from midmask.choice.calibration_records import load_records
+from midmask.choice.contest import Conditions, Contest, Outcome
+from midmask.choice.entrants import AS_IS, LEXICAL, MEASURE, Entrant, Size, contest, first_entrants, name_of
+from midmask.choice.journal import Journal
+from midmask.choice.levels import load_levels
+from midmask.choice.request import Request
+from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
+from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
+from midmask.choice.workshop import Workshop
+from midmask.errors import UserError
+from midmask.experiment.plan import plan
+from midmask.experiment.step import Step
+from midmask.experiment.survey import Survey
+from midmask.queries.step import queries_content
+
+log = logging.getLogger(__name__)
+
+UNCALIBRATED = "no collection with judgements was measured: intervals have an assumed width (docs/results/choose.md)"
+
+
+@dataclass(frozen=True)
+class Made:
+    """Documents with made queries. artifact: of the step that made them. collection: BEIR folder."""
+
+    artifact: Artifact
+    collection: Place
+    passages: int
+
+    @property
+    def counts(self) -> QueryCounts:
+        found = self.artifact.result
+        splits = {name: int(found["splits"][name]) for name in ("train", "dev", "test")}
+        kept = {source: int(one["kept"]) for source, one in found["sources"].items()}
+        return QueryCounts(kept, int(found["made"]), int(found["kept"]), **splits)
+
+
+def queries_step(request: Request, corpus: Step) -> Step:
+    """The step that makes queries from a prepared corpus."""
+    return Step("queries", request.queries, {"corpus": corpus}, content=queries_content(request.queries))
+
+
+def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
+    """The documents as passages, and queries for them; judgements that a collection has are not read."""
+    recipe = request.documents
+    corpus = plan(recipe, survey).corpus
+    prepared = workshop.make(corpus, recipe)
+    artifact = workshop.make(queries_step(request, corpus), recipe)
+    folder = artifact.place / "collection" / recipe.corpus.short_name
+    return Made(artifact, folder, int(prepared.result["passages"]))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A verdict, and what it rests on. measured: one for each of its systems. cells: what was trained, of each."""
+
+    verdict: Verdict
+    made: Made
+    measured: tuple[Measured, ...]
+    benchmark: Benchmark
+    cells: tuple[BenchmarkCell, ...]
+
+
+def choose(request: Request, workshop: Workshop) -> Choice:
+    """The verdict; it is not written yet (`deliver`).
+
+    Raises:
+        UserError: for documents that cannot be read, or from which too few queries can be made.
+    """
+    journal = Journal(request.out, request.identity)
+    clock = Clock(request.budget, journal.spent)
+    survey = Survey()
+    made = make(request, workshop, survey)
+    conditions = Conditions(
+        make=partial(_benchmark, request, made.collection),
+        seed=request.seed,
+        limits=Limits(made.passages, made.counts.train),
+        representations=request.representations,
+        survey=survey,
+    )
+    held = Contest(conditions, workshop, clock, journal)
+    outcome = held.hold(first_entrants(request.systems, request.backbone))
+    if not outcome.finalists:
+        raise UserError("no system was measured in time: give a larger --budget, or fewer --systems")
+    tested = _test(held, outcome, clock)
+    cells = _cells(held, outcome)
+    measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
+    verdict = _verdict(request, made, outcome, measured, clock)
+    return Choice(verdict, made, tuple(measured), conditions.make(Size(1, 1), ("test",)), tuple(cells))
+
+
+def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
+    return contest(f"beir:{collection}", request.systems, size, splits, request.own_changes, request.seed)
+
+
+def _size_of(outcome: Outcome, entrant: Entrant) -> Size:
+    return outcome.sizes[entrant.keys[0]]
+
+
+def _test(held: Contest, outcome: Outcome, clock: Clock) -> dict[SystemKey, Result]:
+    """The finalists on the test queries, which nobody has looked at before. Nothing is trained, so it has no limit."""
+    log.info("test queries of %d finalists", len(outcome.finalists))
+    return held.measure(outcome.finalists, partial(_size_of, outcome), ["test"], float("inf"))
+
+
+def _cells(held: Contest, outcome: Outcome) -> list[BenchmarkCell]:
+    """Of all that was measured, at their last size: finalists on the test queries, the others on dev."""
+    return [
+        cell
+        for one in (*outcome.finalists, *(one for one in outcome.measured if one not in outcome.finalists))
+        for cell in held.cells(one, _size_of(outcome, one), ["test"] if one in outcome.finalists else ["dev"])
+    ]
+
+
+def _measured(
+    cells: Sequence[BenchmarkCell],
+    outcome: Outcome,
+    tested: Mapping[SystemKey, Result],
+    storage: Place,
+    words: float,
+) -> list[Measured]:
+    found = []
+    for cell in cells:
+        result = tested.get(cell.key) or outcome.dev.get(cell.key)
+        if result is not None:
+            step = cell.evaluations[cell.main]
+            price, size = seconds_of(step, storage), bytes_per_passage(step, storage, words)
+            model = model_folder(step, storage)
+            found.append(Measured(cell.key, result, price, size, model, finalist=result.split == "test"))
+    return found
+
+
+def _verdict(request: Request, made: Made, outcome: Outcome, measured: list[Measured], clock: Clock) -> Verdict:
+    records = load_records()
+    known = Experience(fit_calibration(records), load_levels())
+    base = _baseline(measured)
+    by_split = {"test": base, "dev": outcome.dev[base.key]}
+    systems = estimates(measured, by_split, known)
+    label = next(one.label for one in systems if (one.system, one.representation) == name_of(base.key))
+    advice = recommend(systems, measured, label, known)
+    chosen = next(one for one in systems if (one.system, one.representation) == (advice.system, advice.representation))
+    result = next(one.result for one in measured if name_of(one.key) == (advice.system, advice.representation))
+    won, lost = examples(made.collection, result, base, (chosen.label, label))
+    return Verdict(
+        corpus=request.documents.corpus.short_name,
+        passages=made.passages,
+        queries=made.counts,
+        systems=systems,
+        recommendation=advice,
+        calibration=calibration(leave_one_out(records, LEVEL), LEVEL) if records else Calibration((), 0.0, 0.0),
+        baseline=label,
+        measure=MEASURE,
+        model=_best_model(systems, chosen),
+        collection=str(made.collection),
+        budget_seconds=request.budget,
+        spent_seconds=clock.spent,
+        command=request.command,
+        won=won,
+        lost=lost,
+        not_tried=outcome.not_tried,
+        limits=_limits(request, made, bool(records)),
+    )
+
+
+def _baseline(measured: Sequence[Measured]) -> Result:
+    """The encoder as it is; one that was never trained has nothing to offer before its fine-tuning, so BM25."""
+    found = {name_of(one.key): one.result for one in measured if one.finalist}
+    return found.get((AS_IS, "dense")) or found[name_of(LEXICAL.keys[0])]
+
+
+def _best_model(systems: Sequence[SystemEstimate], chosen: SystemEstimate) -> str:
+    """The recommended system's; for BM25, that of the best system that has one."""
+    return chosen.model or next((one.model for one in systems if one.model), "")
+
+
+def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:
+    counts = made.counts
+    sources = ", ".join(counts.source)
+    return (
+        f"Nobody asked these queries: they were made from the passages ({sources}). People ask otherwise.",
+        f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
+        "Each query has one relevant passage; others that answer it as well count as wrong.",
+        *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
+    )

@@ -1,0 +1,110 @@
+"""What the artifacts behind an evaluation say: the model, the computing, the bytes, and examples of queries."""
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+
+from midmask.artifact import Place, load
+from midmask.benchmark.results import Result
+from midmask.choice.verdict import Example
+from midmask.evaluation.measures import by_query
+from midmask.experiment.costs import costs_of
+from midmask.experiment.step import Step
+
+SHARED = ("prepare", "tokenise", "queries", "evaluate")
+"""Steps that are no part of a system's price."""
+
+POSTING = 8
+"""Bytes of a word in BM25's index: a passage's number and a weight."""
+
+RR = "RR@10"
+SHOWN = 6
+"""Examples of each kind."""
+
+
+def model_step(evaluation: Step) -> Step | None:
+    """The step whose model was evaluated; None for BM25."""
+    ranked = evaluation.inputs["ranked"]
+    ranked = ranked.inputs["encoder"] if ranked.name == "fuse" else ranked
+    return ranked.inputs["passages"].inputs["model"] if ranked.name == "search" else None
+
+
+def model_folder(evaluation: Step, storage: Place) -> str:
+    """The folder of the evaluated model; "" for BM25."""
+    step = model_step(evaluation)
+    return "" if step is None else str((load(step.place(storage)).place / "model").local())
+
+
+def seconds_of(evaluation: Step, storage: Place) -> float:
+    """Of all steps that are there for this system alone: trainings, mining, encoding, search."""
+    steps = {one.fingerprint: one for one in evaluation.upstream() if one.name not in SHARED}
+    return sum(float(load(one.place(storage)).result.get("seconds", 0.0)) for one in steps.values())
+
+
+def bytes_per_passage(evaluation: Step, storage: Place, words: float) -> float:
+    """Of the index. words: different ones of a passage, on average, which BM25's index holds."""
+    encoded = costs_of(evaluation, storage).bytes_per_passage or 0.0
+    name = evaluation.inputs["ranked"].name
+    return encoded + (POSTING * words if name != "search" else 0.0)
+
+
+def words_of(collection: Place) -> float:
+    """Different words of a passage of a BEIR folder, on average."""
+    counts = [len({*f"{title} {text}".lower().split()}) for title, text in passages_of(collection).values()]
+    return sum(counts) / len(counts)
+
+
+def passages_of(collection: Place) -> dict[str, tuple[str, str]]:
+    """Id -> (title, text) of a BEIR folder."""
+    rows = _rows(collection / "corpus.jsonl.gz")
+    return {row["_id"]: (row.get("title", ""), row["text"]) for row in rows}
+
+
+def _rows(file: Place) -> list[dict[str, str]]:
+    return [json.loads(line) for line in gzip.decompress(file.read()).splitlines()]
+
+
+def examples(
+    collection: Place, chosen: Result, baseline: Result, labels: tuple[str, str]
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Queries on which the chosen system is better than the baseline, and worse, by the reciprocal rank; the largest
+    differences first, at most one a passage.
+
+    Args:
+        labels: of the chosen system and of the baseline.
+    """
+    own, other = by_query(chosen.per_query, RR), by_query(baseline.per_query, RR)
+    changes = sorted((own[query] - other[query], query) for query in own if query in other)
+    texts, asked = passages_of(collection), {row["_id"]: row for row in _rows(collection / "queries.jsonl.gz")}
+    relevant = _relevant(collection, chosen.split)
+
+    def pick(order: Sequence[tuple[float, str]]) -> tuple[Example, ...]:
+        seen: set[str] = set()
+        found: list[Example] = []
+        for _, query in order:
+            passage = relevant.get(query)
+            if passage is not None and passage not in seen and len(found) < SHOWN:
+                seen.add(passage)
+                ranks = dict(zip(labels, (_rank(own[query]), _rank(other[query])), strict=True))
+                found.append(_example(asked[query], texts[passage], ranks))
+        return tuple(found)
+
+    won = [change for change in reversed(changes) if change[0] > 0]
+    lost = [change for change in changes if change[0] < 0]
+    return pick(won), pick(lost)
+
+
+def _rank(reciprocal: float) -> int | None:
+    return round(1 / reciprocal) if reciprocal > 0 else None
+
+
+def _example(query: Mapping[str, object], passage: tuple[str, str], ranks: Mapping[str, int | None]) -> Example:
+    metadata = query.get("metadata")
+    source = str(metadata.get("source", "")) if isinstance(metadata, dict) else ""
+    return Example(str(query["text"]), source, *passage, ranks=ranks)
+
+
+def _relevant(collection: Place, split: str) -> dict[str, str]:
+    """Query -> its passage, of the judgements of a split."""
+    lines = (collection / "qrels" / f"{split}.tsv").read().decode().splitlines()[1:]
+    return {query: passage for query, passage, *_ in (line.split("\t") for line in lines)}
