@@ -1,0 +1,84 @@
+"""Estimates and the recommendation, on values that were made up so that the right answer is known."""
+
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from midmask.benchmark.results import Result, SystemKey
+from midmask.choice.agreement import Fit
+from midmask.choice.assess import Experience, Measured, estimates, recommend
+from midmask.choice.entrants import AS_IS, MEASURE, TUNED
+
+KNOWN = Experience(Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c")), [])
+BASE = SystemKey("none", "none", "dense", AS_IS)
+
+
+def key(system: str) -> SystemKey:
+    return SystemKey(system, "corpus", "dense", TUNED)
+
+
+def measured(of: SystemKey, mean: float, seconds: float, split: str = "test", seed: int = 0) -> Measured:
+    """400 queries around a mean, with the same difficulty for all systems."""
+    difficulty = np.random.default_rng(1).uniform(-0.2, 0.2, 400)
+    own = np.random.default_rng(crc32(of.system.encode()) + seed).normal(0, 0.02, 400)
+    own -= own.mean()
+    values = mean + difficulty - difficulty.mean() + own
+    table = pa.table(
+        {"query_id": [str(n) for n in range(400)], "measure": [MEASURE] * 400, "value": values.astype(np.float64)}
+    )
+    result = Result(of, 0, "made", split, {MEASURE: float(values.mean())}, table)
+    return Measured(of, result, seconds, 768.0, f"/models/{of.system}", finalist=split == "test")
+
+
+def test_gains_are_paired_and_shrunk():
+    systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.6, 10)]
+    found = {one.system: one for one in estimates(systems, {"test": systems[0].result}, KNOWN)}
+    assert found["mlm"].gain == pytest.approx(0.8 * 0.1)
+    assert found["mlm"].gain_low < 0.08 < found["mlm"].gain_high
+    assert found["mlm"].gain_high - found["mlm"].gain_low < 0.03, "the queries' difficulty cancels"
+    assert (found["as it is"].gain, found["as it is"].gain_low, found["as it is"].gain_high) == (0, 0, 0)
+    assert found["mlm"].estimate == pytest.approx(0.58)
+    assert found["mlm"].low < found["as it is"].estimate < found["mlm"].high, "levels are known less well than gains"
+
+
+def test_finalists_rank_before_those_that_were_given_up():
+    dev = measured(BASE, 0.5, 1, split="dev")
+    systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.52, 9), measured(key("simcse"), 0.7, 9, split="dev")]
+    found = estimates(systems, {"test": systems[0].result, "dev": dev.result}, KNOWN)
+    assert [(one.system, one.rank) for one in found] == [("mlm", 1), ("as it is", 2), ("simcse", 3)]
+
+
+def advice(*systems: Measured):
+    ranked = estimates(systems, {"test": systems[0].result}, KNOWN)
+    return recommend(ranked, systems, "as it is · dense", KNOWN)
+
+
+def test_a_clear_winner_is_taken_whatever_it_costs():
+    found = advice(measured(BASE, 0.5, 1), measured(key("mlm"), 0.55, 10), measured(key("retromae"), 0.65, 9999))
+    assert (found.system, found.distinguishable) == ("retromae", True)
+    assert "retromae" in found.reason
+
+
+def test_of_two_that_are_alike_the_cheaper_one_is_taken():
+    found = advice(measured(BASE, 0.5, 1), measured(key("mlm"), 0.599, 10), measured(key("retromae"), 0.6, 9999))
+    assert found.system == "mlm"
+    assert "Not distinguishable" in found.reason
+    assert found.distinguishable, "from the baseline it differs clearly"
+
+
+def test_a_cheap_one_that_may_be_as_good_is_not_taken_where_little_is_known():
+    """With a wide interval everything is alike; what is 5 points behind is left all the same."""
+    vague = Experience(Fit(shrink=1.0, between=0.2, freedom=3), [])
+    systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.55, 10)]
+    found = recommend(estimates(systems, {"test": systems[0].result}, vague), systems, "as it is · dense", vague)
+    assert found.system == "mlm"
+    assert not found.distinguishable
+    assert "not certain" in found.reason
+
+
+def test_if_nothing_helps_the_baseline_stays():
+    found = advice(measured(BASE, 0.5, 1), measured(key("mlm"), 0.4, 10))
+    assert found.system == "as it is"
+    assert not found.distinguishable

@@ -1,0 +1,71 @@
+"""Budgets as people write them, and the longest trainings that fit one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds
+from midmask.choice.entrants import Size
+from midmask.errors import UserError
+
+WIDE = Limits(passages=10**9, queries=10**9)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30m", 1800), ("8h", 28800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400), ("2h15m30s", 8130)],
+)
+def test_a_budget_is_read_as_it_is_written(text, seconds):
+    assert budget_seconds(text, gpus=0) == seconds
+
+
+def test_hours_of_gpus_are_divided_among_them():
+    assert budget_seconds("4gpuh", gpus=8) == 1800
+
+
+@pytest.mark.parametrize("text", ["", "30", "m30", "30 m", "-5m", "30min", "h", "5m?"])
+def test_another_form_is_refused_with_the_forms_that_there_are(text):
+    with pytest.raises(UserError, match="30m, 8h"):
+        budget_seconds(text, gpus=0)
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(UserError, match="no GPU"):
+        budget_seconds("4gpuh", gpus=0)
+    with pytest.raises(UserError, match="less than a minute"):
+        budget_seconds("59s", gpus=0)
+
+
+def test_what_was_spent_before_counts():
+    clock = Clock(100.0, spent=60.0)
+    assert 60 <= clock.spent < 70
+    assert clock.at(0.9) - clock.at(0.6) == pytest.approx(30)
+
+
+def linear(fixed: float, pretrain: float, finetune: float):
+    return lambda size: fixed + pretrain * size.pretrain + finetune * size.finetune
+
+
+@given(
+    fixed=st.floats(0, 100),
+    pretrain=st.floats(0.001, 5),
+    finetune=st.floats(0.001, 5),
+    seconds=st.floats(1, 5_000),
+    passages=st.integers(1, 5_000),
+    queries=st.integers(1, 5_000),
+)
+def test_the_longest_trainings_that_fit_are_found(fixed, pretrain, finetune, seconds, passages, queries):
+    price, limits = linear(fixed, pretrain, finetune), Limits(passages, queries)
+    size = affordable(price, seconds, limits)
+    if size is None:
+        assert price(Size(FEWEST_STEPS, FEWEST_STEPS)) > seconds
+        return
+    assert price(size) <= seconds * (1 + 1e-9)
+    longer = limits.size(max(size.pretrain, size.finetune) + 1)
+    assert longer == size or price(longer) > seconds * (1 - 1e-9)
+
+
+def test_no_training_repeats_a_collection_without_end():
+    small = Limits(passages=64, queries=64)
+    assert affordable(linear(0, 1e-6, 1e-6), 1e9, small) == Size(40, FEWEST_STEPS)
+    assert affordable(linear(0, 1e-6, 1e-6), 1e9, WIDE) == Size(199_999, 199_999)

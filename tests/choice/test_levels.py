@@ -1,0 +1,45 @@
+"""The level on people's queries: a prediction interval over collections, checked by simulation."""
+
+import numpy as np
+import pytest
+
+from midmask.choice.levels import PRIOR_SPREAD, LevelRecord, level_interval, load_levels, write_levels
+
+
+def test_without_experience_the_prior_decides():
+    value, low, high = level_interval(0.5, [], 0.9)
+    assert value == 0.5
+    assert high - value == pytest.approx(1.6448536 * PRIOR_SPREAD) == value - low
+
+
+def test_the_offset_of_other_collections_is_expected_here():
+    records = [LevelRecord(name, "all", 0.6, 0.5) for name in "abcd"]
+    assert level_interval(0.7, records, 0.9)[0] == pytest.approx(0.6)
+
+
+def test_a_collection_with_many_records_counts_once():
+    records = [LevelRecord("a", str(seed), 0.6, 0.5) for seed in range(9)] + [LevelRecord("b", "all", 0.6, 0.6)]
+    assert level_interval(0.6, records, 0.9)[0] == pytest.approx(0.55)
+
+
+def test_intervals_cover_what_they_state():
+    """Offsets of collections are drawn anew 4,000 times; their spread is above the floor."""
+    draw, spread, hits = np.random.default_rng(5), 0.2, 0
+    for _ in range(4_000):
+        offsets = draw.normal(0.1, spread, 4)
+        records = [LevelRecord(str(number), "all", 0.5, 0.5 + offset) for number, offset in enumerate(offsets[:3])]
+        _, low, high = level_interval(0.5, records, 0.9)
+        hits += low <= 0.5 + offsets[3] <= high
+    assert 0.88 < hits / 4_000 < 0.94
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    records = [LevelRecord("squad", "titles", 0.61, 0.68), LevelRecord("cranfield", "all", 0.5, 0.38)]
+    write_levels(records, tmp_path / "levels.jsonl")
+    assert load_levels(tmp_path / "levels.jsonl") == records
+
+
+def test_the_shipped_records_can_be_read():
+    for one in load_levels():
+        assert 0 <= one.made <= 1
+        assert 0 <= one.judged <= 1
