@@ -19,6 +19,7 @@ from midmask.tracking import (
     made_here_key,
     metric_key,
     queries_key,
+    result_key,
 )
 
 
@@ -85,7 +86,7 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     elif step.name in COLLECTIONS:
         run.read(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
-    run.log({f"{step.name}/{name}": value for name, value in numbers(artifact.result).items()}, step=0)
+    run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
 
 
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:

@@ -30,6 +30,7 @@ from midmask.experiment.survey import Survey
 from midmask.identity import as_user_error, flatten
 from midmask.progress import clock
 from midmask.queries.config import QueriesConfig
+from midmask.tracking import result_key
 
 
 def choose_job(options: Options, flags: Namespace) -> None:
@@ -119,7 +120,7 @@ def _track(choice: Choice, folder: Path, tracked: TrackedJob) -> None:
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".md", ".html")):
         run.log_file(path, "verdict")
     run.describe(verdict_markdown(verdict))
-    values = {f"choose/gain/{one.system} {one.representation}": one.gain for one in verdict.systems}
+    values = {result_key("choose", f"gain.{one.label}"): one.gain for one in verdict.systems}
     run.log({"choose/spent_seconds": verdict.spent_seconds, **values}, step=0)
     run.finish("finished")
 

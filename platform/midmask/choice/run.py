@@ -25,7 +25,7 @@ from midmask.errors import UserError
 from midmask.experiment.plan import plan
 from midmask.experiment.step import Step
 from midmask.experiment.survey import Survey
-from midmask.queries.step import queries_content
+from midmask.queries.sources import queries_content
 
 log = logging.getLogger(__name__)
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         measure_of,
         metric_key,
         queries_key,
+        result_key,
     )
     from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
     from midmask.tracking.run import TrackedRun
@@ -59,6 +60,7 @@ _NAMES = {
         "measure_of",
         "metric_key",
         "queries_key",
+        "result_key",
     ),
     "reading": ("StoreReader", "TrackedRow", "read_runs"),
     "run": ("TrackedRun",),
@@ -89,6 +91,7 @@ __all__ = [
     "read_runs",
     "redacted",
     "resolve_tracking_uri",
+    "result_key",
     "sqlite_file",
     "ui_address",
     "ui_command",

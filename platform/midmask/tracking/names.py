@@ -77,6 +77,11 @@ def made_here_key(corpus: str, split: str) -> str:
     return f"{MADE_HERE}/{_segment(corpus)}/{_segment(split)}"
 
 
+def result_key(step: str, name: str) -> str:
+    """STEP/NAME, of a number of a step's result; the name may hold a measure, a path or a URL."""
+    return f"{step}/{_escape(name.replace('@', '_at_'), '_.-')}"[:LONGEST_KEY]
+
+
 def measure_of(key: str) -> tuple[str, str, str]:
     """(corpus, split, measure as ir-measures prints it): the inverse of `metric_key`.
 
