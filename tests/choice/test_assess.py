@@ -9,9 +9,11 @@ import pytest
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import Fit
 from midmask.choice.assess import Experience, Measured, estimates, recommend
+from midmask.choice.calibration_records import GainRecord
 from midmask.choice.entrants import AS_IS, MEASURE, TUNED
 
-KNOWN = Experience(Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c")), [])
+SURE = Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c"))
+KNOWN = Experience({"encoder": SURE, "with BM25": SURE, "bm25": SURE}, [])
 BASE = SystemKey("none", "none", "dense", AS_IS)
 
 
@@ -52,7 +54,7 @@ def test_finalists_rank_before_those_that_were_given_up():
 
 def advice(*systems: Measured):
     ranked = estimates(systems, {"test": systems[0].result}, KNOWN)
-    return recommend(ranked, systems, "as it is · dense", KNOWN)
+    return recommend(ranked, systems, systems[0].result, KNOWN)
 
 
 def test_a_clear_winner_is_taken_whatever_it_costs():
@@ -70,9 +72,9 @@ def test_of_two_that_are_alike_the_cheaper_one_is_taken():
 
 def test_a_cheap_one_that_may_be_as_good_is_not_taken_where_little_is_known():
     """With a wide interval everything is alike; what is 5 points behind is left all the same."""
-    vague = Experience(Fit(shrink=1.0, between=0.2, freedom=3), [])
+    vague = Experience({"encoder": Fit(shrink=1.0, between=0.2, freedom=3)}, [])
     systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.55, 10)]
-    found = recommend(estimates(systems, {"test": systems[0].result}, vague), systems, "as it is · dense", vague)
+    found = recommend(estimates(systems, {"test": systems[0].result}, vague), systems, systems[0].result, vague)
     assert found.system == "mlm"
     assert not found.distinguishable
     assert "not certain" in found.reason
@@ -82,3 +84,23 @@ def test_if_nothing_helps_the_baseline_stays():
     found = advice(measured(BASE, 0.5, 1), measured(key("mlm"), 0.4, 10))
     assert found.system == "as it is"
     assert not found.distinguishable
+
+
+def test_kinds_of_systems_are_fitted_apart():
+    """On made queries BM25 gains 0.3 that people's queries do not show; an encoder's gain is real."""
+    records = [
+        GainRecord(name, "all", system, made, 0.001, judged + jitter, 0.001)
+        for name, jitter in (("a", 0.001), ("b", -0.001), ("c", 0.0))
+        for system, made, judged in (("bm25 · bm25", 0.3, 0.0), ("mlm · dense", 0.05, 0.05))
+    ]
+    known = Experience.of(records, [])
+    lexical = SystemKey("bm25", "none", "bm25", "none")
+    base = measured(BASE, 0.5, 1).result
+    assert known.gain(lexical, measured(lexical, 0.8, 1).result, base).value == pytest.approx(0.0, abs=0.01)
+    assert known.gain(key("mlm"), measured(key("mlm"), 0.55, 1).result, base).value == pytest.approx(0.05, abs=0.005)
+
+
+def test_without_records_the_priors_stand():
+    known = Experience.of([], [])
+    assert known.gains["encoder"].shrink == 1
+    assert known.gains["bm25"].between > known.gains["encoder"].between

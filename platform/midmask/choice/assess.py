@@ -5,13 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from midmask.arrays import Doubles
+from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import Fit
-from midmask.choice.entrants import MEASURE, name_of
+from midmask.choice.agreement import PRIOR, Fit, fit_calibration
+from midmask.choice.calibration_records import GainRecord
+from midmask.choice.entrants import MEASURE, WITH_BM25, name_of
 from midmask.choice.levels import LevelRecord, level_interval
 from midmask.choice.verdict import Recommendation, SystemEstimate
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance
+from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
 LEVEL = 0.9
 """Of all intervals of a verdict."""
@@ -32,18 +35,61 @@ class Measured:
     finalist: bool
 
 
+LEXICAL_PRIOR = Fit(shrink=0.5, between=0.1, freedom=4)
+"""Of gains that BM25 has a part in, until two collections have been measured: made queries share their passages' words
+far more than people's do, so that half of such a gain is expected, give or take 0.1.
+"""
+
+PRIORS = {"encoder": PRIOR, "with BM25": LEXICAL_PRIOR, "bm25": LEXICAL_PRIOR}
+"""Kind of system -> what is assumed of its gains over an encoder."""
+
+
+def kind_of(system: str, representation: str) -> str:
+    """The kind of a system by its names in a verdict: BM25, an encoder with BM25, or an encoder."""
+    if system == BM25:
+        return BM25
+    return "with BM25" if representation.endswith(WITH_BM25) else "encoder"
+
+
 @dataclass(frozen=True)
 class Experience:
-    """What collections with judgements have taught. gains: of differences. levels: of the baseline's own measure."""
+    """What collections with judgements have taught. gains: kind of system -> of its gains. levels: of the baseline's
+    own measure.
+    """
 
-    gains: Fit
+    gains: Mapping[str, Fit]
     levels: Sequence[LevelRecord]
 
-    def gain(self, own: Result, other: Result) -> IntervalEstimate:
-        """The gain of one system over another on queries that people ask."""
-        values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
-        paired = np.array([value - others[query] for query, value in values.items() if query in others])
-        return self.gains.interval(float(paired.mean()), Variance.of_mean(paired), LEVEL)
+    @classmethod
+    def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
+        """Kinds of systems are fitted apart, since made queries favour words."""
+        fits = {}
+        for kind, prior in PRIORS.items():
+            fit = fit_calibration([one for one in records if kind_of(*one.system.split(" · ")) == kind])
+            fits[kind] = fit if fit.collections else prior
+        return cls(fits, levels)
+
+    def gain(self, key: SystemKey, own: Result, baseline: Result) -> IntervalEstimate:
+        """The gain of a system over the baseline on queries that people ask."""
+        paired = _paired(own, baseline)
+        return self.gains[kind_of(*name_of(key))].interval(float(paired.mean()), Variance.of_mean(paired), LEVEL)
+
+    def is_behind(self, one: "Measured", best: "Measured", baseline: Result) -> bool:
+        """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
+        of two systems of one kind is the same, of two kinds it adds up.
+        """
+        kinds = {kind_of(*name_of(key)): key for key in (one.key, best.key)}
+        apart = self.gain(one.key, one.result, baseline).value - self.gain(best.key, best.result, baseline).value
+        fits = [self.gains[kind] for kind in kinds]
+        sampling = Variance.of_mean(_paired(one.result, best.result))
+        variances = [sampling, *(Variance(fit.between**2, fit.freedom) for fit in fits)]
+        return interval(apart, variances, 1 - LEVEL).high < 0
+
+
+def _paired(own: Result, other: Result) -> Doubles:
+    """Differences on the queries that both have."""
+    values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
+    return np.array([value - others[query] for query, value in values.items() if query in others], dtype=np.float64)
 
 
 def estimates(
@@ -63,7 +109,7 @@ def _estimate(one: Measured, baseline: Result, known: Experience) -> SystemEstim
     system, representation = name_of(one.key)
     gain, low, high = 0.0, 0.0, 0.0
     if one.key != baseline.key:
-        found = known.gain(one.result, baseline)
+        found = known.gain(one.key, one.result, baseline)
         gain, low, high = found.value, found.low, found.high
     level = level_interval(baseline.measures[MEASURE], known.levels, LEVEL)
     return SystemEstimate(
@@ -88,24 +134,26 @@ def _share(value: float) -> float:
 
 
 def recommend(
-    systems: Sequence[SystemEstimate], measured: Sequence[Measured], baseline: str, known: Experience
+    systems: Sequence[SystemEstimate], measured: Sequence[Measured], baseline: Result, known: Experience
 ) -> Recommendation:
     """The cheapest of the finalists that are within `ALIKE` of the best one and cannot be told from it.
 
     Intervals alone would not do: where little is known all systems are alike, and the cheapest may lose much.
     """
-    results = {name_of(one.key): one.result for one in measured}
+    by_name = {name_of(one.key): one for one in measured}
     finalists = [one for one in systems if one.finalist]
     best = finalists[0]
     near = [one for one in finalists if best.gain - one.gain <= ALIKE]
-    alike = [one for one in near if one is best or known.gain(_of(one, results), _of(best, results)).high >= 0]
+    first = by_name[best.system, best.representation]
+    alike = [
+        one
+        for one in near
+        if one is best or not known.is_behind(by_name[one.system, one.representation], first, baseline)
+    ]
     chosen = min(alike, key=lambda one: (one.seconds, one.bytes_per_passage, one.rank))
     distinguishable = chosen.gain_low > 0
-    return Recommendation(chosen.system, chosen.representation, distinguishable, _reason(chosen, best, alike, baseline))
-
-
-def _of(one: SystemEstimate, results: Mapping[tuple[str, str], Result]) -> Result:
-    return results[one.system, one.representation]
+    over = next(one.label for one in systems if (one.system, one.representation) == name_of(baseline.key))
+    return Recommendation(chosen.system, chosen.representation, distinguishable, _reason(chosen, best, alike, over))
 
 
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:

@@ -124,18 +124,21 @@ class Contest:
         return self._slower * plan.total_hours * 3600
 
     def _train(self, current: Round, number: int) -> None:
-        """Trains and measures a round, by priority, as many side by side as there are lanes."""
-        until = self._clock.at(min(LAST_START, self._share_after(number)))
+        """Trains and measures a round, by priority, as many side by side as there are lanes. Once its time is up no
+        other training begins; what runs may go on, since half a training is worth nothing.
+        """
+        limit, last = self._share_after(number) * self._clock.budget, self._clock.at(LAST_START)
         expected, began = self._price(current.entrants, current.size), self._clock.spent
         for first in range(0, len(current.entrants), self._workshop.lanes):
             group = current.entrants[first : first + self._workshop.lanes]
+            until = last if self._clock.spent <= limit else 0.0  # then only what an earlier run has measured counts
             found = self.measure(group, lambda _: current.size, ["dev"], until)
             for key, result in found.items():
                 self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
                 self._dev[key], self._sizes[key] = result, current.size
-            late = [one for one in group if one.keys[0] not in found and one.keys[0] not in self._dev]
+            lost = [one for one in group if one.keys[0] not in self._dev]
             self._journal.give_up(
-                late, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
+                lost, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
             )
             log.info("%s; %s of %s spent", self._best(), words(self._clock.spent), words(self._clock.budget))
         if expected > 0 and self._clock.spent - began > 1:

@@ -9,7 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import calibration, fit_calibration, leave_one_out
+from midmask.choice.agreement import calibration, leave_one_out
 from midmask.choice.assess import LEVEL, Experience, Measured, estimates, recommend
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
@@ -145,12 +145,12 @@ def _measured(
 
 def _verdict(request: Request, made: Made, outcome: Outcome, measured: list[Measured], clock: Clock) -> Verdict:
     records = load_records()
-    known = Experience(fit_calibration(records), load_levels())
+    known = Experience.of(records, load_levels())
     base = _baseline(measured)
     by_split = {"test": base, "dev": outcome.dev[base.key]}
     systems = estimates(measured, by_split, known)
     label = next(one.label for one in systems if (one.system, one.representation) == name_of(base.key))
-    advice = recommend(systems, measured, label, known)
+    advice = recommend(systems, measured, base, known)
     chosen = next(one for one in systems if (one.system, one.representation) == (advice.system, advice.representation))
     result = next(one.result for one in measured if name_of(one.key) == (advice.system, advice.representation))
     won, lost = examples(made.collection, result, base, (chosen.label, label))
