@@ -70,7 +70,7 @@ class Fit:
 
 
 PRIOR = Fit(shrink=1.0, between=0.02, freedom=4)
-"""Used until there are records of two collections. Gains of nDCG@10 by middle training are of the order of 0.01 to 0.05.
+"""Used until there are records of two collections. Gains of middle training are about 0.01 to 0.05 of nDCG@10.
 This takes a made gain at face value and scatters real gains by 0.02 around it, so that a 90% interval reaches about
 0.043 or more to each side (t with four degrees of freedom). It is an assumption, and a verdict that uses it has to say
 so.
