@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from midmask.errors import unknown
+
 
 @dataclass(frozen=True)
 class QueryCounts:
@@ -117,6 +119,29 @@ class Verdict:
         from midmask.choice.report_text import verdict_markdown  # here, since it imports this module
 
         return verdict_markdown(self)
+
+    @property
+    def finalists(self) -> tuple[SystemEstimate, ...]:
+        """The systems that were measured on the test queries, the best first."""
+        return tuple(sorted((one for one in self.systems if one.finalist), key=lambda one: one.rank))
+
+    @property
+    def given_up(self) -> tuple[SystemEstimate, ...]:
+        """The systems that were measured on the dev queries only, the best first."""
+        return tuple(sorted((one for one in self.systems if not one.finalist), key=lambda one: one.rank))
+
+    @property
+    def recommended(self) -> SystemEstimate:
+        """The estimate of the recommended system.
+
+        Raises:
+            UserError: if the verdict has none.
+        """
+        wanted = (self.recommendation.system, self.recommendation.representation)
+        for one in self.systems:
+            if (one.system, one.representation) == wanted:
+                return one
+        raise unknown("recommended system", " · ".join(wanted), [one.label for one in self.systems])
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

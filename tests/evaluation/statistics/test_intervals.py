@@ -35,6 +35,10 @@ def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
     )
 
 
+def test_variances_too_small_to_be_squared_have_degrees_of_freedom():
+    assert standard_error([Variance(1e-200, 10), Variance(1e-200, 10)]).freedom == pytest.approx(20)
+
+
 def test_two_means_have_welchs_test():
     first, second = [0.50, 0.52, 0.57], [0.40, 0.41]
     error = standard_error([Variance.of_mean(first), Variance.of_mean(second)])

@@ -76,7 +76,7 @@ def standard_error(variances: Sequence[Variance]) -> StandardError:
     total = math.fsum(one.value for one in variances)
     if total == 0 or math.isinf(total):
         return StandardError(total, 1)
-    freedom = total**2 / math.fsum(one.value**2 / one.freedom for one in variances if one.value)
+    freedom = 1 / math.fsum((one.value / total) ** 2 / one.freedom for one in variances)
     return StandardError(math.sqrt(total), freedom)
 
 

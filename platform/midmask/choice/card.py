@@ -1,0 +1,67 @@
+"""README.md of a verdict's model: what it was chosen from and by what, with the figures, in sentence-transformers'
+format. What each library sees of the model is in the card that its own folder has (`encoders.model_card`).
+"""
+
+import re
+
+from midmask.choose import wording
+from midmask.choose.report_text import bullets, gain_cell, systems_table, table_note, text, use
+from midmask.choose.verdict import Verdict
+
+TAGS = ("sentence-transformers", "feature-extraction", "midmask")
+
+MODEL = "."
+"""The model's name in the card: its own folder, since folders are moved."""
+
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_TITLE = re.compile(r"\A\s*# [^\n]*\n")
+
+
+def model_card(verdict: Verdict, folder_card: str = "") -> str:
+    """The text of README.md in `model/`.
+
+    Args:
+        folder_card: README.md that the training wrote into that folder. What it says of views, libraries and origin is
+            kept, under a heading of its own.
+
+    Raises:
+        UserError: if the recommended system is not among the verdict's systems.
+    """
+    taken = verdict.recommended
+    found = wording.loader(taken.representation)
+    lines = wording.loading_lines(verdict, MODEL)
+    inherited = _TITLE.sub("", _FRONT_MATTER.sub("", folder_card)).strip()
+    parts = [
+        _front_matter(found),
+        f"# {text(taken.label)}, trained on {text(verdict.corpus)}",
+        f"Chosen by midmask from {len(verdict.systems)} systems, without labelled queries. "
+        f"{text(wording.headline(verdict))} {text(wording.certainty(verdict))}",
+        "## How to load",
+        *(use(verdict, MODEL)[1:] if lines else [wording.NO_LOADER]),
+        "The model's folder is `.` here; nothing is fetched from a network.",
+        "## Data",
+        f"{verdict.passages:,} passages of {text(verdict.corpus)}. {text(wording.query_sentence(verdict.queries))} "
+        "Nobody asked these queries: they were made from the passages.",
+        bullets(f"{name}: {count:,}" for name, count in verdict.queries.source.items()),
+        "## Method and protocol",
+        f"System {text(taken.system)}, representation {text(taken.representation)}. All systems had the same queries "
+        "for training. Systems were given up by dev queries; the figures are of test queries. "
+        f"{text(verdict.recommendation.reason)}",
+        "## Figures",
+        systems_table(verdict, [one for one in verdict.finalists if one == taken or one.label == verdict.baseline]),
+        f"Gain over {text(verdict.baseline)}: {gain_cell(verdict, taken)}. {text(table_note(verdict))}",
+        text(" ".join(wording.belief(verdict.calibration))),
+        "## Limits",
+        bullets(verdict.limits) or "No limits were recorded.",
+        *(["## The folder", inherited] if inherited else []),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _front_matter(loader: str | None) -> str:
+    """Tags of the model as YAML. Without a loader it is not one of sentence-transformers."""
+    tags = [tag for tag in TAGS if loader or tag != "sentence-transformers"]
+    tags += ["sparse-encoder"] if loader == "SparseEncoder" else []
+    lines = [f"library_name: {'sentence-transformers' if loader else 'transformers'}", "tags:"]
+    lines += [f"- {tag}" for tag in tags]
+    return "\n".join(["---", *lines, "pipeline_tag: feature-extraction", "---"])

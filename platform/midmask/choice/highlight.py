@@ -1,0 +1,74 @@
+"""The words of a query in a passage, and the part of the passage that has most of them."""
+
+import re
+from typing import NamedTuple
+
+from midmask.retrieve.bm25 import WORD
+
+FUNCTION_WORDS = frozenset(
+    (
+        "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on "
+        "or our so that the their then there these they this to was we were what when where which who why will with "
+        "you your"
+    ).split()
+)
+"""English words that say nothing about what a text is about; they are not highlighted."""
+
+LENGTH = 420
+"""Characters of an excerpt, about."""
+
+
+class TextPart(NamedTuple):
+    """A part of a text. marked: whether it is a word of the query."""
+
+    text: str
+    marked: bool
+
+
+class Excerpt(NamedTuple):
+    """A part of a passage with what surrounds it. before, after: whether something was left out there."""
+
+    parts: tuple[TextPart, ...]
+    before: bool
+    after: bool
+
+
+def highlight(text: str, query: str) -> tuple[TextPart, ...]:
+    """The text, cut where words of the query begin and end. Words are equal if their English stems are, as for BM25."""
+    parts, end = [], 0
+    for start, stop in _matches(text, query):
+        parts += [TextPart(text[end:start], False), TextPart(text[start:stop], True)]
+        end = stop
+    parts.append(TextPart(text[end:], False))
+    return tuple(part for part in parts if part.text)
+
+
+def excerpt(text: str, query: str, length: int = LENGTH) -> Excerpt:
+    """The part of `text` with the most of the query's words, about `length` characters, highlighted; the whole text if
+    it is not much longer.
+    """
+    if len(text) <= 1.3 * length:
+        return Excerpt(highlight(text, query), False, False)
+    found = _matches(text, query)
+    best = max(
+        (start for start, _ in found),
+        key=lambda start: len({text[a:b].lower() for a, b in found if start <= a and b <= start + length}),
+        default=0,
+    )
+    start = _word_start(text, max(0, min(best - length // 8, len(text) - length)))
+    stop = _word_start(text, min(len(text), start + length))
+    return Excerpt(highlight(text[start:stop].strip(), query), start > 0, stop < len(text))
+
+
+def _matches(text: str, query: str) -> list[tuple[int, int]]:
+    import Stemmer
+
+    stem = Stemmer.Stemmer("english").stemWord
+    wanted = {stem(word) for word in re.findall(WORD, query.lower()) if word not in FUNCTION_WORDS}
+    return [found.span() for found in re.finditer(WORD, text) if stem(found.group().lower()) in wanted]
+
+
+def _word_start(text: str, at: int) -> int:
+    """The start of the word that `at` is in; `at` itself if that word is very long."""
+    start = max(text.rfind(" ", 0, at), text.rfind("\n", 0, at)) + 1
+    return start if 0 < at < len(text) and at - start < 40 else at

@@ -1,0 +1,248 @@
+"""Gain against cost as an SVG picture: a point for each system, its interval, the Pareto front, and labels."""
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from midmask.choose.label_placement import LabelBox, WantedLabel, place_labels
+from midmask.choose.verdict import SystemEstimate, Verdict
+from midmask.choose.wording import MINUS, duration, gain_interval_words, readable, signed
+from midmask.evaluation.pareto import on_front
+
+SHORTEST = 1.0
+"""Seconds at which shorter times are drawn, since a logarithmic axis has no 0."""
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+TICKS = (
+    *(1, 2, 5, 10, 20, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 20 * MINUTE, 30 * MINUTE),
+    *(HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, 2 * DAY, 4 * DAY, 8 * DAY, 16 * DAY, 32 * DAY),
+)
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Size of a picture, in its own units; the plot lies within the margins. longest: characters of a label."""
+
+    name: str
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    font: float
+    longest: int
+
+    @property
+    def plot(self) -> LabelBox:
+        return LabelBox(self.left, self.top, self.width - self.right, self.height - self.bottom)
+
+
+WIDE = Canvas("wide", 900, 460, 58, 16, 40, 52, 13.5, 34)
+NARROW = Canvas("narrow", 358, 440, 48, 8, 40, 52, 12, 24)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """From values to places on a canvas: seconds to the right on a logarithmic scale, gains upwards."""
+
+    canvas: Canvas
+    shortest: float
+    longest: float
+    lowest: float
+    highest: float
+
+    def x(self, seconds: float) -> float:
+        plot, span = self.canvas.plot, math.log(self.longest / self.shortest)
+        return plot.left + (plot.right - plot.left) * math.log(max(seconds, SHORTEST) / self.shortest) / span
+
+    def y(self, gain: float) -> float:
+        """Values beyond the axis are drawn at its end."""
+        plot, inside = self.canvas.plot, min(max(gain, self.lowest), self.highest)
+        return plot.bottom - (plot.bottom - plot.top) * (inside - self.lowest) / (self.highest - self.lowest)
+
+
+def drawable(verdict: Verdict) -> list[SystemEstimate]:
+    """The systems that have a place in the picture: whose gain and time are finite and whose interval is known."""
+    return [
+        one
+        for one in verdict.systems
+        if math.isfinite(one.gain) and math.isfinite(one.seconds) and one.gain_low <= one.gain_high
+    ]
+
+
+def front(verdict: Verdict) -> list[SystemEstimate]:
+    """The finalists that no other beats in gain without computing for longer, the fastest first."""
+    systems = [one for one in drawable(verdict) if one.finalist]
+    kept = on_front([(one.gain, one.seconds) for one in systems], ["max", "min"])
+    return sorted((one for one, is_on in zip(systems, kept, strict=True) if is_on), key=lambda one: one.seconds)
+
+
+def picture(verdict: Verdict, canvas: Canvas) -> tuple[str, list[SystemEstimate]]:
+    """The SVG element, and the systems whose labels found no room in it. Empty without a system that can be drawn."""
+    systems = sorted(drawable(verdict), key=lambda one: _importance(verdict, one))
+    if not systems:
+        return "", []
+    axes = _axes(systems, canvas)
+    labels = [_wanted(axes, one) for one in systems]
+    bars = [_bar(axes, one) for one in systems]
+    points = [LabelBox(one.x - 8, one.y - 8, one.x + 8, one.y + 8) for one in labels]
+    places = place_labels(labels, [*bars, *points], canvas.plot)
+    title = f"Gain in {verdict.measure} over {verdict.baseline} against computing time"
+    shapes = [
+        f'<title id="{canvas.name}-title">{_text(title)}</title>',
+        f'<desc id="{canvas.name}-desc">{_text(description(verdict))}</desc>',
+        *_grid(axes, verdict),
+        _front_line(axes, front(verdict)),
+        *(_interval(axes, one, _kind(verdict, one)) for one in systems),
+        *(_point(axes, verdict, one) for one in systems),
+        *(_label(axes, verdict, *each) for each in zip(systems, labels, places, strict=True)),
+    ]
+    svg = (
+        f'<svg class="picture {canvas.name}" role="img" viewBox="0 0 {canvas.width:g} {canvas.height:g}" '
+        f'font-size="{canvas.font:g}" aria-labelledby="{canvas.name}-title" '
+        f'aria-describedby="{canvas.name}-desc">{"".join(shapes)}</svg>'
+    )
+    return svg, [one for one, place in zip(systems, places, strict=True) if place is None]
+
+
+def description(verdict: Verdict) -> str:
+    """What the picture shows, in words: each system's gain, interval and time, and who is on the front."""
+    lines = [
+        f"{one.label}: {signed(one.gain)}, {gain_interval_words(verdict, one)}, {duration(one.seconds)}."
+        for one in drawable(verdict)
+    ]
+    return " ".join([*lines, f"On the Pareto front: {', '.join(one.label for one in front(verdict))}."])
+
+
+def _importance(verdict: Verdict, one: SystemEstimate) -> tuple[bool, bool, bool, int]:
+    """The order in which labels choose their places."""
+    return one != verdict.recommended, one.label != verdict.baseline, not one.finalist, one.rank
+
+
+def _kind(verdict: Verdict, one: SystemEstimate) -> str:
+    if one == verdict.recommended:
+        return "taken"
+    if one.label == verdict.baseline:
+        return "baseline"
+    return "finalist" if one.finalist else "given-up"
+
+
+def _axes(systems: Sequence[SystemEstimate], canvas: Canvas) -> Axes:
+    seconds = [max(one.seconds, SHORTEST) for one in systems]
+    ends = [end for one in systems for end in (one.gain, one.gain_low, one.gain_high) if math.isfinite(end)]
+    lowest, highest = min(0.0, *ends), max(0.0, *ends)
+    margin = 0.08 * (highest - lowest) or 0.01
+    spread = max((max(seconds) / min(seconds)) ** 0.12, 1.25)
+    return Axes(canvas, min(seconds) / spread, max(seconds) * spread, lowest - margin, highest + margin)
+
+
+def _grid(axes: Axes, verdict: Verdict) -> list[str]:
+    """Lines, numbers and names of both axes."""
+    plot, shapes = axes.canvas.plot, []
+    for value, digits in gain_ticks(axes.lowest, axes.highest):
+        at, kind = axes.y(value), "zero" if value == 0 else "grid"
+        number = f"{value:+.{digits}f}".replace("-", MINUS) if value else "0"
+        shapes.append(f'<line class="{kind}" x1="{plot.left:.1f}" x2="{plot.right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        shapes.append(f'<text class="tick" x="{plot.left - 8:.1f}" y="{at + 4:.1f}" text-anchor="end">{number}</text>')
+    for seconds in time_ticks(axes, 4.6 * axes.canvas.font):
+        at = axes.x(seconds)
+        shapes.append(
+            f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{plot.bottom:.1f}" y2="{plot.bottom + 5:.1f}"/>'
+        )
+        place = f'x="{at:.1f}" y="{plot.bottom + 20:.1f}" text-anchor="middle"'
+        shapes.append(f'<text class="tick" {place}>{duration(seconds)}</text>')
+    vertical = _cut(f"Gain in {verdict.measure} over {verdict.baseline}", int(plot.right / axes.canvas.font / 0.55))
+    return [
+        *shapes,
+        f'<text class="axis" x="0" y="{axes.canvas.font + 2:.1f}">{_text(vertical)}</text>',
+        f'<text class="axis" x="{plot.right:.1f}" y="{axes.canvas.height - 8:.1f}" text-anchor="end">'
+        "Computing time, logarithmic</text>",
+    ]
+
+
+def gain_ticks(lowest: float, highest: float) -> list[tuple[float, int]]:
+    """Round values from lowest to highest, four to ten of them, and the decimals that they are printed with."""
+    rough = (highest - lowest) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.ceil(lowest / step - 1e-9), math.floor(highest / step + 1e-9)
+    return [(round(number * step, 12), digits) for number in range(first, last + 1)]
+
+
+def time_ticks(axes: Axes, apart: float) -> list[float]:
+    """Times on the axis that people name, at least `apart` units from each other."""
+    kept: list[float] = []
+    for seconds in TICKS:
+        if axes.shortest <= seconds <= axes.longest and (not kept or axes.x(seconds) - axes.x(kept[-1]) >= apart):
+            kept.append(seconds)
+    return kept
+
+
+def _front_line(axes: Axes, systems: Sequence[SystemEstimate]) -> str:
+    """A staircase: the largest gain for at most so much computing."""
+    if len(systems) < 2:
+        return ""
+    path = f"M{axes.x(systems[0].seconds):.1f} {axes.y(systems[0].gain):.1f}"
+    path += "".join(f"H{axes.x(one.seconds):.1f}V{axes.y(one.gain):.1f}" for one in systems[1:])
+    return f'<path class="front" d="{path}H{axes.canvas.plot.right:.1f}"/>'
+
+
+def _interval(axes: Axes, one: SystemEstimate, kind: str) -> str:
+    bar = _bar(axes, one)
+    return f'<line class="bar {kind}" x1="{axes.x(one.seconds):.1f}" x2="{axes.x(one.seconds):.1f}" ' + (
+        f'y1="{bar.top:.1f}" y2="{bar.bottom:.1f}"/>'
+    )
+
+
+def _bar(axes: Axes, one: SystemEstimate) -> LabelBox:
+    at = axes.x(one.seconds)
+    return LabelBox(at - 3, axes.y(one.gain_high), at + 3, axes.y(one.gain_low))
+
+
+def _point(axes: Axes, verdict: Verdict, one: SystemEstimate) -> str:
+    x, y, kind = axes.x(one.seconds), axes.y(one.gain), _kind(verdict, one)
+    told = f"{one.label}: {signed(one.gain)} ({gain_interval_words(verdict, one)}), {duration(one.seconds)}"
+    shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{7 if kind == "taken" else 5}"/>'
+    if kind == "baseline":
+        shape = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10"/>'
+    return f'<g class="point {kind}"><title>{_text(told)}</title>{shape}</g>'
+
+
+def _wanted(axes: Axes, one: SystemEstimate) -> WantedLabel:
+    text = _cut(one.label, axes.canvas.longest)
+    size = axes.canvas.font * text_width(text)
+    return WantedLabel(axes.x(one.seconds), axes.y(one.gain), size, 1.3 * axes.canvas.font)
+
+
+def _label(axes: Axes, verdict: Verdict, one: SystemEstimate, wanted: WantedLabel, place: LabelBox | None) -> str:
+    if place is None:
+        return ""
+    x, y = place.nearest(wanted.x, wanted.y)
+    leader = ""
+    if math.hypot(x - wanted.x, y - wanted.y) > 16:
+        leader = f'<line class="leader" x1="{wanted.x:.1f}" y1="{wanted.y:.1f}" x2="{x:.1f}" y2="{y:.1f}"/>'
+    anchor, at = ("start", place.left) if place.left >= wanted.x else ("end", place.right)
+    if place.left < wanted.x < place.right:
+        anchor, at = "middle", (place.left + place.right) / 2
+    where = f'x="{at:.1f}" y="{place.bottom - 0.3 * axes.canvas.font:.1f}" text-anchor="{anchor}"'
+    text = _text(_cut(one.label, axes.canvas.longest))
+    return f'{leader}<text class="label {_kind(verdict, one)}" {where}>{text}</text>'
+
+
+def text_width(text: str) -> float:
+    """The width that a text needs at most, in font sizes: no font is asked, so wide characters count as 1.1."""
+    return 0.62 * len(text) + 0.48 * sum(
+        unicodedata.east_asian_width(each) in "WF" or unicodedata.category(each) == "So" for each in text
+    )
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def _text(value: str) -> str:
+    return escape(readable(value))

@@ -1,0 +1,236 @@
+"""A verdict as one HTML file: no scripts, no requests, readable on a phone and in the dark.
+
+All texts pass through `text`, which escapes them: names, queries and passages come from documents that nobody checked.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from midmask.choose import wording
+from midmask.choose.highlight import TextPart, excerpt, highlight
+from midmask.choose.picture import NARROW, WIDE, drawable, front, picture
+from midmask.choose.report_style import style_sheet
+from midmask.choose.report_text import given_up_note, table_note
+from midmask.choose.verdict import Example, SystemEstimate, Verdict
+from midmask.choose.wording import duration, score, signed
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+OPEN_EXAMPLES = 3
+"""Examples of each kind that are shown at once; the others open on demand."""
+
+
+def verdict_html(verdict: Verdict) -> str:
+    """The whole page.
+
+    Raises:
+        UserError: if the recommended system is not among the verdict's systems.
+    """
+    sections = [
+        _opening(verdict),
+        _systems(verdict),
+        _picture(verdict),
+        _examples("Queries it wins", "won", verdict.won),
+        _examples("Queries it loses", "lost", verdict.lost),
+        _limits(verdict),
+        _belief(verdict),
+        _queries(verdict),
+        _use(verdict),
+    ]
+    title = text(f"{verdict.corpus}: which middle training?")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n<link rel="icon" href="data:,">\n'
+        f"<title>{title}</title>\n<style>{style_sheet()}</style>\n</head>\n"
+        f"<body>\n<main>\n{''.join(sections)}</main>\n</body>\n</html>\n"
+    )
+
+
+def text(value: str) -> str:
+    """The text, escaped for content and for attributes."""
+    return escape(wording.readable(value))
+
+
+def _opening(verdict: Verdict) -> str:
+    taken, level = verdict.recommended, wording.interval_level(verdict)
+    is_baseline = taken.label == verdict.baseline
+    gain = "baseline" if is_baseline else signed(taken.gain)
+    ends = f"{level} {signed(taken.gain_low)} to {signed(taken.gain_high)}"
+    facts = [
+        (f"{verdict.measure}, estimated", score(taken.estimate), f"{level} {score(taken.low)} to {score(taken.high)}"),
+        (f"Gain over {verdict.baseline}", gain, "gains are over itself" if is_baseline else ends),
+        (
+            "Computing",
+            duration(taken.seconds),
+            f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all",
+        ),
+        ("Index", f"{wording.size(taken.bytes_per_passage)} bytes", "per passage"),
+    ]
+    shown = "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)} <small>{text(more)}</small></dd></div>"
+        for name, value, more in facts
+    )
+    reason = f"<p>{text(verdict.recommendation.reason)}</p>" if verdict.recommendation.reason else ""
+    return (
+        f'<header>\n<p class="kicker"><bdi>{text(verdict.corpus)}</bdi>, {verdict.passages:,} passages: which middle '
+        f"training?</p>\n<h1>{text(wording.headline(verdict))}</h1>\n"
+        f'<p class="lede">{text(wording.certainty(verdict))}</p>\n{reason}<dl class="facts">{shown}</dl>\n</header>\n'
+    )
+
+
+def _section(title: str, *content: str) -> str:
+    return f"<section>\n<h2>{text(title)}</h2>\n{''.join(content)}</section>\n"
+
+
+def _systems(verdict: Verdict) -> str:
+    rest = ""
+    if verdict.given_up:
+        table = systems_table(verdict, verdict.given_up, given_up_note(verdict))
+        many = "1 system" if len(verdict.given_up) == 1 else f"{len(verdict.given_up)} systems"
+        rest = f"<details><summary>{many} given up before the test</summary>{table}</details>\n"
+    return _section(
+        "Systems", systems_table(verdict, verdict.finalists, table_note(verdict)), rest, _not_tried(verdict)
+    )
+
+
+def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate], note: str) -> str:
+    """A row for each system. Roles are written out because small screens show rows as blocks, which hides them."""
+    heads = ["Rank", "System", verdict.measure, f"Gain over {verdict.baseline}", "Computing", "Bytes per passage"]
+    head = "".join(
+        f'<th role="columnheader" scope="col"{" class=name" if at == 1 else ""}>{text(name)}</th>'
+        for at, name in enumerate(heads)
+    )
+    rows = "".join(_row(verdict, one, heads[2:]) for one in systems)
+    return (
+        f'<table class="systems" role="table"><caption>{text(note)}</caption><thead role="rowgroup">'
+        f'<tr role="row">{head}</tr></thead>\n<tbody role="rowgroup">{rows}</tbody></table>\n'
+    )
+
+
+def _row(verdict: Verdict, one: SystemEstimate, names: Sequence[str]) -> str:
+    taken, baseline = one == verdict.recommended, one.label == verdict.baseline
+    gain = "baseline" if baseline else _with_ends(signed(one.gain), signed(one.gain_low), signed(one.gain_high))
+    cells = [
+        _with_ends(score(one.estimate), score(one.low), score(one.high)),
+        gain,
+        text(duration(one.seconds)),
+        text(wording.size(one.bytes_per_passage)),
+    ]
+    shown = "".join(
+        f'<td role="cell" data-label="{text(name)}"><span>{cell}</span></td>'
+        for name, cell in zip(names, cells, strict=True)
+    )
+    tag = ' <span class="tag">take this</span>' if taken else ""
+    return (
+        f'<tr role="row"{" class=taken" if taken else ""}><td role="cell">{one.rank}</td>'
+        f'<th role="rowheader" scope="row" class="name"><bdi>{text(one.label)}</bdi>{tag}</th>{shown}</tr>\n'
+    )
+
+
+def _with_ends(value: str, low: str, high: str) -> str:
+    return f"{value} <small>[{low}, {high}]</small>"
+
+
+def _not_tried(verdict: Verdict) -> str:
+    if not verdict.not_tried:
+        return ""
+    items = [f"<b><bdi>{text(label)}</bdi></b>: {text(why)}" for label, why in verdict.not_tried.items()]
+    return f"<details><summary>Not tried ({len(items)})</summary>{_list(items)}</details>\n"
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>\n"
+
+
+def _picture(verdict: Verdict) -> str:
+    if not drawable(verdict):
+        return ""
+    (wide, unnamed), (narrow, _) = picture(verdict, WIDE), picture(verdict, NARROW)
+    keys = [("taken", "recommended"), ("baseline", "baseline"), ("finalist", "other finalists")]
+    keys += [("given-up", "given up early, on dev queries")] if verdict.given_up else []
+    keys += [("front", "no finalist gains more for less")] if len(front(verdict)) > 1 else []
+    legend = "".join(f'<span><i class="key {kind}"></i>{name}</span> ' for kind, name in keys)
+    left_out = [one.label for one in verdict.systems if one not in drawable(verdict)]
+    notes = [f"Bars are {wording.interval_level(verdict)}s."]
+    notes += [f"Not drawn, since a number is not known: {', '.join(left_out)}."] if left_out else []
+    notes += [f"Without a label for lack of room: {', '.join(one.label for one in unnamed)}."] if unnamed else []
+    return _section(
+        "Gain against cost",
+        f'<figure>{wide}{narrow}<figcaption><p class="keys note">{legend}</p>{text(" ".join(notes))}'
+        "</figcaption></figure>\n",
+    )
+
+
+def _examples(title: str, kind: str, examples: Sequence[Example]) -> str:
+    if not examples:
+        return ""
+    shown = [_example(kind, one) for one in examples]
+    rest = "".join(shown[OPEN_EXAMPLES:])
+    more = f"<details><summary>{len(shown) - OPEN_EXAMPLES} more</summary>{rest}</details>\n" if rest else ""
+    return _section(title, *shown[:OPEN_EXAMPLES], more)
+
+
+def _example(kind: str, one: Example) -> str:
+    ranks = "".join(
+        f"<div><dt><bdi>{text(label)}</bdi></dt><dd>{wording.rank_words(rank)}</dd></div>"
+        for label, rank in one.ranks.items()
+    )
+    title = f"<b><bdi>{_marked(highlight(one.title, one.query))}</bdi></b> " if one.title else ""
+    found = excerpt(one.text, one.query)
+    before, after = "… " if found.before else "", " …" if found.after else ""
+    passage = f"{title}{before}<bdi>{_marked(found.parts)}</bdi>{after}"
+    whole = ""
+    if found.before or found.after:
+        content = _marked(highlight(one.text, one.query))
+        content = f"<blockquote><p><bdi>{content}</bdi></p></blockquote>"
+        whole = f"<details><summary>The whole passage</summary>{content}</details>"
+    return (
+        f'<article class="{kind}"><h3><bdi>{text(one.query)}</bdi></h3><dl class="ranks">{ranks}'
+        f"<div><dt>made from</dt><dd>{text(one.source)}</dd></div></dl>"
+        f"<blockquote><p>{passage}</p></blockquote>{whole}</article>\n"
+    )
+
+
+def _marked(parts: Iterable[TextPart]) -> str:
+    return "".join(f"<mark>{text(part.text)}</mark>" if part.marked else text(part.text) for part in parts)
+
+
+def _limits(verdict: Verdict) -> str:
+    return _section(
+        "What this does not show",
+        _list(map(text, verdict.limits)) if verdict.limits else "<p>No limits were recorded.</p>\n",
+    )
+
+
+def _belief(verdict: Verdict) -> str:
+    return _section("How far to believe it", *(f"<p>{text(one)}</p>\n" for one in wording.belief(verdict.calibration)))
+
+
+def _queries(verdict: Verdict) -> str:
+    rows = "".join(
+        f'<tr><th scope="row" class="name"><bdi>{text(name)}</bdi></th><td>{count:,}</td></tr>'
+        for name, count in verdict.queries.source.items()
+    )
+    return _section(
+        "The queries",
+        f"<p>{text(wording.query_sentence(verdict.queries))}</p>\n"
+        '<table class="narrow"><thead><tr><th scope="col" class="name">Made from</th><th scope="col">Queries kept</th>'
+        f"</tr></thead><tbody>{rows}</tbody></table>\n",
+    )
+
+
+def _use(verdict: Verdict) -> str:
+    again = _code(verdict.command)
+    if not verdict.model:
+        use = f"<p>{text(verdict.recommended.label)} has no model: nothing was trained for it.</p>\n"
+    else:
+        lines = wording.loading_lines(verdict)
+        python = _code("\n".join(lines)) if lines else f"<p>{wording.NO_LOADER}</p>\n"
+        use = _code(wording.search_command(verdict)) + python
+    return _section("Use the model", use) + _section("Make it again", again)
+
+
+def _code(content: str) -> str:
+    return f"<pre><code>{text(content)}</code></pre>\n"

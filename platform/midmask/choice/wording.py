@@ -1,0 +1,194 @@
+"""The numbers and sentences of a verdict, as plain text: Markdown, HTML and the model card take the same ones.
+
+Nothing here is escaped. Texts that come from documents may hold anything, so each renderer escapes what it prints.
+"""
+
+import math
+import re
+import shlex
+
+from midmask.choose.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
+
+MINUS = "\N{MINUS SIGN}"
+NOT_KNOWN = "not known"
+NO_LOADER = "sentence-transformers has no module for this representation."
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+BEYOND = 0.05
+"""Difference of coverage from the stated level that is worth a sentence."""
+
+
+def readable(text: str) -> str:
+    """The text with a mark for each character that a file cannot hold or that would turn what stands beside it: control
+    characters, lone surrogates, overrides of the writing direction.
+    """
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def score(value: float) -> str:
+    """A measure with three decimals."""
+    return f"{value:.3f}".replace("-", MINUS) if math.isfinite(value) else NOT_KNOWN
+
+
+def signed(value: float) -> str:
+    """A difference with three decimals and its sign; no sign if it is 0 with these."""
+    text = score(value)
+    unsigned = text.lstrip(MINUS)
+    if unsigned in ("0.000", NOT_KNOWN):
+        return unsigned
+    return text if text.startswith(MINUS) else f"+{text}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def interval_level(verdict: Verdict) -> str:
+    """Such as `90% interval`."""
+    return f"{percent(verdict.calibration.level)} interval"
+
+
+def duration(seconds: float) -> str:
+    """A time as people write it: `12 s`, `3 min 7 s`, `42 min`, `1 h 12 min`, `26 h`, `3 days 4 h`."""
+    if not math.isfinite(seconds):
+        return NOT_KNOWN
+    if seconds < 0.5:
+        return "under 1 s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 600:
+        return _two(whole, 60, "min", "s")
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 600:
+        return _two(minutes, 60, "h", "min")
+    hours = round(seconds / 3600)
+    return f"{hours} h" if hours < 48 else _two(hours, 24, "days", "h")
+
+
+def _two(count: int, size: int, large: str, small: str) -> str:
+    rest = f" {count % size} {small}" if count % size else ""
+    return f"{count // size} {large}{rest}"
+
+
+def size(count: float) -> str:
+    """Bytes with thousands set apart, to one decimal where they are not whole."""
+    if not math.isfinite(count):
+        return NOT_KNOWN
+    return f"{count:,.0f}" if count == round(count) else f"{count:,.1f}"
+
+
+def headline(verdict: Verdict) -> str:
+    """The answer in a sentence or two: which system, what it gains, what it costs."""
+    taken = verdict.recommended
+    if verdict.recommendation.distinguishable:
+        return (
+            f"Take {taken.label}: {signed(taken.gain)} {verdict.measure} over {verdict.baseline}, for "
+            f"{duration(taken.seconds)} of computing."
+        )
+    equals = [one for one in verdict.finalists if one.gain_low <= 0 <= one.gain_high]
+    if all(taken.seconds <= one.seconds for one in equals):
+        return f"Not distinguishable: take the cheapest, which is {taken.label} ({duration(taken.seconds)})."
+    return f"Not distinguishable: take {taken.label} ({duration(taken.seconds)})."
+
+
+def certainty(verdict: Verdict) -> str:
+    """How sure the headline is: the interval, and of what is left if nothing can be told apart."""
+    taken = verdict.recommended
+    if verdict.recommendation.distinguishable:
+        return (
+            f"{gain_interval_words(verdict, taken)}, at {score(taken.estimate)} against "
+            f"{verdict.baseline}'s {_baseline_score(verdict)}."
+        )
+    others = [one for one in verdict.finalists if one.label != verdict.baseline]
+    if not others:
+        return "No other system was measured on the test queries."
+    best = max(others, key=lambda one: one.gain)
+    contains = "which contains 0" if best.gain_low <= 0 <= best.gain_high else "which does not contain 0"
+    return (
+        f"The largest gain over {verdict.baseline} is {best.label}'s: {signed(best.gain)} {verdict.measure} "
+        f"({gain_interval_words(verdict, best)}, {contains}), for {duration(best.seconds)} of computing."
+    )
+
+
+def gain_interval_words(verdict: Verdict, one: SystemEstimate) -> str:
+    """Such as `90% interval +0.011 to +0.073`."""
+    return f"{interval_level(verdict)} {signed(one.gain_low)} to {signed(one.gain_high)}"
+
+
+def _baseline_score(verdict: Verdict) -> str:
+    found = [score(one.estimate) for one in verdict.systems if one.label == verdict.baseline]
+    return found[0] if found else NOT_KNOWN
+
+
+def budget(verdict: Verdict) -> str:
+    return f"{duration(verdict.spent_seconds)} of a budget of {duration(verdict.budget_seconds)} were spent."
+
+
+def belief(found: Calibration) -> list[str]:
+    """How far to believe the verdict: what the calibration shows, in sentences."""
+    level = percent(found.level)
+    if not found.collections:
+        return [
+            "No collection with judgements has been measured for this. That a system's gain on made queries is its "
+            f"gain on people's queries is an assumption, and so is the width of the {level} intervals."
+        ]
+    many = "1 collection" if len(found.collections) == 1 else f"{len(found.collections)} collections"
+    tau, coverage = found.kendall_tau, found.coverage
+    agreement = (
+        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {percent((1 + tau) / 2)} of all "
+        "pairs of systems stand in the same order."
+    )
+    sentences = [
+        f"On {many} with judgements ({', '.join(found.collections)}), verdicts were made without looking at these.",
+        agreement if math.isfinite(tau) else "Whether rankings agreed there is not known.",
+        f"Stated {level} intervals covered {percent(coverage)} of the judged values." + _coverage_advice(found),
+    ]
+    return [*sentences, f"Source: {found.source}"] if found.source else sentences
+
+
+def _coverage_advice(found: Calibration) -> str:
+    if found.coverage < found.level - BEYOND:
+        return " So they are narrower than they should be."
+    return " So they are wider than they need to be." if found.coverage > found.level + BEYOND else ""
+
+
+def query_sentence(counts: QueryCounts) -> str:
+    share = f" ({percent(counts.kept / counts.made)})" if counts.made else ""
+    return (
+        f"{counts.made:,} queries were made and {counts.kept:,}{share} kept: {counts.train:,} for training, "
+        f"{counts.dev:,} for choosing (dev), {counts.test:,} for the figures (test)."
+    )
+
+
+def rank_words(rank: int | None) -> str:
+    return "not found" if rank is None else f"rank {rank}"
+
+
+def search_command(verdict: Verdict) -> str:
+    return f"midmask search {shlex.quote(verdict.model)} --corpus {shlex.quote(verdict.corpus)}"
+
+
+def loader(representation: str) -> str | None:
+    """The class of sentence-transformers that loads a model of this representation; None if there is none."""
+    if representation.startswith("OT"):
+        return None
+    return "SparseEncoder" if representation.startswith("splade") else "SentenceTransformer"
+
+
+def loading_lines(verdict: Verdict, model: str | None = None) -> list[str]:
+    """Three lines of Python that load the model and compare a query with passages; none if no library can.
+
+    Args:
+        model: the model's name in these lines; none: its folder.
+    """
+    found = loader(verdict.recommendation.representation)
+    if found is None:
+        return []
+    return [
+        f"from sentence_transformers import {found}",
+        f"model = {found}({verdict.model if model is None else model!a})",
+        'model.similarity(model.encode_query(["a query"]), model.encode_document(["a passage", "another one"]))',
+    ]

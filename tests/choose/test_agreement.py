@@ -1,0 +1,254 @@
+"""Intervals of gains against scipy and by hand, fits of simulated collections, coverage of stated intervals."""
+
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from midmask.choose.agreement import (
+    PRIOR,
+    Fit,
+    HeldOutCollection,
+    calibration,
+    fit_calibration,
+    gain_interval,
+    kendall_tau,
+    leave_one_out,
+    regret,
+)
+from midmask.choose.calibration_records import GainRecord
+from midmask.errors import UserError
+from midmask.evaluation.statistics.intervals import Variance
+
+LEVEL = 0.9
+FINITE = st.floats(-1, 1, allow_nan=False)
+
+
+def simulated(
+    generator: np.random.Generator,
+    *,
+    collections: int,
+    systems: int,
+    shrink: float = 0.7,
+    between: float = 0.0,
+    shared: float = 0.0,
+    error: float = 0.006,
+    judged_error: float = 0.01,
+) -> tuple[list[GainRecord], np.ndarray]:
+    """Records that the model makes, and the real gains behind them. shared: intra-class correlation of the scatter."""
+    names = np.repeat(np.arange(collections), systems)
+    made = generator.normal(0.02, 0.02, len(names))
+    common, own = generator.normal(size=collections)[names], generator.normal(size=len(names))
+    real = shrink * made + between * (math.sqrt(shared) * common + math.sqrt(1 - shared) * own)
+    seen, judged = (
+        made + error * generator.normal(size=len(names)),
+        real + judged_error * generator.normal(size=len(names)),
+    )
+    records = [
+        GainRecord(f"c{name}", "all", f"s{number}", float(m), error, float(j), judged_error)
+        for number, (name, m, j) in enumerate(zip(names, seen, judged, strict=True))
+    ]
+    return records, real
+
+
+def test_without_a_model_it_is_the_paired_t_interval():
+    first, second = np.random.default_rng(1).uniform(size=(2, 35))
+    found, reference = gain_interval(first - second, LEVEL), stats.ttest_rel(first, second).confidence_interval(LEVEL)
+    assert found.value == pytest.approx(float(np.mean(first - second)))
+    assert (found.low, found.high) == pytest.approx((reference.low, reference.high))
+
+
+def test_it_shrinks_moves_and_widens_by_hand():
+    differences = [0.1, 0.3, 0.2, 0.4]
+    square = np.var(differences, ddof=1) / 4
+    found = gain_interval(differences, 0.95, between=0.03, bias=0.01, shrink=0.5)
+    variance = 0.25 * square + 0.03**2
+    freedom = variance**2 / ((0.25 * square) ** 2 / 3 + 0.03**4 / 1e9)
+    margin = stats.t.ppf(0.975, freedom) * math.sqrt(variance)
+    assert (found.low, found.value, found.high) == pytest.approx((0.115 - margin, 0.115, 0.115 + margin))
+
+
+def test_an_uncertain_shrink_widens_large_gains_more():
+    few = [0.2, 0.25, 0.15, 0.2]
+    plain, unsure = gain_interval(few, LEVEL), gain_interval(few, LEVEL, shrink_error=0.1)
+    square = np.var(few, ddof=1) / 4
+    variance = square + 0.2**2 * 0.1**2
+    freedom = variance**2 / (square**2 / 3 + (0.2 * 0.1) ** 4 / 1)
+    assert plain.value == unsure.value
+    assert unsure.high - unsure.value == pytest.approx(stats.t.ppf(0.95, freedom) * math.sqrt(variance))
+
+
+def test_a_single_query_shows_no_spread():
+    found = gain_interval([0.4], LEVEL)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    nothing = gain_interval([0.4], LEVEL, shrink=0.0)
+    assert (nothing.low, nothing.high) == (0.0, 0.0), "nothing of a gain remains, so its spread does not matter"
+
+
+@given(
+    st.lists(FINITE, min_size=2, max_size=20),
+    st.floats(0, 2),
+    st.floats(0, 0.2),
+    st.floats(0, 0.2),
+    st.floats(0.5, 0.98),
+)
+def test_more_doubt_never_narrows(differences: list[float], shrink: float, small: float, more: float, level: float):
+    narrow = gain_interval(differences, level, shrink=shrink, between=small)
+    wide = gain_interval(differences, level, shrink=shrink, between=small, bias=0.1)
+    assert wide.low == pytest.approx(narrow.low - 0.1, abs=1e-9)
+    assert narrow.low <= narrow.value <= narrow.high
+    prior, wider = (
+        replace(PRIOR, between=each).interval(0.02, Variance(0.0, 30), level) for each in (small, small + more)
+    )
+    assert wider.high >= prior.high
+    higher = gain_interval(differences, min(level + 0.01, 0.99), shrink=shrink, between=small)
+    assert higher.high >= narrow.high
+
+
+def test_tau_is_the_share_of_agreeing_pairs():
+    a, b = [3.0, 1.0, 2.0, 5.0, 4.0], [1.0, 2.0, 3.0, 5.0, 4.0]
+    agree = [np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in combinations(range(5), 2)]
+    assert kendall_tau(a, b) == pytest.approx(sum(agree) / len(agree))
+    tied = kendall_tau([1, 1, 2], [1, 2, 3])
+    assert tied == pytest.approx(2 / math.sqrt(2 * 3)), "tau-b: two agreeing pairs, one tie in the first"
+    assert kendall_tau([0.5, 0.5], [0.1, 0.2]) is None and kendall_tau([0.5], [0.1]) is None
+
+
+def test_regret_is_what_the_first_choice_lacks():
+    assert regret([0.1, 0.4, 0.3], [0.30, 0.25, 0.28]) == pytest.approx(0.05)
+    assert regret([0.1, 0.4, 0.3], [0.1, 0.4, 0.4]) == 0
+    assert regret([0.4, 0.4], [0.1, 0.2]) == pytest.approx(0.1), "of equal estimates the first is taken"
+    for wrong in (([0.1], [0.1, 0.2]), ([], [])):
+        with pytest.raises(ValueError, match="one for each system"):
+            regret(*wrong)
+
+
+def test_many_collections_give_the_parameters_back():
+    generator = np.random.default_rng(3)
+    records, _ = simulated(generator, collections=60, systems=10, shrink=0.6, between=0.012)
+    fit = fit_calibration(records)
+    assert fit.shrink == pytest.approx(0.6, abs=0.05) and fit.shrink_error < 0.05
+    assert fit.between == pytest.approx(0.012, abs=0.0015)
+    assert (len(fit.collections), fit.gains) == (60, 600)
+    assert 400 < fit.freedom < 600
+    naive = np.polyfit([one.made for one in records], [one.judged for one in records], 1)[0]
+    assert naive < 0.57, "without the correction, the made gains' errors flatten the line"
+
+
+def test_gains_that_lie_on_a_line_have_no_scatter():
+    records = [GainRecord(f"c{i % 3}", "all", f"s{i}", 0.01 * i, 0.0, 0.005 * i, 0.0) for i in range(1, 10)]
+    fit = fit_calibration(records)
+    assert fit.shrink == pytest.approx(0.5) and fit.shrink_error < 1e-9 and fit.between < 1e-9
+    found = fit.interval(0.1, Variance(0.0, 10), LEVEL)
+    assert (found.low, found.value, found.high) == pytest.approx((0.05, 0.05, 0.05))
+
+
+def test_what_errors_explain_leaves_little_scatter_but_never_none():
+    generator = np.random.default_rng(4)
+    fits = [fit_calibration(simulated(generator, collections=3, systems=8)[0]) for _ in range(40)]
+    assert all(fit.between > 0 for fit in fits), "none says that nothing scatters, though none does"
+    assert np.median([fit.between for fit in fits]) < 0.01, "the errors of a judged gain alone"
+
+
+def test_systems_that_err_together_count_as_few():
+    generator = np.random.default_rng(5)
+    together, apart = (
+        fit_calibration(simulated(generator, collections=4, systems=10, between=0.03, shared=shared)[0])
+        for shared in (1.0, 0.0)
+    )
+    assert together.freedom < 8 < 25 < apart.freedom <= 39
+
+
+def test_opposite_gains_leave_a_shrink_of_nothing():
+    records = [GainRecord(f"c{i % 3}", "all", f"s{i}", 0.01 * i, 0.001, -0.01 * i, 0.001) for i in range(1, 10)]
+    assert fit_calibration(records).shrink == 0
+
+
+@pytest.mark.parametrize("collections", [0, 1])
+def test_too_few_collections_have_the_prior(collections: int):
+    records, _ = simulated(np.random.default_rng(0), collections=collections, systems=5)
+    assert fit_calibration(records) == PRIOR and not PRIOR.collections
+    assert PRIOR.interval(0.03, Variance(0.0, 100), LEVEL).low == pytest.approx(0.03 - 0.02 * stats.t.ppf(0.95, 4))
+
+
+def test_gains_of_nothing_have_the_prior():
+    assert fit_calibration([GainRecord(f"c{i}", "all", "s", 0.0, 0.01, 0.01, 0.01) for i in range(3)]) == PRIOR
+
+
+@pytest.mark.parametrize("collections", [3, 6])
+@pytest.mark.parametrize("between", [0.005, 0.015])
+@pytest.mark.parametrize("systems", [4, 10])
+def test_intervals_cover_real_gains_of_a_new_collection_as_stated(collections: int, between: float, systems: int):
+    """The model holds, with errors of known size; 1,600 gains or more of collections that no fit has seen."""
+    generator = np.random.default_rng([collections, systems, int(1000 * between)])
+    covered, noisy = [], []
+    for _ in range(1600 // systems):
+        records, real = simulated(generator, collections=collections + 1, systems=systems, between=between)
+        fit = fit_calibration(records[:-systems])
+        for one, truth in list(zip(records, real, strict=True))[-systems:]:
+            sampling = Variance(one.made_error**2, 1e9)
+            stated = fit.interval(one.made, sampling, LEVEL)
+            covered.append(stated.low <= truth <= stated.high)
+            widened = fit.interval(one.made, sampling, LEVEL, noise=one.judged_error**2)
+            noisy.append(widened.low <= one.judged <= widened.high)
+    assert 0.85 <= np.mean(covered) <= 0.95
+    assert 0.85 <= np.mean(noisy) <= 0.95
+
+
+def test_two_collections_or_shared_errors_cover_a_little_less():
+    """Where the model's independence fails altogether, a stated 90% is not far below."""
+    generator = np.random.default_rng(6)
+    for collections, shared in [(2, 0.0), (3, 1.0)]:
+        covered = []
+        for _ in range(200):
+            records, real = simulated(generator, collections=collections + 1, systems=8, between=0.015, shared=shared)
+            fit = fit_calibration(records[:-8])
+            for one, truth in list(zip(records, real, strict=True))[-8:]:
+                stated = fit.interval(one.made, Variance(one.made_error**2, 1e9), LEVEL)
+                covered.append(stated.low <= truth <= stated.high)
+        assert 0.8 <= np.mean(covered) <= 0.95
+
+
+def test_each_collection_is_judged_by_a_fit_on_the_others():
+    records, _ = simulated(np.random.default_rng(7), collections=4, systems=6, between=0.01)
+    found = leave_one_out(records, LEVEL)
+    assert [one.collection for one in found] == ["c0", "c1", "c2", "c3"]
+    for one in found:
+        own = [record for record in records if record.collection == one.collection]
+        fit = fit_calibration([record for record in records if record.collection != one.collection])
+        assert one.fit == fit and one.collection not in fit.collections and one.systems == len(own) == 6
+        ends = [fit.interval(record.made, Variance(record.made_error**2, 1e9), LEVEL) for record in own]
+        inside = [end.low <= record.judged <= end.high for end, record in zip(ends, own, strict=True)]
+        assert one.covered == sum(inside) <= one.covered_with_noise <= 6
+        made, judged = [0.0, *(record.made for record in own)], [0.0, *(record.judged for record in own)]
+        assert one.kendall_tau == pytest.approx(stats.kendalltau(made, judged).statistic)
+        assert one.regret == pytest.approx(max(judged) - judged[int(np.argmax(made))])
+
+
+def test_sources_of_a_collection_are_held_out_together_and_reported_apart():
+    records, _ = simulated(np.random.default_rng(8), collections=3, systems=4)
+    both = [replace(one, source=source) for source in ("titles", "sentences") for one in records]
+    found = leave_one_out(both, LEVEL)
+    assert [(one.collection, one.source) for one in found[:2]] == [("c0", "titles"), ("c0", "sentences")]
+    assert len(found) == 6 and all(one.fit.gains == 16 for one in found)
+
+
+def test_a_system_that_is_worse_than_the_baseline_is_not_chosen():
+    own = [GainRecord("a", "all", "s", -0.02, 0.001, 0.03, 0.001)]
+    assert leave_one_out(own, LEVEL)[0].regret == pytest.approx(0.03), "the baseline is chosen, whose gain is 0"
+
+
+def test_the_verdicts_figures():
+    first = HeldOutCollection("a", "all", 4, 0.5, 0.0, 3, 4, PRIOR)
+    second = HeldOutCollection("b", "all", 6, None, 0.0, 6, 6, PRIOR)
+    third = HeldOutCollection("b", "titles", 2, 0.9, 0.0, 0, 2, Fit(1.0, 0.0, 3))
+    found = calibration([first, second, third], LEVEL, "the command")
+    assert (found.collections, found.level, found.source) == (("a", "b"), LEVEL, "the command")
+    assert (found.kendall_tau, found.coverage) == (pytest.approx(0.7), 9 / 12)
+    with pytest.raises(UserError, match="1 held-out results, none with a ranking"):
+        calibration([second], LEVEL)

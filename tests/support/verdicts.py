@@ -1,0 +1,118 @@
+"""A verdict as a contest writes it: twelve systems, half of them given up early, and texts that want to be markup."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from midmask.choose.verdict import (
+    Calibration,
+    Example,
+    QueryCounts,
+    Recommendation,
+    SystemEstimate,
+    Verdict,
+)
+
+HOSTILE = "<script>alert('x')</script>"
+HOSTILE_QUERY = '"><img src=x onerror=alert(1)> reset | `rm -rf` **bold** \u202eright to left'
+HOSTILE_PASSAGE = (
+    "<iframe src='https://example.com'></iframe></p></blockquote><style>*{display:none}</style> Reset the pump & "
+    "wait.\n\n# No heading\n\n| no | table |\n```\nno fence\n\x00\ud800 [no link](https://example.com) &lt;b&gt;"
+)
+PUMP = (
+    "Before any work on the feed pump, close the isolating valve and lock it. The pressure gauge on the discharge side "
+    "must show zero for five minutes. Resetting the overload relay without this check has caused two of the four "
+    "incidents of last year. To reset the relay, press the blue button for three seconds until the lamp turns green; "
+    "then start the pump from the panel, never from the switch in the pump house. If the relay trips again within an "
+    "hour, call the electrician on duty and enter the time, the current and the temperature of the bearings in the "
+    "log. The bearings are greased every 400 hours; a temperature of more than 80 degrees is a reason to stop."
+)
+
+ROWS = (
+    ("retromae", "dense", 0.4612, 0.0431, 0.0242, 0.0620, 4_330, 1536, True),
+    ("dupmae", "384+384", 0.4574, 0.0393, 0.0171, 0.0615, 7_980, 3072, True),
+    ("lexmae", "splade", 0.4498, 0.0317, 0.0079, 0.0555, 9_420, 842.5, True),
+    ("none", "dense", 0.4181, 0.0, 0.0, 0.0, 1_270, 1536, True),
+    ("mlm", "dense", 0.4167, -0.0014, -0.0198, 0.0170, 3_050, 1536, True),
+    ("bm25", "bm25", 0.3925, -0.0256, -0.0504, -0.0008, 0.31, 0, True),
+    ("cotmae", "dense", 0.4390, 0.0209, -0.0240, 0.0658, 3_900, 1536, False),
+    ("condenser", "dense", 0.4301, 0.0120, -0.0331, 0.0571, 3_420, 1536, False),
+    ("simcse", "dense", 0.4220, 0.0039, -0.0402, 0.0480, 1_940, 1536, False),
+    ("none", "splade", 0.4102, -0.0079, -0.0530, 0.0372, 2_250, 790, False),
+    ("ict", "dense", 0.4006, -0.0175, -0.0633, 0.0283, 2_010, 1536, False),
+    (HOSTILE, "dense", 0.3810, -0.0371, -0.0880, 0.0138, 5_200, 1536, False),
+)
+"""System, representation, estimate, gain with its ends, seconds, bytes per passage, whether it is a finalist."""
+
+
+def systems() -> tuple[SystemEstimate, ...]:
+    """The best first; estimates have the width of their gains, and the baseline's is 0.018 to each side."""
+    found = []
+    for rank, (system, view, estimate, gain, low, high, seconds, size, finalist) in enumerate(ROWS, 1):
+        half = (high - low) / 2 or 0.018
+        model = "" if system == "bm25" else f"store/finetune/{rank:04d}"
+        ends = (estimate, estimate - half, estimate + half, gain, low, high)
+        found.append(SystemEstimate(system, view, rank, *ends, seconds, size, model, finalist))
+    return tuple(found)
+
+
+def example(query: str, ranks: Mapping[str, int | None], source: str = "titles", title: str = "Feed pump") -> Example:
+    return Example(query, source, title, PUMP, ranks)
+
+
+def verdict() -> Verdict:
+    """RetroMAE is recommended over no middle training."""
+    ours, baseline = "retromae · dense", "none · dense"
+    return Verdict(
+        corpus="docs:handbook",
+        passages=18_432,
+        queries=QueryCounts({"titles": 1_104, "sentences": 987, f"file:{HOSTILE}": 412}, 4_180, 2_503, 1_502, 375, 626),
+        systems=systems(),
+        recommendation=Recommendation(
+            "retromae", "dense", True, "It has the largest gain, and the two that come close compute for longer."
+        ),
+        calibration=Calibration(
+            ("squad", "cranfield", "pydocs"), 0.71, 0.88, 0.9, "jobs/calibrate.py, docs/results/choose.md"
+        ),
+        baseline=baseline,
+        measure="nDCG@10",
+        model="verdicts/handbook/model",
+        collection="verdicts/handbook/collection",
+        budget_seconds=43_200,
+        spent_seconds=41_150,
+        command="midmask choose docs:handbook --budget 12h --set queries.seed=0",
+        won=(
+            example("how to reset the relay of the pump", {ours: 1, baseline: 14}),
+            example("temperature of bearings to stop at", {ours: 2, baseline: None}, "sentences", "Bearings"),
+            Example(HOSTILE_QUERY, "keyphrases", HOSTILE, HOSTILE_PASSAGE, {ours: 3, baseline: 41}),
+            example("incidents last year caused by the overload relay", {ours: 1, baseline: 7}),
+            example("who to call when the relay trips", {ours: 1, baseline: 5}, "sentences"),
+        ),
+        lost=(
+            example("lock the isolating valve", {ours: 9, baseline: 1}),
+            Example(
+                "ポンプの点検", "keyphrases", "点検手順", "ポンプの点検は毎日行う。" * 30, {ours: None, baseline: 2}
+            ),
+        ),
+        not_tried={
+            "cotmote · dense": "its experts need twice the memory of this machine",
+            f"simlm {HOSTILE}": "the budget was spent",
+        },
+        limits=(
+            "Queries were made from the passages; people ask other things, and in other words.",
+            "One seed per training: what another seed would change is in the intervals only as the calibration saw it.",
+            f"Documents in other languages than English were not looked at apart. {HOSTILE}",
+        ),
+    )
+
+
+def undecided() -> Verdict:
+    """The same contest with small gains: nothing differs from the baseline, which is the cheapest."""
+    one = verdict()
+    smaller = tuple(
+        replace(each, gain=0.2 * each.gain, gain_low=0.2 * each.gain - 0.02, gain_high=0.2 * each.gain + 0.02)
+        if each.label not in (one.baseline, "bm25")
+        else each
+        for each in one.systems
+    )
+    taken = Recommendation("none", "dense", False, "No middle training gains more than the interval is wide.")
+    return replace(one, systems=smaller, recommendation=taken, calibration=Calibration((), 0.0, 0.0))
