@@ -24,7 +24,9 @@ from midmask.experiment.step import Step
 EVERY_S = 1.0
 """Seconds between two looks at what running steps report."""
 
-WHOLE_COLLECTION = ("prepare", "join", "tokenise", "read_tokens", "spans", "pseudo_queries", "statistics", "weigh")
+WHOLE_COLLECTION = (
+    *("prepare", "queries", "join", "tokenise", "read_tokens", "spans", "pseudo_queries", "statistics", "weigh"),
+)
 """Steps that go through a whole collection before anything is trained."""
 
 

@@ -17,6 +17,7 @@ from midmask.experiment import steps
 from midmask.experiment.run import Maker
 from midmask.mining.given_negatives import read_negatives
 from midmask.mining.query_subset import draw_queries
+from midmask.queries.step import make_queries
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup
@@ -54,6 +55,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "bm25": _as_task("bm25"),
         "join": _as_task("join"),
         "read_tokens": _ignore_log(read_tokens),
+        "queries": _ignore_log(make_queries),
         "draw_queries": _ignore_log(draw_queries),
         "read_negatives": _ignore_log(read_negatives),
         "read_scores": _ignore_log(read_scores),

@@ -8,6 +8,7 @@ from midmask.experiment.step import Step
 
 PER_SECOND = {
     "prepare": 6_000,
+    "queries": 600,
     "join": 40_000,
     "tokenise": 7_500,
     "read_tokens": 40_000,
@@ -26,7 +27,10 @@ PER_SECOND = {
 }
 """Passages, or queries from `mine` on, that a CPU core gets through in a second: measured by processor time on SQuAD's
 20,958 passages, but for prepare, join, read_tokens and all from `mine` on, which are rough."""
-ONE_CORE = ("join", "read_tokens", "bm25", "mine", "fuse", "evaluate", "read_negatives", "read_scores", "draw_queries")
+ONE_CORE = (
+    *("queries", "join", "read_tokens", "bm25", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
+    "draw_queries",
+)
 """Steps that are one task."""
 
 
@@ -60,6 +64,8 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
 def _corpus_work(step: Step, volumes: Volumes, config: Any) -> tuple[float, float]:
     volume = volumes.corpus(step.inputs["corpus"])
     characters = volume.passages * volume.mean_characters
+    if step.name == "queries":
+        return volume.passages, TEXT * characters + QUERY * config.max_queries
     if step.name == "near_duplicates":
         return volume.passages, NEAR_DUPLICATES * characters
     split = config.splits[0] if step.name == "bm25" else getattr(config, "split", "train")

@@ -31,6 +31,7 @@ from midmask.mining.near_duplicates import NEAR_DUPLICATES
 from midmask.mining.query_subset import draw_queries
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig
+from midmask.queries.step import make_queries
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
 from midmask.retrieve.fusion import fuse_lists
@@ -212,6 +213,7 @@ SHARDED: dict[str, Sharded] = {
 
 LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": _quiet(corpora.prepare),
+    "queries": _quiet(make_queries),
     "join": _quiet(corpora.join),
     "read_tokens": _quiet(read_tokens),
     **{name: _quiet(step) for name, step in SHARDED.items()},

@@ -1,10 +1,25 @@
 """Which queries are made, how many, and which of them are kept."""
 
+import math
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from midmask.identity import Config
+
+PLAIN = ("titles", "sentences", "spans", "keyphrases")
+"""Sources that need nothing but the passages."""
+
+CHOICES = f"choose {', '.join(PLAIN)}, file:PATH, model:FOLDER or http:URL"
+
+
+def kind_and_place(source: str) -> tuple[str, str]:
+    """A source's kind (`titles`, …, `file`, `model`, `http`) and its path or URL; a URL alone is a server."""
+    if source.startswith(("http://", "https://")):
+        return "http", source
+    kind, _, place = source.partition(":")
+    return kind, place
 
 
 class QueriesConfig(Config):
@@ -18,10 +33,63 @@ class QueriesConfig(Config):
     )
     max_queries: int = Field(3_000, ge=30, description="largest number of queries that are kept")
     per_passage: int = Field(2, ge=1, description="largest number of queries of a passage that are kept")
-    round_trip: Literal["none", "bm25", "encoder", "either"] = Field(
+    candidates: float = Field(
+        3.0,
+        ge=1,
+        le=1000,
+        description="passages that a source reads for each query of its share, chosen by a hash; more are read where "
+        "few queries pass the filters, and models are asked more often",
+    )
+    copies: int = Field(
+        3, ge=1, description="largest number of passages with one title, or nearly one text, that a query is made for"
+    )
+    margin: float = Field(
+        0.1,
+        ge=0,
+        description="file: how much more than its second passage, as a share, BM25 must score the first for a query",
+    )
+    round_trip: Literal["none", "bm25"] = Field(
         "bm25", description="a query is kept if this search finds its passage again"
     )
-    round_trip_depth: int = Field(20, ge=1, description="ranks within which the passage has to be found")
-    dev_share: float = Field(0.15, gt=0, lt=1, description="share of the documents whose queries are for choosing")
-    test_share: float = Field(0.25, gt=0, lt=1, description="share of the documents whose queries are for reporting")
+    round_trip_depth: int = Field(20, ge=1, le=1000, description="ranks within which the passage has to be found")
+    bm25_target: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="RR@10 that BM25 may reach at most on the queries of each source: the easiest ones are dropped; "
+        "none: all stay",
+    )
+    dev_share: float = Field(0.15, gt=0, lt=1, description="share of the queries that are for choosing, by document")
+    test_share: float = Field(0.25, gt=0, lt=1, description="share of the queries that are for reporting, by document")
     seed: int = Field(0, ge=0, description="of the hashes that draw queries and splits")
+
+    @field_validator("sources")
+    @classmethod
+    def _known_sources(cls, sources: dict[str, float]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for source, weight in sources.items():
+            if not (weight > 0 and math.isfinite(weight)):
+                raise ValueError(f"{source} has the weight {weight}; weights are above 0, leave the source out instead")
+            name = _canonical(source)
+            if name in found:
+                raise ValueError(f"{name} is named twice")
+            found[name] = weight
+        return found
+
+    @model_validator(mode="after")
+    def _room_for_train(self) -> "QueriesConfig":
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
+        return self
+
+
+def _canonical(source: str) -> str:
+    """One name for each source: paths absolute, since workers run in other folders; a server by its URL."""
+    kind, place = kind_and_place(source)
+    if source in PLAIN:
+        return source
+    if kind in ("file", "model") and place:
+        return source if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
+    if kind == "http" and place.startswith(("http://", "https://")):
+        return place
+    raise ValueError(f"there is no source {source!r}; {CHOICES}")

@@ -77,17 +77,29 @@ def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Plac
 
 
 def build_index(config: Bm25Config, corpus: Place, out: Place) -> None:
-    """Writes `index/` (arrays that open as memory maps) and, last, `doc_ids.parquet`; texts are read as a stream."""
+    """Writes the index of a prepared corpus; texts are read as a stream."""
+    index_texts(config, _read_passages(corpus, titles=config.titles), out, str(corpus))
+
+
+def index_texts(config: Bm25Config, passages: Iterable[tuple[list[str], list[str]]], out: Place, name: str) -> None:
+    """Writes `index/` (arrays that open as memory maps) and, last, `doc_ids.parquet`.
+
+    Args:
+        passages: ids and texts, titles included, some at a time. name: of the collection, for messages.
+
+    Raises:
+        UserError: if there is no word in them.
+    """
     import bm25s
 
     words = StemmedWords()
     names: list[str] = []
     rows: list[list[int]] = []
-    for doc_ids, texts in _read_passages(corpus, titles=config.titles):
+    for doc_ids, texts in passages:
         names.extend(doc_ids)
         rows.extend(words.ids(text, grow=True) for text in texts)
     if not words.known:
-        raise UserError(f"{corpus}: no passage holds a word of two letters, so BM25 has nothing to index")
+        raise UserError(f"{name}: no passage holds a word of two letters, so BM25 has nothing to index")
     index = bm25s.BM25(method="lucene", k1=config.k1, b=config.b)
     index.index((rows, words.known), create_empty_token=False, show_progress=False)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,194 @@
+"""The queries step: a collection without queries becomes one with train, dev and test queries that were made for it.
+
+    collection/NAME/      the collection in BEIR's layout, without what queries hide; `beir:…/collection/NAME` names it
+    queries.parquet       every candidate: text, passage, source, split, and why it was dropped
+    examples.parquet      some kept queries beside their passages as they were (`queries_preview`, `queries_page`)
+    queries.html          these as a page
+    statistics.json       the step's result
+
+A query is made of one passage; relevant are that passage and its near-duplicates. All draws are hashes, so the result
+depends on the rows of the collection, not on shards or on their order.
+"""
+
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, collect
+from midmask.queries.collection import CollectionFacts, read_as_searched, write_collection
+from midmask.queries.config import QueriesConfig, kind_and_place
+from midmask.queries.documents import split_queries
+from midmask.queries.preview import examples_of, page, write_examples
+from midmask.queries.report import give_away, qrels_table, summary
+from midmask.queries.round_trip import bm25_over, hiding_of, relevant_of, search_again
+from midmask.queries.screening import screen
+from midmask.queries.selection import CUT, draw_shares, drop_unfound, thin
+
+log = logging.getLogger(__name__)
+
+FEWEST = 30
+"""Queries below which nothing is made: dev and test would have a handful each."""
+
+SLACK = 0.005
+"""What BM25's RR@10 may be above its target once dropped queries have changed the collection's text."""
+
+CANDIDATES = pa.schema(
+    [
+        *((name, pa.string()) for name in ("query_id", "text", "doc_id", "source", "split")),
+        ("kept", pa.bool_()),
+        ("reason", pa.string()),
+        ("rank", pa.int32()),
+        ("overlap", pa.float64()),
+        ("document", pa.string()),
+        *((name, pa.int64()) for name in ("hidden_start", "hidden_end")),
+        ("hides_title", pa.bool_()),
+    ]
+)
+
+
+def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step; input corpus. Writes the files that the module names.
+
+    Raises:
+        UserError: if a source cannot be read, or fewer than 30 queries are kept.
+    """
+    corpus = inputs["corpus"].place
+    name = _name_of(corpus)
+    known = CollectionFacts(corpus)
+    pool = _collect(config, corpus, known, out)
+    screen(pool, known, config)
+    ranked, before = _select(config, corpus, pool, known)
+    kept = [one for one in pool.candidates if one.is_in]
+    if len(kept) < FEWEST:
+        raise UserError(_too_few(config, pool, len(kept), len(known.doc_ids)))
+    relevant = relevant_of(kept, known)
+    documents = {query_id: [known.document_of(one) for one in own] for query_id, own in relevant.items()}
+    splits, rule = split_queries(documents, relevant, config.dev_share, config.test_share, config.seed)
+    missing = {"train", "dev", "test"} - set(splits.values())
+    if missing:
+        raise UserError(
+            f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
+            "would be empty, since most queries are of one passage; lower queries.per_passage"
+        )
+    qrels = qrels_table(splits, relevant)
+    result = summary(pool.candidates, splits, qrels, ranked, before=before, facts=pool.facts)
+    result = {"name": name, "passages": len(known.doc_ids), **result, "split_rule": rule}
+    result["documents"] = len({known.document_of(one.made.doc_id) for one in kept})
+    _write(out, name, corpus, pool, known, splits, qrels)
+    (out / "statistics.json").write_json(result)
+    (out / WRITTEN).delete()
+    log.info("kept %d of %d made queries: %s", len(kept), len(pool.candidates), result["splits"])
+    return result
+
+
+def _name_of(corpus: Place) -> str:
+    """The collection's short name, as a folder may be called."""
+    name = str((corpus / "statistics.json").read_json()["name"])
+    return "collection" if name in ("", ".", "..") else name.replace("/", "-")
+
+
+def _collect(config: QueriesConfig, corpus: Place, known: CollectionFacts, out: Place) -> CandidatePool:
+    if not any(kind_and_place(source)[0] == "file" for source in config.sources):
+        return collect(config, corpus, known, None, out)
+    with tempfile.TemporaryDirectory() as folder:
+        return collect(config, corpus, known, bm25_over(corpus, {}, Place(folder)), out)
+
+
+def _select(
+    config: QueriesConfig, corpus: Place, pool: CandidatePool, known: CollectionFacts
+) -> tuple[pa.Table, dict[str, dict[str, float]]]:
+    """Searches, and drops what is not found, too easy or too many, until what is left is found as it was searched:
+    a dropped query hides nothing, so the others are searched again without it. Returns the last ranked list, and what
+    the sources gave away before.
+    """
+    before: dict[str, dict[str, float]] = {}
+    depth = max(CUT, config.round_trip_depth)
+    while True:
+        left = [one for one in pool.candidates if one.is_in]
+        if not left:
+            return pa.table({}), before
+        ranked = search_again(left, corpus, pool.passages, known, depth)
+        changed = config.round_trip == "bm25" and drop_unfound(left, config.round_trip_depth)
+        found = [one for one in left if one.is_in]
+        first = not before
+        if first:
+            before = {source: give_away([one for one in found if one.source == source]) for source in config.sources}
+        if config.bm25_target is not None:
+            changed |= thin(found, config.bm25_target, 0.0 if first else SLACK)
+        if first:
+            found = [one for one in found if one.is_in]
+            draw_shares(found, config.sources, config.max_queries)
+            changed |= any(not one.is_in for one in found)
+        if not changed:
+            return ranked, before
+
+
+def _too_few(config: QueriesConfig, pool: CandidatePool, kept: int, passages: int) -> str:
+    reasons: dict[str, int] = {}
+    for one in pool.candidates:
+        if one.reason:
+            reasons[one.reason] = reasons.get(one.reason, 0) + 1
+    most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
+    why = "; ".join(f"{count} dropped because {reason}" for reason, count in most)
+    return (
+        f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
+        f"{FEWEST} are the least that can be divided into splits ({len(pool.candidates)} made{'; ' if why else ''}{why}"
+        "); name more sources (keyphrases, sentences), raise queries.per_passage or queries.round_trip_depth, or give "
+        "more documents"
+    )
+
+
+def _write(
+    out: Place,
+    name: str,
+    corpus: Place,
+    pool: CandidatePool,
+    known: CollectionFacts,
+    splits: Mapping[str, str],
+    qrels: pa.Table,
+) -> None:
+    kept = [one for one in pool.candidates if one.is_in]
+    pairs: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
+    for row in qrels.to_pylist():
+        pairs[row["split"]].append((row["query_id"], row["doc_id"]))
+    rows = [(one.query_id, one.made.text, one.source, known.document_of(one.made.doc_id)) for one in kept]
+    hiding = hiding_of(kept)
+    write_collection(out / "collection" / name, read_as_searched(corpus, hiding), rows, pairs)
+    _write_candidates(out / "queries.parquet", pool.candidates, known, splits)
+    examples = examples_of(kept, hiding, pool.passages, splits)
+    write_examples(out / "examples.parquet", examples)
+    (out / "queries.html").write(page(name, examples[:50]).encode())
+
+
+def _write_candidates(
+    place: Place, candidates: Sequence[Candidate], known: CollectionFacts, splits: Mapping[str, str]
+) -> None:
+    """All candidates, sorted by id."""
+    rows = []
+    for one in candidates:
+        start, end = one.made.hidden or (None, None)
+        rows.append(
+            {
+                "query_id": one.query_id,
+                "text": one.made.text,
+                "doc_id": one.made.doc_id,
+                "source": one.source,
+                "split": splits.get(one.query_id, ""),
+                "kept": one.is_in,
+                "reason": one.reason,
+                "rank": one.rank,
+                "overlap": one.overlap,
+                "document": known.document_of(one.made.doc_id),
+                "hidden_start": start,
+                "hidden_end": end,
+                "hides_title": one.made.hides_title,
+            }
+        )
+    with place.writing() as stream:
+        pq.write_table(pa.Table.from_pylist(rows, CANDIDATES), stream, compression="zstd")
