@@ -44,7 +44,7 @@ def open_documents(folder: Place, name: str, cutting: Cutting) -> CorpusPieces:
     refuse_missing_packages(dict(listing.endings()), folder)
     pieces = [
         DocumentPiece(number, folder, files, size, cutting)
-        for number, (files, size) in enumerate(_batch_files(folder, listing))
+        for number, (files, size) in enumerate(_batch_files(listing))
     ]
     first = DocumentPiece(
         0, folder, pieces[0].files, pieces[0].size, cutting, tuple(_left_out(listing)), tuple(listing.closed)
@@ -63,7 +63,7 @@ def _list(folder: Place) -> Listing:
     if not folder.is_folder():
         if ending(folder.base) not in KINDS:
             raise UserError(f"{folder} is no document by its name; read are {', '.join(KINDS)}")
-        return Listing({"": folder.size()})
+        return Listing({"": folder.size()}, alone=folder.base.rsplit("/", 1)[-1])
     listing = list_documents(folder)
     if not listing.files:
         others = f"left out were {showing(listing.left_out)}" if listing.left_out else "the folder is empty"
@@ -73,7 +73,7 @@ def _list(folder: Place) -> Listing:
     return listing
 
 
-def _batch_files(folder: Place, listing: Listing) -> Iterator[tuple[tuple[str, ...], int]]:
+def _batch_files(listing: Listing) -> Iterator[tuple[tuple[str, ...], int]]:
     """(files, bytes of their texts, estimated): 2 MB of files together, and 500 at most; a larger file alone."""
     batch: list[str] = []
     size = text = 0.0
@@ -83,7 +83,7 @@ def _batch_files(folder: Place, listing: Listing) -> Iterator[tuple[tuple[str, .
             batch, size, text = [], 0, 0
         batch.append(file)
         size += bytes_
-        text += bytes_ * KINDS[ending(file or folder.base)].share
+        text += bytes_ * KINDS[ending(file or listing.alone)].share
     yield tuple(batch), round(text)
 
 

@@ -14,11 +14,13 @@ HIDDEN, NO_ENDING = "hidden", "(no ending)"
 class Listing:
     """files: path below the folder -> bytes, in the order of the paths. left_out: ending (or "hidden") -> number of
     files that are no documents; a hidden folder counts as one. closed: (folder or file, reason) that cannot be listed.
+    alone: name of the only file, where the place is one; its path is "".
     """
 
     files: dict[str, int] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     closed: list[tuple[str, str]] = field(default_factory=list)
+    alone: str = ""
 
     def add(self, path: str, size: int) -> None:
         """Takes a file in, or counts it as left out."""
@@ -32,7 +34,7 @@ class Listing:
 
     def endings(self) -> Counter[str]:
         """Number of documents' files by ending."""
-        return Counter(ending(path) for path in self.files)
+        return Counter(ending(path or self.alone) for path in self.files)
 
 
 def list_documents(folder: Place) -> Listing:
