@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import chisquare
 
 from midmask.artifact import Artifact, Place
+from midmask.corpora.sentences import sentences
 from midmask.derived.cutting import Document, cut_into_spans, overlap
-from midmask.derived.sentences import sentences
 from midmask.derived.spans import SPANS, SpansConfig
 from midmask.errors import UserError
 from midmask.vocabulary import load_tokenizer

@@ -5,6 +5,7 @@ user's mistake (one line, no traceback), 130 interrupted, 1 anything else, with 
 """
 
 import argparse
+import json
 import logging
 import os
 import shlex
@@ -196,7 +197,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         recipe=flags.recipe,
         protocol=flags.protocol,
         scale=flags.scale,
-        changes=dict(flags.changes),
+        changes={**_column_changes(flags), **dict(flags.changes)},
         home=base,
         storage=storage,
         tracking_uri=tracking_uri,
@@ -206,6 +207,12 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         dry_run=flags.dry_run,
         on=flags.on,
     )
+
+
+def _column_changes(flags: argparse.Namespace) -> dict[str, str]:
+    """--text-column and --title-column as fields, quoted so that a column `12` or `none` stays a name."""
+    columns = {"corpus.text_column": flags.text_column, "corpus.title_column": flags.title_column}
+    return {path: json.dumps(name) for path, name in columns.items() if name is not None}
 
 
 def refuse_misspelt(flags: argparse.Namespace) -> None:

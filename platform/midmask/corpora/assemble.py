@@ -14,10 +14,13 @@ import pyarrow.compute as pc
 from midmask.artifact import Artifact, Place, start_afresh
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
+from midmask.corpora.documents.listing import showing
 from midmask.corpora.files import Collection, Stream
+from midmask.corpora.formats import FORMATS
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.quarantine import Quarantine, separate_rejected
 from midmask.corpora.reader import open_corpus
+from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics
@@ -71,6 +74,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     passages = TextStatistics()
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
+    repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
         paired = pair_up(tables, config)
@@ -82,8 +86,9 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         answers = ANSWERS.empty_table()
     else:
         collection = Collection(corpus, config, stream, rejected)
-        if not write_shards(_count(collection.passages(), passages), out / "docs"):
-            raise UserError(f"{config.name}: there is no passage in it")
+        tables = repeats.watch(collection.passages()) if config.format == "docs" else collection.passages()
+        if not write_shards(_count(tables, passages), out / "docs"):
+            raise UserError(_nothing_in(config, rejected))
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
     write_table(iter([queries]), out / "queries.parquet", QUERIES)
@@ -100,7 +105,33 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         **rejected.result(),
         "rules": rules,
     }
+    if config.format == "docs":
+        facts["documents"] = _documents(config, rejected, repeats)
     return _write_statistics(out, passages, queries, facts)
+
+
+def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in rejected.bad["docs"].most_common())
+    layout = FORMATS[config.format].reader().layout
+    return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}"
+
+
+def _documents(config: CorpusConfig, rejected: Quarantine, repeats: Repeats) -> dict[str, Any]:
+    """Counts of files by ending, by encoding and of those left out, and of passages that repeat others; logs them."""
+    groups = {name: dict(sorted(counts.items())) for name, counts in sorted(rejected.notes.items())}
+    for name, words in (("files", "read"), ("encodings", "encodings"), ("files_left_out", "left out, no documents")):
+        if counts := rejected.notes.get(name):
+            log.info("%s: %s: %s", config.name, words, showing(counts))
+    found = repeats.summary()
+    if found["near_duplicates"]:
+        log.info(
+            "%s: %d passages are near-duplicates of others, in %d clusters (%d of all are exact copies); they are kept",
+            config.name,
+            found["near_duplicates"],
+            found["near_duplicate_clusters"],
+            found["exact_copies"],
+        )
+    return {**groups, "duplicates": found}
 
 
 def _count(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:

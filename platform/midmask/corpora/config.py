@@ -2,10 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from midmask.corpora.documents.kinds import KINDS, ending
 from midmask.corpora.formats import FORMATS, name_forms, refuse_unknown_form
-from midmask.identity import Config, runtime
+from midmask.identity import Config, added, runtime
 
 PACKAGES = (
     "torch",
@@ -55,7 +56,8 @@ class CorpusConfig(Config):
     )
     bad_rows_threshold: float = runtime(
         0.01,
-        "largest share of bad rows, of the documents, the queries and the judgements each, before reading stops",
+        "largest share of bad rows, of the documents, the queries and the judgements each, before reading stops; files "
+        "of docs: that cannot be read are quarantined but do not count",
         ge=0,
         le=1,
     )
@@ -74,11 +76,39 @@ class CorpusConfig(Config):
         PACKAGES, min_length=1, description="pydocs only: import names of the packages to read"
     )
 
+    passage_words: int = added(
+        120,
+        "docs: only: largest size of a passage in words; documents are cut along headings, paragraphs and sentences",
+        ge=10,
+    )
+    passage_overlap: int = added(
+        0,
+        "docs: only: words at the end of a passage that the next one under the same heading repeats; they count for "
+        "its size",
+        ge=0,
+    )
+    text_column: str | None = added(
+        None,
+        "docs: only: column of a table's texts; none: text, or the column with the longest texts",
+    )
+    title_column: str | None = added(
+        None, "docs: only: column of a table's titles; none: title, or there are no titles"
+    )
+
     @field_validator("name")
     @classmethod
     def _refuse_unknown_format(cls, name: str) -> str:
         refuse_unknown_form(name)
         return name
+
+    @model_validator(mode="after")
+    def _leave_room(self) -> "CorpusConfig":
+        if 2 * self.passage_overlap > self.passage_words:
+            raise ValueError(
+                f"corpus.passage_overlap = {self.passage_overlap} is more than half of corpus.passage_words = "
+                f"{self.passage_words}; write a smaller overlap"
+            )
+        return self
 
     @property
     def format(self) -> str:
@@ -91,7 +121,10 @@ class CorpusConfig(Config):
 
     @property
     def short_name(self) -> str:
-        """`pydocs`, an id with hyphens for slashes, or the last folder of the place: the name in metrics and tables."""
+        """Name in metrics and tables: `pydocs`, an id with hyphens for slashes, or the last folder of the place; of
+        a place that is one document, its name without the ending.
+        """
         if FORMATS[self.format].place == "ID":
             return self.place.replace("/", "-")
-        return self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name
+        last = self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name
+        return last[: -len(ending(last))] if self.format == "docs" and ending(last) in KINDS else last

@@ -43,6 +43,7 @@ FORMATS = Registry(
         "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
         "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
         "texts": Format("texts"),  # jsonl files of texts, for pre-training
+        "docs": Format("docs", example="/data/manuals"),  # documents of people, cut into passages
         "ir_datasets": Format("irds", place="ID", example="beir/scifact"),  # MacAvaney et al. 2021
     },
 )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.corpora.chunks import END, SPACED_ID, Piece
+from midmask.corpora.documents.source import TOLERATED
 from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Quarantine:
         self.kept: Counter[str] = Counter()
         self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
         self.left_out: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
+        self.notes: dict[str, Counter[str]] = {}
         self._quotes: dict[str, list[str]] = {"docs": [], "queries": [], "qrels": []}
 
     def reject(self, rows: str, kind: str, file: str, line: int, text: str) -> None:
@@ -44,13 +46,18 @@ class Quarantine:
         if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
             self.check(rows)
 
+    def add_notes(self, notes: dict[str, dict[str, int]]) -> None:
+        """Adds a piece's counts that are none of rows, such as its files: group -> name -> number."""
+        for group, counts in notes.items():
+            self.notes.setdefault(group, Counter()).update(counts)
+
     def check(self, rows: str) -> None:
-        """Call at the end of each kind of rows.
+        """Call at the end of each kind of rows. Whole files that cannot be read are no bad rows.
 
         Raises:
             UserError: if the share of bad rows is above the threshold.
         """
-        bad = self.bad[rows].total()
+        bad = sum(number for kind, number in self.bad[rows].items() if kind not in TOLERATED)
         read = bad + self.kept[rows] + self.left_out[rows].total()
         if bad > self._threshold * read:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
@@ -116,6 +123,8 @@ def separate_rejected(
                 text = table.column("raw")[index].as_py()
                 file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
                 rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text)
+            elif (notes := table.column("raw")[index].as_py()) is not None:
+                rejected.add_notes(json.loads(notes))
             elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:
                 offsets[number + 1] = offsets[number] + line[index]
         table = table.set_column(table.schema.get_field_index("line"), "line", pa.array(line + offsets[piece]))
@@ -131,5 +140,5 @@ def reject_rows(
     for index in np.flatnonzero(bad).tolist():
         row = table.slice(index, 1).to_pylist()[0]
         values = [str(row[name])[:200] for name in ("query_id", "doc_id", "grade", "text") if row.get(name) is not None]
-        rejected.reject(rows, kind, pieces[row["piece"]].file, row["line"], "\t".join(values))
+        rejected.reject(rows, kind, row.get("file") or pieces[row["piece"]].file, row["line"], "\t".join(values))
     return table.filter(pa.array(~bad)) if bad.any() else table

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from midmask.derived.sentences import sentences
+from midmask.corpora.sentences import sentences
 from midmask.randomness.streams import python_stream
 
 

@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Place
+from midmask.corpora.sentences import sentences, splitter
 from midmask.derived.generate import GenerateConfig, Generator
 from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
-from midmask.derived.sentences import sentences, splitter
 from midmask.errors import UserError
 from midmask.identity import Config, file_fingerprint
 from midmask.sharded import Inputs, Sharded

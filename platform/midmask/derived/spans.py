@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.artifact import Place
+from midmask.corpora.sentences import splitter
 from midmask.derived.cutting import Document, cut_into_spans, join_spans, overlap, tokenise_pieces
 from midmask.derived.given import GivenLine, count_given, read_given, sort_by_shard
-from midmask.derived.sentences import splitter
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
 from midmask.identity import Config

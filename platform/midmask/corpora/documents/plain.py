@@ -1,0 +1,13 @@
+"""Plain text (.txt): paragraphs that blank lines separate, without headings."""
+
+from collections.abc import Iterator
+
+from midmask.corpora.documents.blocks import text_blocks
+from midmask.corpora.documents.encodings import read_lines
+from midmask.corpora.documents.source import BadRow, Document, Source
+
+
+def read_documents(source: Source) -> Iterator[Document | BadRow]:
+    """One document."""
+    encoding, lines = read_lines(source)
+    yield Document("", text_blocks(lines), encoding)
