@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from midmask.choose.verdict import (
+from midmask.choice.verdict import (
     Calibration,
     Example,
     QueryCounts,

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import stats
 
 from midmask.arrays import Doubles, Ints
-from midmask.choose.calibration_records import GainRecord
-from midmask.choose.verdict import Calibration
+from midmask.choice.calibration_records import GainRecord
+from midmask.choice.verdict import Calibration
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval, rank_correlation
 

@@ -4,9 +4,9 @@ format. What each library sees of the model is in the card that its own folder h
 
 import re
 
-from midmask.choose import wording
-from midmask.choose.report_text import bullets, gain_cell, systems_table, table_note, text, use
-from midmask.choose.verdict import Verdict
+from midmask.choice import wording
+from midmask.choice.report_text import bullets, gain_cell, systems_table, table_note, text, use
+from midmask.choice.verdict import Verdict
 
 TAGS = ("sentence-transformers", "feature-extraction", "midmask")
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from midmask.choose.label_placement import LabelBox, WantedLabel, place_labels
-from midmask.choose.verdict import SystemEstimate, Verdict
-from midmask.choose.wording import MINUS, duration, gain_interval_words, readable, signed
+from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
+from midmask.choice.verdict import SystemEstimate, Verdict
+from midmask.choice.wording import MINUS, duration, gain_interval_words, readable, signed
 from midmask.evaluation.pareto import on_front
 
 SHORTEST = 1.0

@@ -6,13 +6,13 @@ All texts pass through `text`, which escapes them: names, queries and passages c
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from midmask.choose import wording
-from midmask.choose.highlight import TextPart, excerpt, highlight
-from midmask.choose.picture import NARROW, WIDE, drawable, front, picture
-from midmask.choose.report_style import style_sheet
-from midmask.choose.report_text import given_up_note, table_note
-from midmask.choose.verdict import Example, SystemEstimate, Verdict
-from midmask.choose.wording import duration, score, signed
+from midmask.choice import wording
+from midmask.choice.highlight import TextPart, excerpt, highlight
+from midmask.choice.picture import NARROW, WIDE, drawable, front, picture
+from midmask.choice.report_style import style_sheet
+from midmask.choice.report_text import given_up_note, table_note
+from midmask.choice.verdict import Example, SystemEstimate, Verdict
+from midmask.choice.wording import duration, score, signed
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from midmask.choose import wording
-from midmask.choose.verdict import Example, SystemEstimate, Verdict
-from midmask.choose.wording import duration, score, signed
+from midmask.choice import wording
+from midmask.choice.verdict import Example, SystemEstimate, Verdict
+from midmask.choice.wording import duration, score, signed
 from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.rendering import markdown
 

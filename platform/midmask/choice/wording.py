@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 
-from midmask.choose.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
+from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
 
 MINUS = "\N{MINUS SIGN}"
 NOT_KNOWN = "not known"

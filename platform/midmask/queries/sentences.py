@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from midmask.derived.sentences import sentences
+from midmask.corpora.sentences import sentences
 from midmask.queries.draws import draw_order
 from midmask.queries.made import MadeQuery, Passage
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.derived.sentences import splitter
+from midmask.corpora.sentences import splitter
 from midmask.errors import UserError
 from midmask.identity import file_fingerprint, library_versions
 from midmask.queries.config import QueriesConfig, kind_and_place

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.choose.calibration_records import FILE, GainRecord, load_records, write_records
+from midmask.choice.calibration_records import FILE, GainRecord, load_records, write_records
 from midmask.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from midmask.choose.agreement import (
+from midmask.choice.agreement import (
     PRIOR,
     Fit,
     HeldOutCollection,
@@ -21,7 +21,7 @@ from midmask.choose.agreement import (
     leave_one_out,
     regret,
 )
-from midmask.choose.calibration_records import GainRecord
+from midmask.choice.calibration_records import GainRecord
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import Variance
 
