@@ -1,0 +1,42 @@
+"""Documents of made-up words about a few topics, and settings that train a system on them within seconds."""
+
+import random
+from collections.abc import Mapping
+
+COUNT = 90
+
+SETTINGS: Mapping[str, object] = {
+    "backbone.name": "tiny",
+    "tokens.vocabulary_size": 400,
+    "tokens.max_length": 48,
+    "tokens.query_length": 16,
+    "pretrain.steps": 3,
+    "pretrain.batch_size": 8,
+    "stages.*.train.steps": 3,
+    "stages.*.train.batch_size": 8,
+}
+
+
+def _words(draw: random.Random, count: int) -> list[str]:
+    return ["".join(draw.choices("abcdefghijklmnoprstu", k=draw.randint(3, 8))) for _ in range(count)]
+
+
+def documents() -> tuple[list[str], list[str]]:
+    """(titles, texts): each text of six sentences of 8 to 14 words, half of them of the document's own."""
+    draw = random.Random(11)
+    common = _words(draw, 300)
+    titles, texts = [], []
+    for _ in range(COUNT):
+        own = _words(draw, 20)
+        titles.append(" ".join(own[:3]))
+        sentences = [draw.choices(own, k=4) + draw.choices(common, k=draw.randint(4, 10)) for _ in range(6)]
+        texts.append(" ".join(" ".join(words).capitalize() + "." for words in sentences))
+    return titles, texts
+
+
+def judged() -> tuple[list[str], list[int]]:
+    """(queries, number of the document that answers each): three words of the document's text."""
+    _, texts = documents()
+    draw = random.Random(12)
+    numbers = list(range(0, COUNT, 2))
+    return [" ".join(draw.sample(texts[number].lower().replace(".", "").split(), 3)) for number in numbers], numbers
