@@ -3,12 +3,13 @@ is left out with a reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from midmask.benchmark.design import BM25, NONE, Benchmark, variant
 from midmask.benchmark.results import SystemKey
+from midmask.corpora import CorpusConfig
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
 from midmask.experiment.backbone_defaults import apply_changes
@@ -194,6 +195,20 @@ def cell_of(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, sur
     for label, corpus in collections(benchmark.zero_shot).items():
         evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
     return BenchmarkCell(key, seed, recipe, evaluations)
+
+
+def cell_on(
+    benchmark: Benchmark, cell: BenchmarkCell, corpus: CorpusConfig, split: str, survey: Survey, **changes: Any
+) -> BenchmarkCell:
+    """A cell's system, measured on a split of another collection alone.
+
+    Args:
+        changes: of fields of the evaluation.
+    """
+    planned = plan(cell.recipe, survey)
+    wanted = cell.recipe.evaluation.model_copy(update={"split": split, **changes})
+    step = evaluator(benchmark, cell.key, planned)(wanted, on=planned.elsewhere(corpus))
+    return replace(cell, evaluations={(cell.recipe.corpus.short_name, split): step})
 
 
 def evaluator(benchmark: Benchmark, key: SystemKey, planned: Plan) -> Callable[..., Step]:

@@ -12,12 +12,13 @@ from functools import partial
 
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.layout import BenchmarkCell, Layout, cell_of, recipe_of
+from midmask.benchmark.layout import BenchmarkCell, Layout, cell_of, cell_on, recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import Clock, Limits, affordable
 from midmask.choice.entrants import AS_IS, LEXICAL, MEASURE, Entrant, Size, relatives
 from midmask.choice.journal import Journal, Round
 from midmask.choice.workshop import Workshop
+from midmask.corpora import CorpusConfig
 from midmask.estimate import estimate
 from midmask.experiment.survey import Survey
 from midmask.progress import clock as words
@@ -34,13 +35,16 @@ LAST_START = 0.9
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all rounds share. make: size, splits -> the benchmark of a round."""
+    """What all rounds share. make: size, splits -> the benchmark of a round. rehearsal: what the rounds search in place
+    of the whole collection, if it is large.
+    """
 
     make: Callable[[Size, Sequence[str]], Benchmark]
     seed: int
     limits: Limits
     representations: tuple[str, ...]
     survey: Survey
+    rehearsal: CorpusConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -85,21 +89,28 @@ class Contest:
         finalists = tuple(dict.fromkeys(one for one in (*_always(entrants), *last) if one in measured))
         return Outcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
 
-    def cells(self, entrant: Entrant, size: Size, splits: Sequence[str]) -> list[BenchmarkCell]:
-        """The cells of an entrant: alone, and with BM25."""
-        benchmark = self._conditions.make(size, splits)
-        seed, survey = self._conditions.seed, self._conditions.survey
-        return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(seed), seed, survey) for key in entrant.keys]
+    def cells(self, entrant: Entrant, size: Size, split: str) -> list[BenchmarkCell]:
+        """The cells of an entrant, alone and with BM25: on the test queries, or on dev as rounds search them."""
+        benchmark = self._conditions.make(size, [split])
+        seed, survey, small = self._conditions.seed, self._conditions.survey, self._conditions.rehearsal
+        found = []
+        for key in entrant.keys:
+            recipe = recipe_of(benchmark, key).seeded(seed)
+            if split == "dev" and small is not None:
+                found.append(cell_on(benchmark, BenchmarkCell(key, seed, recipe, {}), small, split, survey))
+            else:
+                found.append(cell_of(benchmark, key, recipe, seed, survey))
+        return found
 
     def measure(
-        self, entrants: Sequence[Entrant], size_of: Callable[[Entrant], Size], splits: Sequence[str], until: float
+        self, entrants: Sequence[Entrant], size_of: Callable[[Entrant], Size], split: str, until: float
     ) -> dict[SystemKey, Result]:
         """What could be measured in time."""
-        cells = [cell for entrant in entrants for cell in self.cells(entrant, size_of(entrant), splits)]
+        cells = [cell for entrant in entrants for cell in self.cells(entrant, size_of(entrant), split)]
         self._workshop.measure(cells, until)
-        layout = Layout(self._conditions.make(Size(1, 1), splits), tuple(cells))
+        layout = Layout(self._conditions.make(Size(1, 1), [split]), tuple(cells))
         self._journal.write(self._clock.spent)
-        return {result.key: result for result in collect(layout, self._workshop.storage) if result.split in splits}
+        return {result.key: result for result in collect(layout, self._workshop.storage) if result.split == split}
 
     def _decide(self, number: int, waiting: Sequence[Entrant]) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others."""
@@ -117,7 +128,7 @@ class Contest:
     def _price(self, entrants: Sequence[Entrant], size: Size) -> float:
         """Seconds, by the estimate and by how far it was off in the rounds before."""
         targets = [
-            step for one in entrants for cell in self.cells(one, size, ["dev"]) for step in cell.evaluations.values()
+            step for one in entrants for cell in self.cells(one, size, "dev") for step in cell.evaluations.values()
         ]
         lanes = self._workshop.lanes
         plan = estimate(targets, self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
@@ -132,7 +143,7 @@ class Contest:
         for first in range(0, len(current.entrants), self._workshop.lanes):
             group = current.entrants[first : first + self._workshop.lanes]
             until = last if self._clock.spent <= limit else 0.0  # then only what an earlier run has measured counts
-            found = self.measure(group, lambda _: current.size, ["dev"], until)
+            found = self.measure(group, lambda _: current.size, "dev", until)
             for key, result in found.items():
                 self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
                 self._dev[key], self._sizes[key] = result, current.size

@@ -96,7 +96,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         "midmask.recipe": "choose",
         "midmask.objective": "none",
         "midmask.step": "choose",
-        "midmask.corpus": request.documents.corpus.short_name,
+        "midmask.corpus": request.short_name,
         "midmask.fingerprint": request.identity,
     }
     params = {"budget": request.budget, **flatten(request.queries), **request.own_changes}

@@ -65,6 +65,11 @@ class Request:
         return override(override(RECIPES["none"](), {"corpus": corpus}), reading)
 
     @property
+    def short_name(self) -> str:
+        """Of the documents, in tables and folders."""
+        return self.documents.corpus.short_name
+
+    @property
     def identity(self) -> str:
         """What the decisions of the contest depend on."""
         made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed)

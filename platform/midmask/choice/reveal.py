@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from midmask.benchmark.collect import collect
-from midmask.benchmark.layout import BenchmarkCell, Layout, evaluator
+from midmask.benchmark.layout import Layout, cell_on
 from midmask.benchmark.results import Result
 from midmask.choice.agreement import kendall_tau, regret
 from midmask.choice.calibration_records import GainRecord
@@ -27,7 +27,7 @@ from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import Variance
 from midmask.experiment.needed_splits import usual_split
-from midmask.experiment.plan import plan
+from midmask.experiment.survey import Survey
 
 FILE = "revealed.json"
 MOST_QUERIES = 1_000
@@ -85,21 +85,13 @@ def reveal(request: Request, choice: Choice, workshop: Workshop) -> Revealed:
         UserError: for a collection without judgements.
     """
     corpus = request.documents.corpus
-    cells = [_judged_cell(choice, cell, corpus) for cell in choice.cells]
+    split, survey = judged_split(corpus), Survey()
+    cells = [cell_on(choice.benchmark, cell, corpus, split, survey, max_queries=MOST_QUERIES) for cell in choice.cells]
     workshop.measure(cells, float("inf"))
     found = {one.key: one for one in collect(Layout(choice.benchmark, tuple(cells)), workshop.storage)}
     made = {name_of(one.key): one.result for one in choice.measured}
     judged = {name_of(key): result for key, result in found.items()}
     return compare(choice, made, judged)
-
-
-def _judged_cell(choice: Choice, cell: BenchmarkCell, corpus: CorpusConfig) -> BenchmarkCell:
-    """The cell's system on the documents as they are, for the queries that people asked."""
-    planned = plan(cell.recipe)
-    split = judged_split(corpus)
-    wanted = cell.recipe.evaluation.model_copy(update={"split": split, "max_queries": MOST_QUERIES})
-    step = evaluator(choice.benchmark, cell.key, planned)(wanted, on=planned.elsewhere(corpus))
-    return BenchmarkCell(cell.key, cell.seed, cell.recipe, {(cell.recipe.corpus.short_name, split): step})
 
 
 def compare(

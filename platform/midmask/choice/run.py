@@ -17,6 +17,7 @@ from midmask.choice.contest import Conditions, Contest, Outcome
 from midmask.choice.entrants import AS_IS, LEXICAL, MEASURE, Entrant, Size, contest, first_entrants, name_of
 from midmask.choice.journal import Journal
 from midmask.choice.levels import load_levels
+from midmask.choice.rehearsal import rehearsal
 from midmask.choice.request import Request
 from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
@@ -59,7 +60,7 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
     corpus = plan(recipe, survey).corpus
     prepared = workshop.make(corpus, recipe)
     artifact = workshop.make(queries_step(request, corpus), recipe)
-    folder = artifact.place / "collection" / recipe.corpus.short_name
+    folder = artifact.place / "collection" / request.short_name
     return Made(artifact, folder, int(prepared.result["passages"]))
 
 
@@ -90,6 +91,7 @@ def choose(request: Request, workshop: Workshop) -> Choice:
         limits=Limits(made.passages, made.counts.train),
         representations=request.representations,
         survey=survey,
+        rehearsal=rehearsal(made.artifact, made.collection, request.short_name, made.passages, workshop.storage),
     )
     held = Contest(conditions, workshop, clock, journal)
     outcome = held.hold(first_entrants(request.systems, request.backbone))
@@ -113,7 +115,7 @@ def _size_of(outcome: Outcome, entrant: Entrant) -> Size:
 def _test(held: Contest, outcome: Outcome, clock: Clock) -> dict[SystemKey, Result]:
     """The finalists on the test queries, which nobody has looked at before. Nothing is trained, so it has no limit."""
     log.info("test queries of %d finalists", len(outcome.finalists))
-    return held.measure(outcome.finalists, partial(_size_of, outcome), ["test"], float("inf"))
+    return held.measure(outcome.finalists, partial(_size_of, outcome), "test", float("inf"))
 
 
 def _cells(held: Contest, outcome: Outcome) -> list[BenchmarkCell]:
@@ -121,7 +123,7 @@ def _cells(held: Contest, outcome: Outcome) -> list[BenchmarkCell]:
     return [
         cell
         for one in (*outcome.finalists, *(one for one in outcome.measured if one not in outcome.finalists))
-        for cell in held.cells(one, _size_of(outcome, one), ["test"] if one in outcome.finalists else ["dev"])
+        for cell in held.cells(one, _size_of(outcome, one), "test" if one in outcome.finalists else "dev")
     ]
 
 
@@ -155,7 +157,7 @@ def _verdict(request: Request, made: Made, outcome: Outcome, measured: list[Meas
     result = next(one.result for one in measured if name_of(one.key) == (advice.system, advice.representation))
     won, lost = examples(made.collection, result, base, (chosen.label, label))
     return Verdict(
-        corpus=request.documents.corpus.short_name,
+        corpus=request.short_name,
         passages=made.passages,
         queries=made.counts,
         systems=systems,

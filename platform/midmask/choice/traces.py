@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from midmask.artifact import Place, load
 from midmask.benchmark.results import Result
@@ -54,13 +55,18 @@ def words_of(collection: Place) -> float:
     return sum(counts) / len(counts)
 
 
+def queries_of(collection: Place) -> dict[str, dict[str, Any]]:
+    """Id -> the query's row (`text`, `metadata`) of a BEIR folder."""
+    return {row["_id"]: row for row in _rows(collection / "queries.jsonl.gz")}
+
+
 def passages_of(collection: Place) -> dict[str, tuple[str, str]]:
     """Id -> (title, text) of a BEIR folder."""
     rows = _rows(collection / "corpus.jsonl.gz")
     return {row["_id"]: (row.get("title", ""), row["text"]) for row in rows}
 
 
-def _rows(file: Place) -> list[dict[str, str]]:
+def _rows(file: Place) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(file.read()).splitlines()]
 
 
@@ -75,8 +81,8 @@ def examples(
     """
     own, other = by_query(chosen.per_query, RR), by_query(baseline.per_query, RR)
     changes = sorted((own[query] - other[query], query) for query in own if query in other)
-    texts, asked = passages_of(collection), {row["_id"]: row for row in _rows(collection / "queries.jsonl.gz")}
-    relevant = _relevant(collection, chosen.split)
+    texts, asked = passages_of(collection), queries_of(collection)
+    relevant = {query: own[0] for query, own in relevant_of(collection, chosen.split).items()}
 
     def pick(order: Sequence[tuple[float, str]]) -> tuple[Example, ...]:
         seen: set[str] = set()
@@ -104,7 +110,10 @@ def _example(query: Mapping[str, object], passage: tuple[str, str], ranks: Mappi
     return Example(str(query["text"]), source, *passage, ranks=ranks)
 
 
-def _relevant(collection: Place, split: str) -> dict[str, str]:
-    """Query -> its passage, of the judgements of a split."""
-    lines = (collection / "qrels" / f"{split}.tsv").read().decode().splitlines()[1:]
-    return {query: passage for query, passage, *_ in (line.split("\t") for line in lines)}
+def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:
+    """Query -> its passages, of the judgements of a split."""
+    found: dict[str, list[str]] = {}
+    for line in (collection / "qrels" / f"{split}.tsv").read().decode().splitlines()[1:]:
+        query, passage, *_ = line.split("\t")
+        found.setdefault(query, []).append(passage)
+    return found
