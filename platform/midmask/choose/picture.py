@@ -1,5 +1,6 @@
 """Gain against cost as an SVG picture: a point for each system, its interval, the Pareto front, and labels."""
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -226,12 +227,15 @@ def _front_line(axes: Axes, systems: Sequence[SystemEstimate]) -> str:
 
 
 def _front_boxes(axes: Axes, systems: Sequence[SystemEstimate]) -> list[LabelBox]:
-    """The horizontal parts of the staircase, and the line of no gain."""
+    """The parts of the staircase, and the line of no gain."""
     plot = axes.canvas.plot
     ends = [*(axes.x(one.seconds) for one in systems[1:]), plot.right]
     found = [LabelBox(plot.left, axes.y(0) - 1, plot.right, axes.y(0) + 1)]
     for one, end in zip(systems, ends, strict=False):
         found.append(LabelBox(axes.x(one.seconds), axes.y(one.gain) - 1, end, axes.y(one.gain) + 1))
+    for one, after in itertools.pairwise(systems):
+        x = axes.x(after.seconds)
+        found.append(LabelBox(x - 1, axes.y(after.gain), x + 1, axes.y(one.gain)))
     return found
 
 
