@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.choice.calibration_records import FILE, GainRecord, load_records, write_records
@@ -17,6 +17,7 @@ LINE = {"collection": "a", "source": "all", "system": "s", "made": 0.1, "made_er
 WHOLE = {**LINE, "judged_error": 0.02}
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(GainRecord, TEXT, TEXT, TEXT, NUMBER, ERROR, NUMBER, ERROR), max_size=5))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, records: list[GainRecord]) -> None:
     path = tmp_path_factory.mktemp("records") / "found.jsonl"

@@ -115,4 +115,4 @@ def undecided() -> Verdict:
         for each in one.systems
     )
     taken = Recommendation("none", "dense", False, "No middle training gains more than the interval is wide.")
-    return replace(one, systems=smaller, recommendation=taken, calibration=Calibration((), 0.0, 0.0))
+    return replace(one, systems=smaller, recommendation=taken, calibration=Calibration((), 0.0, 0.0, 0.9))

@@ -14,6 +14,9 @@ DIRECTIONS = (0, -30, 30, 180, -150, 150, -60, 60, -120, 120, -90, 90)
 CROSSING = 40.0
 """Distance that a leader line through a label or a point is as bad as."""
 
+COVERING = 20.0
+"""Distance that a label on a line of the background is as bad as."""
+
 STEPS = 12
 """Points of a leader line that are looked at."""
 
@@ -54,45 +57,51 @@ class WantedLabel(NamedTuple):
 
 
 def place_labels(
-    labels: Sequence[WantedLabel], obstacles: Sequence[LabelBox], frame: LabelBox
+    labels: Sequence[WantedLabel],
+    obstacles: Sequence[LabelBox],
+    frame: LabelBox,
+    background: Sequence[LabelBox] = (),
 ) -> list[LabelBox | None]:
     """A box for each label, in its order: within the frame, over no obstacle and over no other box. None where there is
-    no room. The first labels have the first choice.
+    no room. The first labels have the first choice. The background is covered only if that is much nearer.
     """
     taken: list[LabelBox] = []
     found: list[LabelBox | None] = []
     for label in labels:
-        free = [box for box in _boxes(label) if box.within(frame) and not _hit(box, itertools.chain(obstacles, taken))]
-        best = min(free, key=lambda box: _cost(label, box, taken, obstacles), default=None)
+        best, lowest = None, math.inf
+        for distance, box in _boxes(label):
+            if distance < lowest and box.within(frame) and not _hit(box, itertools.chain(obstacles, taken)):
+                fines = CROSSING * _crossed(label, box, [*taken, *obstacles])
+                cost = distance + fines + COVERING * sum(box.overlaps(line) for line in background)
+                best, lowest = (box, cost) if cost < lowest else (best, lowest)
         found.append(best)
         if best is not None:
             taken.append(best)
     return found
 
 
-def _boxes(label: WantedLabel) -> Iterator[LabelBox]:
+def _boxes(label: WantedLabel) -> Iterator[tuple[float, LabelBox]]:
+    """Places for a label, the nearest first, each with its distance."""
     for distance, angle in itertools.product(DISTANCES, DIRECTIONS):
         across, down = math.cos(math.radians(angle)), math.sin(math.radians(angle))
         x = label.x + distance * across + (across - 1) / 2 * label.width
         y = label.y + distance * down + (down - 1) / 2 * label.height
-        yield LabelBox(x, y, x + label.width, y + label.height)
+        yield distance, LabelBox(x, y, x + label.width, y + label.height)
 
 
 def _hit(box: LabelBox, others: Iterable[LabelBox]) -> bool:
     return any(box.overlaps(other) for other in others)
 
 
-def _cost(label: WantedLabel, box: LabelBox, taken: Sequence[LabelBox], obstacles: Sequence[LabelBox]) -> float:
-    """The length of the leader line, and a fine for each thing it crosses other than its own point's."""
+def _crossed(label: WantedLabel, box: LabelBox, others: Iterable[LabelBox]) -> int:
+    """Number of things, other than the label's own point, that the leader line to the label crosses."""
     x, y = box.nearest(label.x, label.y)
     own = LabelBox(label.x - 1, label.y - 1, label.x + 1, label.y + 1)
     line = [
         LabelBox(label.x + part * (x - label.x), label.y + part * (y - label.y), *_after(label, x, y, part))
         for part in (step / STEPS for step in range(1, STEPS))
     ]
-    others = [other for other in [*taken, *obstacles] if not other.overlaps(own)]
-    crossed = sum(any(other.overlaps(point) for point in line) for other in others)
-    return math.hypot(x - label.x, y - label.y) + CROSSING * crossed
+    return sum(any(other.overlaps(point) for point in line) for other in others if not other.overlaps(own))
 
 
 def _after(label: WantedLabel, x: float, y: float, part: float) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """Gain against cost as an SVG picture: a point for each system, its interval, the Pareto front, and labels."""
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -12,7 +13,15 @@ from midmask.choice.wording import MINUS, duration, gain_interval_words, readabl
 from midmask.evaluation.pareto import on_front
 
 SHORTEST = 1.0
-"""Seconds at which shorter times are drawn, since a logarithmic axis has no 0."""
+"""Seconds that shorter times count as, since a logarithmic axis has no 0."""
+
+GAP = 12.0
+"""Times that are this many times shorter than the next longer one stand before a break of the axis: BM25 takes seconds
+where trainings take hours, and the trainings are what the picture is to tell apart.
+"""
+
+BREAK = 46.0
+"""Width of what stands before the break."""
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 TICKS = (
@@ -23,7 +32,10 @@ TICKS = (
 
 @dataclass(frozen=True)
 class Canvas:
-    """Size of a picture, in its own units; the plot lies within the margins. longest: characters of a label."""
+    """Size of a picture, in its own units; the plot lies within the margins.
+
+    longest: characters of a label. finalists_only: whether there is room for no more systems than these.
+    """
 
     name: str
     width: float
@@ -34,21 +46,26 @@ class Canvas:
     bottom: float
     font: float
     longest: int
+    finalists_only: bool
 
     @property
     def plot(self) -> LabelBox:
         return LabelBox(self.left, self.top, self.width - self.right, self.height - self.bottom)
 
 
-WIDE = Canvas("wide", 900, 460, 58, 16, 40, 52, 13.5, 34)
-NARROW = Canvas("narrow", 358, 440, 48, 8, 40, 52, 12, 24)
+WIDE = Canvas("wide", 900, 460, 58, 16, 40, 52, 13.5, 34, False)
+NARROW = Canvas("narrow", 358, 440, 48, 8, 40, 52, 12, 24, True)
 
 
 @dataclass(frozen=True)
 class Axes:
-    """From values to places on a canvas: seconds to the right on a logarithmic scale, gains upwards."""
+    """From values to places on a canvas: seconds to the right on a logarithmic scale, gains upwards.
+
+    before: times that stand before a break of the axis, all at one place.
+    """
 
     canvas: Canvas
+    before: tuple[float, ...]
     shortest: float
     longest: float
     lowest: float
@@ -56,7 +73,14 @@ class Axes:
 
     def x(self, seconds: float) -> float:
         plot, span = self.canvas.plot, math.log(self.longest / self.shortest)
-        return plot.left + (plot.right - plot.left) * math.log(max(seconds, SHORTEST) / self.shortest) / span
+        if seconds in self.before:
+            return plot.left + 0.5 * BREAK
+        return self.start + (plot.right - self.start) * math.log(max(seconds, SHORTEST) / self.shortest) / span
+
+    @property
+    def start(self) -> float:
+        """Where the logarithmic part begins."""
+        return self.canvas.plot.left + (BREAK if self.before else 0)
 
     def y(self, gain: float) -> float:
         """Values beyond the axis are drawn at its end."""
@@ -83,13 +107,15 @@ def front(verdict: Verdict) -> list[SystemEstimate]:
 def picture(verdict: Verdict, canvas: Canvas) -> tuple[str, list[SystemEstimate]]:
     """The SVG element, and the systems whose labels found no room in it. Empty without a system that can be drawn."""
     systems = sorted(drawable(verdict), key=lambda one: _importance(verdict, one))
+    if canvas.finalists_only:
+        systems = [one for one in systems if one.finalist]
     if not systems:
         return "", []
     axes = _axes(systems, canvas)
     labels = [_wanted(axes, one) for one in systems]
     bars = [_bar(axes, one) for one in systems]
     points = [LabelBox(one.x - 8, one.y - 8, one.x + 8, one.y + 8) for one in labels]
-    places = place_labels(labels, [*bars, *points], canvas.plot)
+    places = place_labels(labels, [*bars, *points], canvas.plot, _front_boxes(axes, front(verdict)))
     title = f"Gain in {verdict.measure} over {verdict.baseline} against computing time"
     shapes = [
         f'<title id="{canvas.name}-title">{_text(title)}</title>',
@@ -131,12 +157,15 @@ def _kind(verdict: Verdict, one: SystemEstimate) -> str:
 
 
 def _axes(systems: Sequence[SystemEstimate], canvas: Canvas) -> Axes:
-    seconds = [max(one.seconds, SHORTEST) for one in systems]
+    times = sorted({one.seconds for one in systems})
+    breaks = [at for at in range(1, len(times)) if times[at] > GAP * max(times[at - 1], SHORTEST)]
+    before = tuple(times[: breaks[0]]) if breaks else ()
+    seconds = [max(time, SHORTEST) for time in times if time not in before]
     ends = [end for one in systems for end in (one.gain, one.gain_low, one.gain_high) if math.isfinite(end)]
     lowest, highest = min(0.0, *ends), max(0.0, *ends)
     margin = 0.08 * (highest - lowest) or 0.01
     spread = max((max(seconds) / min(seconds)) ** 0.12, 1.25)
-    return Axes(canvas, min(seconds) / spread, max(seconds) * spread, lowest - margin, highest + margin)
+    return Axes(canvas, before, min(seconds) / spread, max(seconds) * spread, lowest - margin, highest + margin)
 
 
 def _grid(axes: Axes, verdict: Verdict) -> list[str]:
@@ -147,6 +176,12 @@ def _grid(axes: Axes, verdict: Verdict) -> list[str]:
         number = f"{value:+.{digits}f}".replace("-", MINUS) if value else "0"
         shapes.append(f'<line class="{kind}" x1="{plot.left:.1f}" x2="{plot.right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
         shapes.append(f'<text class="tick" x="{plot.left - 8:.1f}" y="{at + 4:.1f}" text-anchor="end">{number}</text>')
+    if axes.before:
+        at, shown = axes.x(axes.before[0]), duration(axes.before[-1]).replace("under ", "< ")
+        place = f'x="{at:.1f}" y="{plot.bottom + 20:.1f}" text-anchor="middle"'
+        shapes.append(f'<text class="tick" {place}>{_text(shown if len(axes.before) == 1 else f"≤ {shown}")}</text>')
+        broken = f"M{axes.start - 2:.1f} {plot.bottom + 8:.1f}l5 -12m4 0l-5 12"
+        shapes.append(f'<path class="break" d="{broken}"/>')
     for seconds in time_ticks(axes, 4.6 * axes.canvas.font):
         at = axes.x(seconds)
         shapes.append(
@@ -164,8 +199,8 @@ def _grid(axes: Axes, verdict: Verdict) -> list[str]:
 
 
 def gain_ticks(lowest: float, highest: float) -> list[tuple[float, int]]:
-    """Round values from lowest to highest, four to ten of them, and the decimals that they are printed with."""
-    rough = (highest - lowest) / 5
+    """Round values from lowest to highest, two to eight of them, and the decimals that they are printed with."""
+    rough = (highest - lowest) / 7
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
@@ -189,6 +224,19 @@ def _front_line(axes: Axes, systems: Sequence[SystemEstimate]) -> str:
     path = f"M{axes.x(systems[0].seconds):.1f} {axes.y(systems[0].gain):.1f}"
     path += "".join(f"H{axes.x(one.seconds):.1f}V{axes.y(one.gain):.1f}" for one in systems[1:])
     return f'<path class="front" d="{path}H{axes.canvas.plot.right:.1f}"/>'
+
+
+def _front_boxes(axes: Axes, systems: Sequence[SystemEstimate]) -> list[LabelBox]:
+    """The parts of the staircase, and the line of no gain."""
+    plot = axes.canvas.plot
+    ends = [*(axes.x(one.seconds) for one in systems[1:]), plot.right]
+    found = [LabelBox(plot.left, axes.y(0) - 1, plot.right, axes.y(0) + 1)]
+    for one, end in zip(systems, ends, strict=False):
+        found.append(LabelBox(axes.x(one.seconds), axes.y(one.gain) - 1, end, axes.y(one.gain) + 1))
+    for one, after in itertools.pairwise(systems):
+        x = axes.x(after.seconds)
+        found.append(LabelBox(x - 1, axes.y(after.gain), x + 1, axes.y(one.gain)))
+    return found
 
 
 def _interval(axes: Axes, one: SystemEstimate, kind: str) -> str:

@@ -3,6 +3,7 @@
 All texts pass through `text`, which escapes them: names, queries and passages come from documents that nobody checked.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -53,6 +54,13 @@ def text(value: str) -> str:
     return escape(wording.readable(value))
 
 
+def _unbroken(value: str) -> str:
+    """A sentence as `text`, in which no line ends between a number and its unit."""
+    return re.sub(
+        r"(?<=\d) (?=(?:s|min|h|days)\b)|(?<=\d h) (?=\d)|(?<=\d min) (?=\d)", "\N{NO-BREAK SPACE}", text(value)
+    )
+
+
 def _opening(verdict: Verdict) -> str:
     taken, level = verdict.recommended, wording.interval_level(verdict)
     is_baseline = taken.label == verdict.baseline
@@ -60,7 +68,7 @@ def _opening(verdict: Verdict) -> str:
     ends = f"{level} {signed(taken.gain_low)} to {signed(taken.gain_high)}"
     facts = [
         (f"{verdict.measure}, estimated", score(taken.estimate), f"{level} {score(taken.low)} to {score(taken.high)}"),
-        (f"Gain over {verdict.baseline}", gain, "gains are over itself" if is_baseline else ends),
+        (f"Gain over {verdict.baseline}", gain, "what gains are over" if is_baseline else ends),
         (
             "Computing",
             duration(taken.seconds),
@@ -75,8 +83,9 @@ def _opening(verdict: Verdict) -> str:
     reason = f"<p>{text(verdict.recommendation.reason)}</p>" if verdict.recommendation.reason else ""
     return (
         f'<header>\n<p class="kicker"><bdi>{text(verdict.corpus)}</bdi>, {verdict.passages:,} passages: which middle '
-        f"training?</p>\n<h1>{text(wording.headline(verdict))}</h1>\n"
-        f'<p class="lede">{text(wording.certainty(verdict))}</p>\n{reason}<dl class="facts">{shown}</dl>\n</header>\n'
+        f"training?</p>\n<h1>{_unbroken(wording.headline(verdict))}</h1>\n"
+        f'<p class="lede">{_unbroken(wording.certainty(verdict))}</p>\n{reason}'
+        f'<dl class="facts">{shown}</dl>\n</header>\n'
     )
 
 
@@ -97,7 +106,7 @@ def _systems(verdict: Verdict) -> str:
 
 def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate], note: str) -> str:
     """A row for each system. Roles are written out because small screens show rows as blocks, which hides them."""
-    heads = ["Rank", "System", verdict.measure, f"Gain over {verdict.baseline}", "Computing", "Bytes per passage"]
+    heads = ["Rank", "System", verdict.measure, "Gain", "Computing", "Bytes per passage"]
     head = "".join(
         f'<th role="columnheader" scope="col"{" class=name" if at == 1 else ""}>{text(name)}</th>'
         for at, name in enumerate(heads)
@@ -147,20 +156,32 @@ def _list(items: Iterable[str]) -> str:
 def _picture(verdict: Verdict) -> str:
     if not drawable(verdict):
         return ""
-    (wide, unnamed), (narrow, _) = picture(verdict, WIDE), picture(verdict, NARROW)
-    keys = [("taken", "recommended"), ("baseline", "baseline"), ("finalist", "other finalists")]
-    keys += [("given-up", "given up early, on dev queries")] if verdict.given_up else []
+    (wide, unnamed), (narrow, more) = picture(verdict, WIDE), picture(verdict, NARROW)
+    if verdict.recommended.label == verdict.baseline:
+        keys = [("taken", "recommended, and the baseline")]
+    else:
+        keys = [("taken", "recommended"), ("baseline", "baseline")]
+    keys += [("finalist", "other finalists")]
+    keys += [("given-up wide", "given up early, on dev queries")] if verdict.given_up else []
     keys += [("front", "no finalist gains more for less")] if len(front(verdict)) > 1 else []
-    legend = "".join(f'<span><i class="key {kind}"></i>{name}</span> ' for kind, name in keys)
+    legend = "".join(
+        f'<span{" class=wide" if "wide" in kind else ""}><i class="key {kind}"></i>{name}</span> '
+        for kind, name in keys
+    )
     left_out = [one.label for one in verdict.systems if one not in drawable(verdict)]
-    notes = [f"Bars are {wording.interval_level(verdict)}s."]
-    notes += [f"Not drawn, since a number is not known: {', '.join(left_out)}."] if left_out else []
-    notes += [f"Without a label for lack of room: {', '.join(one.label for one in unnamed)}."] if unnamed else []
+    bars = f"Bars are {wording.interval_level(verdict)}s."
+    lost = f" Not drawn, since a number is not known: {', '.join(left_out)}." if left_out else ""
     return _section(
         "Gain against cost",
-        f'<figure>{wide}{narrow}<figcaption><p class="keys note">{legend}</p>{text(" ".join(notes))}'
-        "</figcaption></figure>\n",
+        f'<figure>{wide}{narrow}<figcaption><p class="keys">{legend}</p><p>{text(bars + lost)}'
+        f'<span class="wide">{text(_without_label(unnamed))}</span>'
+        f'<span class="narrow">{text(_without_label(more))}</span></p></figcaption></figure>\n',
     )
+
+
+def _without_label(systems: Sequence[SystemEstimate]) -> str:
+    names = ", ".join(one.label for one in systems)
+    return f" Without a label, for lack of room: {names}." if systems else ""
 
 
 def _examples(title: str, kind: str, examples: Sequence[Example]) -> str:

@@ -104,11 +104,12 @@ table.narrow th:first-child {width: auto;}
 PICTURE = """
 figure {margin: 0 0 1rem;}
 svg.picture {display: block; width: 100%; height: auto; overflow: visible;}
-svg.narrow {display: none;}
+svg.narrow, span.narrow {display: none;}
 svg text {fill: var(--ink);}
 svg .tick, svg .axis {fill: var(--quiet); font-size: .92em;}
 svg .axis {font-weight: 500;}
 .grid {stroke: var(--line); stroke-width: 1;}
+.break {fill: none; stroke: var(--quiet); stroke-width: 1.2;}
 .zero {stroke: var(--quiet); stroke-width: 1;}
 .front {fill: none; stroke: var(--front); stroke-width: 2; stroke-linejoin: round; opacity: .9;}
 .bar {stroke: var(--other); stroke-width: 1.6; stroke-linecap: round;}
@@ -130,6 +131,7 @@ svg .label.given-up {fill: var(--quiet);}
 .key.given-up {background: none; border: 1.5px solid var(--other);}
 .key.front {background: var(--front); height: .2em; width: 1.2em; border-radius: 0; vertical-align: middle;
   opacity: 1;}
+figcaption p {margin: .4rem 0 0;}
 .keys span {white-space: nowrap; margin-right: 1.2em;}
 """
 
@@ -138,6 +140,8 @@ article {border-left: 3px solid var(--line); padding: .1rem 0 .1rem 1.25rem; mar
 article.won {border-left-color: var(--accent);}
 article.lost {border-left-color: var(--base);}
 article h3 {font: 500 1.2rem/1.4 ui-serif, "Iowan Old Style", Charter, Georgia, serif; margin: 0 0 .35rem;}
+article details {border: 0; margin: .25rem 0 0; font-size: .875rem;}
+article summary {padding: .25rem 0;}
 .ranks {display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 0 0 .6rem; font-size: .875rem;}
 .ranks div {display: flex; gap: .4rem;}
 .ranks dt {font-size: inherit;}
@@ -157,6 +161,7 @@ SMALL = """
   .facts div, .facts div + div {padding: .8rem .8rem .8rem 0;}
   .facts div:nth-child(even) {padding-left: .9rem;}
   table.systems, .systems tbody, .systems tr, .systems th, .systems td {display: block; width: auto;}
+  .systems caption {display: block;}
   .systems thead {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);}
   .systems tr {display: grid; grid-template-columns: 1.9rem 1fr; border-bottom: 1px solid var(--line);
     padding: .8rem 0; column-gap: 0;}
@@ -167,8 +172,9 @@ SMALL = """
   .systems td:nth-child(n+3)::before {content: attr(data-label); color: var(--quiet);}
   .systems td span {text-align: right;}
   table.narrow {width: 100%; min-width: 0;}
-  svg.wide {display: none;}
+  svg.wide, span.wide {display: none;}
   svg.narrow {display: block;}
+  span.narrow {display: inline;}
 }
 @media print {
   main {padding: 0; max-width: none;}

@@ -52,7 +52,7 @@ def duration(seconds: float) -> str:
     """A time as people write it: `12 s`, `3 min 7 s`, `42 min`, `1 h 12 min`, `26 h`, `3 days 4 h`."""
     if not math.isfinite(seconds):
         return NOT_KNOWN
-    if seconds < 0.5:
+    if seconds <= 0.5:  # which rounds to 0
         return "under 1 s"
     whole = round(seconds)
     if whole < 60:
@@ -99,8 +99,8 @@ def certainty(verdict: Verdict) -> str:
     taken = verdict.recommended
     if verdict.recommendation.distinguishable:
         return (
-            f"{gain_interval_words(verdict, taken)}, at {score(taken.estimate)} against "
-            f"{verdict.baseline}'s {_baseline_score(verdict)}."
+            f"The {interval_level(verdict)} of this gain is {signed(taken.gain_low)} to {signed(taken.gain_high)}. "
+            f"{_coverage(verdict.calibration)}"
         )
     others = [one for one in verdict.finalists if one.label != verdict.baseline]
     if not others:
@@ -109,7 +109,8 @@ def certainty(verdict: Verdict) -> str:
     contains = "which contains 0" if best.gain_low <= 0 <= best.gain_high else "which does not contain 0"
     return (
         f"The largest gain over {verdict.baseline} is {best.label}'s: {signed(best.gain)} {verdict.measure} "
-        f"({gain_interval_words(verdict, best)}, {contains}), for {duration(best.seconds)} of computing."
+        f"({gain_interval_words(verdict, best)}, {contains}), for {duration(best.seconds)} of computing. "
+        f"{_coverage(verdict.calibration)}"
     )
 
 
@@ -118,9 +119,12 @@ def gain_interval_words(verdict: Verdict, one: SystemEstimate) -> str:
     return f"{interval_level(verdict)} {signed(one.gain_low)} to {signed(one.gain_high)}"
 
 
-def _baseline_score(verdict: Verdict) -> str:
-    found = [score(one.estimate) for one in verdict.systems if one.label == verdict.baseline]
-    return found[0] if found else NOT_KNOWN
+def _coverage(found: Calibration) -> str:
+    """What is known of intervals like the headline's."""
+    if not found.collections:
+        return "How often such intervals are right has not been measured."
+    many = "a collection" if len(found.collections) == 1 else f"{len(found.collections)} collections"
+    return f"On {many} with judgements, such intervals covered {percent(found.coverage)} of the judged values."
 
 
 def budget(verdict: Verdict) -> str:

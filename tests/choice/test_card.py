@@ -1,0 +1,91 @@
+"""The model card: YAML that is read back, figures of the verdict, and lines that load the model from its folder."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from midmask.choose.card import model_card
+from midmask.choose.verdict import Recommendation, Verdict
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.model_card import Card
+from midmask.encoders.representation import Representation
+from tests.support.encoders.models import random_model
+from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.verdicts import HOSTILE, verdict
+
+
+def front_matter(card: str) -> dict[str, object]:
+    _, text, _ = card.split("---\n", 2)
+    found: dict[str, object] = yaml.safe_load(text)
+    return found
+
+
+def python(card: str) -> str:
+    return card.split("```python\n")[1].split("```")[0]
+
+
+def recommending(system: str, representation: str) -> Verdict:
+    return replace(verdict(), recommendation=Recommendation(system, representation, True, "A reason."))
+
+
+def test_the_front_matter_is_what_sentence_transformers_writes() -> None:
+    found = front_matter(model_card(verdict()))
+    assert found == {
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "feature-extraction",
+        "tags": ["sentence-transformers", "feature-extraction", "midmask"],
+    }
+    assert "sparse-encoder" in str(front_matter(model_card(recommending("lexmae", "splade")))["tags"])
+    other = replace(recommending("dupmae", "OT:768"), systems=(replace(verdict().systems[1], representation="OT:768"),))
+    assert front_matter(model_card(other))["library_name"] == "transformers"
+    assert "no module for this representation" in model_card(other)
+
+
+def test_it_has_data_method_protocol_figures_and_limits() -> None:
+    card = model_card(verdict())
+    titles = [line for line in card.splitlines() if line.startswith("## ")]
+    assert titles == ["## How to load", "## Data", "## Method and protocol", "## Figures", "## Limits"]
+    assert card.split("\n\n")[1] == "# retromae · dense, trained on docs:handbook"
+    assert "| 1    | **retromae** |          dense | 0.461 [0.442, 0.480] | +0.043 [+0.024, +0.062] |" in card
+    assert "| 4    |         none |" in card and "dupmae" not in card, "the model's own line and the baseline's"
+    assert "18,432 passages of docs:handbook" in card and "- titles: 1,104" in card
+    assert "Stated 90% intervals covered 88%" in card and "One seed per training" in card
+    assert "<script" not in card and "&lt;script&gt;" in card
+
+
+def test_the_folders_own_card_is_kept_under_its_heading() -> None:
+    own = "---\nlibrary_name: other\ntags: [a]\n---\n\n# A bi-encoder\n\nViews: dense.\n\n## What loads it\n\n- all\n"
+    card = model_card(verdict(), own)
+    assert card.endswith("## The folder\n\nViews: dense.\n\n## What loads it\n\n- all\n")
+    assert card.count("---\n") == 2 and "library_name: other" not in card and "# A bi-encoder" not in card
+    assert model_card(verdict(), "") == model_card(verdict())
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "representation"),
+    [
+        ("retromae", "dense", Representation()),
+        ("lexmae", "splade", Representation(dense=None, lexical="splade")),
+    ],
+)
+def test_its_lines_load_the_model_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, name: str, representation: Representation
+) -> None:
+    backbone = Backbone(random_model("bert"), dropout=0.0).eval()
+    backbone.represent_as(representation, seed=3)
+    folder = tmp_path / "model"
+    tokenizer = write_tokenizer(tmp_path / "tokenizer", "bert")
+    save_bi_encoder(backbone, folder, tokenizer, max_length=12, card=Card("c0ffee", {"recipe": HOSTILE}))
+    card = model_card(recommending(system, name), (folder / "README.md").read_text("utf-8"))
+    (folder / "README.md").write_text(card, "utf-8")
+    assert "- fingerprint: `c0ffee`" in card and "the same vectors" in card
+    monkeypatch.chdir(folder)
+    *lines, last = python(card).strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join([*lines, f"found = {last}"]), names)
+    assert tuple(names["found"].shape) == (1, 2)  # type: ignore[attr-defined]
+    assert json.loads((folder / "config_sentence_transformers.json").read_text())["model_type"] in lines[0]

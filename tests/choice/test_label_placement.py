@@ -1,0 +1,53 @@
+"""Labels cover nothing, whatever the points."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.choose.label_placement import LabelBox, WantedLabel, place_labels
+
+FRAME = LabelBox(0, 0, 400, 300)
+POINTS = st.lists(st.tuples(st.floats(0, 400), st.floats(0, 300), st.floats(5, 150)), max_size=14)
+
+
+@settings(deadline=None)
+@given(POINTS)
+def test_no_label_covers_another_a_point_or_the_frame(points: list[tuple[float, float, float]]) -> None:
+    labels = [WantedLabel(x, y, width, 14) for x, y, width in points]
+    marks = [LabelBox(x - 5, y - 5, x + 5, y + 5) for x, y, _ in points]
+    found = place_labels(labels, marks, FRAME)
+    assert len(found) == len(labels)
+    boxes = [box for box in found if box is not None]
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    assert not any(box.overlaps(mark) for box in boxes for mark in marks)
+    assert all(box.left >= 0 and box.top >= 0 and box.right <= 400 and box.bottom <= 300 for box in boxes)
+    for box, label in zip(found, labels, strict=True):
+        if box is not None:
+            assert (abs(box.right - box.left - label.width), abs(box.bottom - box.top - 14)) < (1e-6, 1e-6)
+
+
+def test_alone_a_label_stands_to_the_right_of_its_point() -> None:
+    (found,) = place_labels([WantedLabel(100, 100, 50, 14)], [LabelBox(95, 95, 105, 105)], FRAME)
+    assert found == pytest.approx((109, 93, 159, 107))
+
+
+def test_twelve_points_on_a_diagonal_all_have_labels() -> None:
+    points = [(30 + 30 * i, 20 + 22 * i) for i in range(12)]
+    labels = [WantedLabel(x, y, 90, 14) for x, y in points]
+    marks = [LabelBox(x - 5, y - 5, x + 5, y + 5) for x, y in points]
+    assert None not in place_labels(labels, marks, FRAME)
+
+
+def test_where_there_is_no_room_there_is_no_label() -> None:
+    assert place_labels([WantedLabel(100, 100, 500, 14)], [], FRAME) == [None]
+    assert place_labels([WantedLabel(100, 100, 50, 14)], [FRAME], FRAME) == [None]
+
+
+def test_the_background_is_covered_only_for_lack_of_anything_near() -> None:
+    line = LabelBox(0, 99, 400, 101)
+    (found,) = place_labels([WantedLabel(100, 100, 50, 14)], [], FRAME, [line])
+    assert found is not None and not found.overlaps(line)
+    (forced,) = place_labels([WantedLabel(100, 100, 50, 14)], [], FRAME, [FRAME])
+    assert forced == pytest.approx((109, 93, 159, 107))

@@ -1,0 +1,178 @@
+"""The picture's geometry against the data: places of points, ends of bars, the front, labels that cover nothing."""
+
+import math
+import re
+from dataclasses import replace
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.choose.picture import NARROW, WIDE, Canvas, description, drawable, front, gain_ticks, picture, text_width
+from midmask.choose.verdict import SystemEstimate, Verdict
+from midmask.choose.wording import readable
+from tests.support.verdicts import HOSTILE, undecided, verdict
+
+FINITE = st.floats(-0.5, 0.5)
+
+
+def drawn(one: Verdict, canvas: Canvas = WIDE) -> ElementTree.Element:
+    return ElementTree.fromstring(picture(one, canvas)[0])
+
+
+def points(root: ElementTree.Element) -> dict[str, tuple[float, float]]:
+    """The label in a point's tooltip -> its place."""
+    found = {}
+    for group in root.iter("g"):
+        shape = group[1].attrib
+        x = float(shape["cx"]) if "cx" in shape else float(shape["x"]) + 5
+        y = float(shape["cy"]) if "cy" in shape else float(shape["y"]) + 5
+        found[str(group[0].text).split(": ")[0]] = (x, y)
+    return found
+
+
+def scale(root: ElementTree.Element) -> tuple[float, float]:
+    """Zero's place and units per gain, from the axis's numbers alone."""
+    ticks = [
+        (float(str(text.text).replace("\u2212", "-")), float(text.attrib["y"]) - 4)
+        for text in root.iter("text")
+        if text.attrib["class"] == "tick" and text.attrib["text-anchor"] == "end"
+    ]
+    (low, at_low), (high, at_high) = ticks[0], ticks[-1]
+    unit = (at_high - at_low) / (high - low)
+    return at_low - unit * low, unit
+
+
+@pytest.mark.parametrize("canvas", [WIDE, NARROW])
+def test_points_and_bars_stand_where_the_axis_says(canvas: Canvas) -> None:
+    one, root = verdict(), drawn(verdict(), canvas)
+    zero, unit = scale(root)
+    shown = [each for each in one.systems if each.finalist or canvas is WIDE]
+    found = points(root)
+    assert set(found) == {readable(each.label) for each in shown}
+    bars = [each.attrib for each in root.iter("line") if each.attrib["class"].startswith("bar")]
+    for each in shown:
+        x, y = found[each.label]
+        assert y == pytest.approx(zero + unit * each.gain, abs=0.2)
+        ends = next(bar for bar in bars if abs(float(bar["x1"]) - x) < 0.06)
+        assert float(ends["y1"]) == pytest.approx(zero + unit * each.gain_high, abs=0.2)
+        assert float(ends["y2"]) == pytest.approx(zero + unit * each.gain_low, abs=0.2)
+
+
+def test_times_are_logarithmic_after_the_break() -> None:
+    found = points(drawn(verdict()))
+    trained = sorted((each.seconds, found[each.label][0]) for each in verdict().systems if each.system != "bm25")
+    (first, at_first), (last, at_last) = trained[0], trained[-1]
+    for seconds, x in trained:
+        share = math.log(seconds / first) / math.log(last / first)
+        assert x == pytest.approx(at_first + share * (at_last - at_first), abs=0.2)
+    assert found["bm25"][0] < at_first and any(each.get("class") == "break" for each in drawn(verdict()).iter("path"))
+
+
+def test_close_times_need_no_break() -> None:
+    one = replace(verdict(), systems=verdict().systems[:3])
+    assert not any(each.get("class") == "break" for each in drawn(one).iter("path"))
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    for one in (verdict(), undecided()):
+        finalists = [each for each in one.systems if each.finalist]
+        wanted = [
+            each
+            for each in finalists
+            if not any(
+                other.gain >= each.gain and other.seconds <= each.seconds and other != each for other in finalists
+            )
+        ]
+        assert front(one) == sorted(wanted, key=lambda each: each.seconds)
+    assert [each.system for each in front(verdict())] == ["bm25", "none", "retromae"]
+    root = drawn(verdict())
+    path = next(each.attrib["d"] for each in root.iter("path") if each.attrib["class"] == "front")
+    steps = [float(number) for number in re.findall(r"[\d.]+", path)]
+    corners = points(root)
+    assert steps[:2] == pytest.approx(corners["bm25"], abs=0.11)
+    assert steps[2:4] == pytest.approx(corners["none · dense"], abs=0.11)
+    assert steps[4:6] == pytest.approx(corners["retromae · dense"], abs=0.11)
+
+
+def boxes(root: ElementTree.Element, font: float) -> list[tuple[float, float, float, float]]:
+    found = []
+    for text in root.iter("text"):
+        if text.attrib["class"].startswith("label"):
+            width, x, bottom = font * text_width(str(text.text)), float(text.attrib["x"]), float(text.attrib["y"])
+            left = {"start": x, "end": x - width, "middle": x - width / 2}[text.attrib["text-anchor"]]
+            found.append((left, bottom - 0.8 * font, left + width, bottom + 0.2 * font))
+    return found
+
+
+@pytest.mark.parametrize("canvas", [WIDE, NARROW])
+@pytest.mark.parametrize("one", [verdict(), undecided()])
+def test_labels_overlap_neither_each_other_nor_points(one: Verdict, canvas: Canvas) -> None:
+    svg, unnamed = picture(one, canvas)
+    root = ElementTree.fromstring(svg)
+    found = boxes(root, canvas.font)
+    assert len(found) + len(unnamed) == len(points(root)) and not unnamed
+    for a, b in combinations(found, 2):
+        assert a[2] <= b[0] + 0.1 or b[2] <= a[0] + 0.1 or a[3] <= b[1] + 0.1 or b[3] <= a[1] + 0.1
+    for x, y in points(root).values():
+        assert not any(box[0] < x < box[2] and box[1] < y < box[3] for box in found)
+
+
+def test_it_has_a_title_and_a_description_with_every_number() -> None:
+    root = drawn(verdict())
+    named = {each.attrib["id"]: each.text for each in root if each.tag in ("title", "desc")}
+    assert root.attrib["role"] == "img"
+    assert named[root.attrib["aria-labelledby"]] == "Gain in nDCG@10 over none · dense against computing time"
+    told = named[root.attrib["aria-describedby"]]
+    assert told == description(verdict()) and HOSTILE in str(told)
+    assert "retromae · dense: +0.043, 90% interval +0.024 to +0.062, 1 h 12 min." in str(told)
+    assert "On the Pareto front: bm25, none · dense, retromae · dense." in str(told)
+
+
+def test_the_recommended_system_and_the_baseline_look_their_own() -> None:
+    kinds = [each.attrib["class"] for each in drawn(verdict()).iter("g")]
+    assert (kinds.count("point taken"), kinds.count("point baseline"), kinds.count("point given-up")) == (1, 1, 6)
+    assert [each.attrib["class"] for each in drawn(undecided()).iter("g")].count("point baseline") == 0
+
+
+def test_what_is_not_known_is_not_drawn() -> None:
+    good, bad = verdict().systems[0], replace(verdict().systems[1], gain_low=math.nan)
+    infinite = replace(verdict().systems[3], gain_low=-math.inf, gain_high=math.inf)
+    one = replace(verdict(), systems=(good, bad, infinite))
+    assert drawable(one) == [good, infinite]
+    assert "nan" not in picture(one, WIDE)[0] and "inf" not in picture(one, WIDE)[0]
+    assert picture(replace(one, systems=(bad,)), WIDE) == ("", [])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))
+def test_whatever_the_numbers_it_is_drawn_within_its_frame(
+    rows: list[tuple[float, float, float, float, bool]],
+) -> None:
+    found = []
+    for rank, (gain, down, up, seconds, finalist) in enumerate(rows, 1):
+        ends = (gain, gain - abs(down), gain + abs(up))
+        found.append(SystemEstimate(f"s{rank}", "", rank, *ends, *ends, seconds, 0, "", finalist))
+    one = replace(verdict(), systems=(*verdict().systems[:1], *found))
+    for canvas in (WIDE, NARROW):
+        root = drawn(one, canvas)
+        assert all(
+            canvas.left <= x <= canvas.width and 0 <= y <= canvas.height - canvas.bottom
+            for x, y in points(root).values()
+        )
+
+
+@settings(deadline=None)
+@given(st.floats(-1, 0), st.floats(1e-4, 1))
+def test_ticks_are_round_and_few(lowest: float, height: float) -> None:
+    ticks = gain_ticks(lowest, lowest + height)
+    assert 2 <= len(ticks) <= 8
+    for value, digits in ticks:
+        assert float(f"{value:.{digits}f}") == pytest.approx(value, abs=1e-12)
+        assert lowest - 1e-9 <= value <= lowest + height + 1e-9
+
+
+def test_wide_letters_are_counted_as_wide() -> None:
+    assert text_width("ポンプ") > text_width("abc") and text_width("") == 0

@@ -1,0 +1,171 @@
+"""A verdict as a page, read by Python's own parser: nothing can be loaded or run, and numbers are the data's."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from midmask.choose.report_html import POLICY, verdict_html
+from midmask.choose.verdict import QueryCounts, Recommendation, Verdict
+from midmask.choose.wording import duration, readable, score, signed, size
+from tests.support.verdicts import HOSTILE, HOSTILE_PASSAGE, HOSTILE_QUERY, PUMP, undecided, verdict
+
+VOID = {"meta", "link", "img", "br"}
+KNOWN = {
+    *("html", "head", "meta", "link", "title", "style", "body", "main", "header", "section", "h1", "h2", "h3", "p"),
+    *("dl", "div", "dt", "dd", "small", "table", "caption", "thead", "tbody", "tr", "th", "td", "span", "bdi", "ul"),
+    *("li", "b", "i", "figure", "figcaption", "svg", "desc", "line", "path", "text", "g", "circle", "rect", "article"),
+    *("blockquote", "mark", "details", "summary", "pre", "code"),
+}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, texts by the elements they are in, and rows of tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[tuple[str, ...], str]] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, "every element is closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, "elements are nested"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((tuple(self.open), data))
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+    def inside(self, tag: str) -> str:
+        return "".join(text for where, text in self.texts if tag in where)
+
+    def named(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def empty() -> Verdict:
+    one = replace(verdict(), won=(), lost=(), not_tried={}, limits=(), systems=verdict().finalists)
+    return replace(one, queries=QueryCounts({}, 0, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("one", [verdict(), undecided(), empty()], ids=["decided", "undecided", "empty"])
+def test_nothing_can_be_loaded_or_run(one: Verdict) -> None:
+    page = Page(verdict_html(one))
+    assert {tag for tag, _ in page.elements} <= KNOWN
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not any(name.startswith("on") for name in names) and not names & {"src", "srcset", "action", "style"}
+    assert [each["href"] for _, each in page.elements if "href" in each] == ["data:,"]
+    policy = next(each for each in page.named("meta") if each.get("http-equiv") == "Content-Security-Policy")
+    assert policy["content"] == POLICY
+    assert POLICY.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    assert page.elements.index(("meta", policy)) == 3, "right after the encoding, before anything could load"
+
+
+def test_every_number_of_the_tables_is_the_datas() -> None:
+    one = verdict()
+    page = Page(verdict_html(one))
+    finalists = page.rows[1:7]
+    assert page.rows[0] == ["Rank", "System", "nDCG@10", "Gain", "Computing", "Bytes per passage"] == page.rows[7]
+    for row, system in zip([*finalists, *page.rows[8:14]], [*one.finalists, *one.given_up], strict=True):
+        gain = f"{signed(system.gain)} [{signed(system.gain_low)}, {signed(system.gain_high)}]"
+        tag = " take this" if system == one.recommended else ""
+        assert row == [
+            str(system.rank),
+            readable(system.label) + tag,
+            f"{score(system.estimate)} [{score(system.low)}, {score(system.high)}]",
+            "baseline" if system.label == one.baseline else gain,
+            duration(system.seconds),
+            size(system.bytes_per_passage),
+        ]
+    assert page.rows[15:] == [[name, f"{count:,}"] for name, count in one.queries.source.items()]
+
+
+def test_tables_have_heads_and_roles_that_survive_small_screens() -> None:
+    page = Page(verdict_html(verdict()))
+    assert all(each.get("scope") in ("col", "row") for each in page.named("th"))
+    systems = [each for each in page.named("table") if each.get("class") == "systems"]
+    assert len(systems) == 2 and all(each["role"] == "table" for each in systems)
+    assert all(each["role"] == "cell" for each in page.named("td")[:30])
+    labels = [each["data-label"] for each in page.named("td")[:5] if "data-label" in each]
+    assert labels == ["nDCG@10", "Gain", "Computing", "Bytes per passage"]
+
+
+def test_the_sentence_is_the_only_first_heading() -> None:
+    page = Page(verdict_html(verdict()))
+    assert len(page.named("h1")) == 1
+    heading = page.inside("h1").replace("\xa0", " ")
+    assert heading == "Take retromae · dense: +0.043 nDCG@10 over none · dense, for 1 h 12 min of computing."
+    assert "1\xa0h\xa012\xa0min" in page.inside("h1"), "no line ends within a time"
+    titles = [text for where, text in page.texts if where[-1:] == ("h2",)]
+    assert titles == [
+        *("Systems", "Gain against cost", "Queries it wins", "Queries it loses", "What this does not show"),
+        *("How far to believe it", "The queries", "Use the model", "Make it again"),
+    ]
+    assert page.named("html") == [{"lang": "en"}] and "docs:handbook" in page.inside("title")
+    assert "take the cheapest, which is none · dense" in Page(verdict_html(undecided())).inside("h1")
+
+
+def test_hostile_texts_are_shown_as_they_are() -> None:
+    one = verdict()
+    page = Page(verdict_html(one))
+    assert readable(HOSTILE_QUERY) in page.inside("h3")
+    articles = page.inside("blockquote")
+    assert readable(HOSTILE_PASSAGE) in articles and HOSTILE in articles
+    assert HOSTILE in page.inside("td") + page.inside("th") and HOSTILE in page.inside("li")
+    assert HOSTILE in page.inside("desc")
+    everywhere = {name: HOSTILE + '"' for name in ("corpus", "baseline", "measure", "model", "collection", "command")}
+    reason = Recommendation("retromae", "dense", True, HOSTILE)
+    Page(verdict_html(replace(one, **everywhere, recommendation=reason)))
+    assert "<script" not in verdict_html(replace(one, **everywhere, recommendation=reason))
+    verdict_html(one).encode("utf-8")
+
+
+def test_words_of_the_query_are_marked() -> None:
+    page = Page(verdict_html(verdict()))
+    marked = {text for where, text in page.texts if where[-1:] == ("mark",)}
+    assert {"pump", "reset", "Resetting", "relay", "temperature", "bearings", "valve"} <= marked
+    assert not {"the", "of", "Before"} & marked
+    assert PUMP in "".join(text for where, text in page.texts if "details" in where), "the whole passage on demand"
+
+
+def test_examples_beyond_three_open_on_demand() -> None:
+    page = Page(verdict_html(verdict()))
+    shown = [text for where, text in page.texts if where[-2:] == ("h3", "bdi") and "details" not in where]
+    assert len(shown) == 3 + 2
+    assert "2 more" in [text for where, text in page.texts if where[-1:] == ("summary",)]
+    ranks = page.inside("dd")
+    assert "rank 14" in ranks and "not found" in ranks
+
+
+def test_no_model_and_no_loader_are_said() -> None:
+    one = replace(verdict(), recommendation=Recommendation("bm25", "bm25", True, ""), model="")
+    assert "bm25 has no model" in Page(verdict_html(one)).inside("p")
+    terms = replace(verdict().systems[1], representation="OT:768")
+    ordinary = replace(verdict(), systems=(terms,), recommendation=Recommendation("dupmae", "OT:768", True, ""))
+    assert "no module for this representation" in Page(verdict_html(ordinary)).inside("p")
+
+
+def test_the_keys_are_those_of_the_picture() -> None:
+    def keys(one: Verdict) -> set[str]:
+        return set(re.findall(r'class="key ([\w-]+)', verdict_html(one)))
+
+    assert keys(verdict()) == {"taken", "baseline", "finalist", "given-up", "front"}
+    assert keys(undecided()) == {"taken", "finalist", "given-up", "front"}, "the baseline is what is recommended"
+    assert "given-up" not in keys(empty())

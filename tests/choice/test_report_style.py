@@ -1,0 +1,42 @@
+"""Contrasts of the page's colours by WCAG's formula, and that the style sheet uses what is defined."""
+
+import re
+
+import pytest
+
+from midmask.choose.report_style import DARK, LIGHT, SHAPE_ON, TEXT_ON, style_sheet
+
+OKABE_ITO = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"}
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first: str, second: str) -> float:
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_formula_gives_the_known_contrasts() -> None:
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_texts_and_shapes_can_be_told_from_what_they_stand_on(palette: dict[str, str]) -> None:
+    for text, ground in TEXT_ON:
+        assert contrast(palette[text], palette[ground]) >= 4.5, (text, ground)
+    for shape, ground in SHAPE_ON:
+        assert contrast(palette[shape], palette[ground]) >= 3, (shape, ground)
+    assert {palette[name] for name in ("accent", "front", "base")} <= OKABE_ITO
+
+
+def test_both_palettes_have_the_colours_that_the_style_sheet_uses() -> None:
+    used = set(re.findall(r"var\(--([\w-]+)\)", style_sheet()))
+    assert used == set(LIGHT) == set(DARK)
+    assert "url(" not in style_sheet() and "@import" not in style_sheet()
+    assert style_sheet().count("{") == style_sheet().count("}")

@@ -1,0 +1,32 @@
+"""A verdict as data: what is written is read, finalists by rank, and the recommended system."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from midmask.choose.verdict import Recommendation, Verdict
+from midmask.errors import UserError
+from tests.support.verdicts import ROWS, undecided, verdict
+
+
+@pytest.mark.parametrize("one", [verdict(), undecided()])
+def test_what_is_written_is_read(one: Verdict) -> None:
+    assert Verdict.from_json(one.as_json()) == one
+    fields = json.loads(one.as_json())
+    assert {"corpus", "passages", "queries", "systems", "recommendation", "calibration", "model"} <= set(fields)
+
+
+def test_finalists_and_those_given_up_are_in_the_order_of_their_ranks() -> None:
+    one = replace(verdict(), systems=verdict().systems[::-1])
+    assert [each.rank for each in one.finalists] == [1, 2, 3, 4, 5, 6]
+    assert [each.rank for each in one.given_up] == [7, 8, 9, 10, 11, 12]
+    assert len(one.finalists) + len(one.given_up) == len(ROWS)
+
+
+def test_the_recommended_system_has_that_representation_too() -> None:
+    one = replace(verdict(), recommendation=Recommendation("none", "splade", True, ""))
+    assert one.recommended.rank == 10
+    missing = replace(verdict(), recommendation=Recommendation("retromae", "splade", True, ""))
+    with pytest.raises(UserError, match="unknown recommended system 'retromae · splade'; did you mean"):
+        _ = missing.recommended
