@@ -91,7 +91,7 @@ def collect(
             of = {passage.doc_id: passage for passage in some}
             place = out / WRITTEN / f"{number:02d}-{block:06d}.parquet"
             seen: Counter[MadeQuery] = Counter()
-            for made in _make(opened, some, place if kind_and_place(source)[0] in ("model", "http") else None):
+            for made in make_or_read(opened, some, place if kind_and_place(source)[0] in ("model", "http") else None):
                 one = _candidate(made, seen[made], source, weight, config.seed)
                 seen[made] += 1
                 found[one.query_id] = one
@@ -130,8 +130,10 @@ def _candidate(made: MadeQuery, times: int, source: str, weight: float, seed: in
     return Candidate(made, source, f"{kind}-{draw(0, source, *name):016x}", -math.log(uniform) / weight)
 
 
-def _make(source: Source, passages: Sequence[Passage], saved: Place | None) -> list[MadeQuery]:
-    """The queries of a block of passages: made, or read where they were saved before."""
+def make_or_read(source: Source, passages: Sequence[Passage], saved: Place | None) -> list[MadeQuery]:
+    """The queries of a block of passages: made and saved, or read if they were saved before. saved: a Parquet file;
+    None for sources that are made again at no cost.
+    """
     if saved is None:
         return list(source.queries(passages))
     if saved.exists():

@@ -74,14 +74,13 @@ def read_passages(corpus: Place) -> Iterator[list[Passage]]:
 
 
 def without_hidden(passage: Passage, queries: Sequence[MadeQuery]) -> Passage:
-    """The passage without what these queries hide; a space stands for each hidden part of the text."""
-    parts, at = [], 0
-    for start, end in sorted(query.hidden for query in queries if query.hidden):
-        parts.append(passage.text[at:start].rstrip())
-        at = max(at, end)
-    parts.append(passage.text[at:].lstrip() if at else passage.text)
+    """The passage without what these queries hide, which does not overlap; a space stands for each part of the text."""
+    hidden = sorted(query.hidden for query in queries if query.hidden)
+    edges = [0, *(edge for part in hidden for edge in part), len(passage.text)]
+    left = [passage.text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    text = " ".join(part.strip() for part in left if part.strip()) if hidden else passage.text
     title = "" if any(query.hides_title for query in queries) else passage.title
-    return Passage(passage.doc_id, title, " ".join(part for part in map(str, parts) if part))
+    return Passage(passage.doc_id, title, text)
 
 
 def read_as_searched(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]]) -> Iterator[Passage]:

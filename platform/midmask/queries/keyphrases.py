@@ -1,10 +1,12 @@
 """Keyphrases as queries: what a passage is about, in 2 to 5 of its words, as people type into a search box.
 
 Phrases are runs of words without a stop word or punctuation between them (RAKE, Rose et al. 2010). A phrase's score is
-the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). Words that only one passage of the collection has are left
-out, for with them any word search finds it at once.
+the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, not taken
+from the top: people ask for any part of a text, and its most telling words would be found by any word search. Words
+that only one passage of the collection has are left out for the same reason.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -23,10 +25,10 @@ Phrase = tuple[int, ...]
 
 
 class KeyphraseQueries:
-    """The phrases of highest score, in the order in which they appear. Nothing is hidden.
+    """Some phrases of each passage, drawn by a hash, in the order in which they appear. Nothing is hidden.
 
     Args:
-        each: largest number of queries of a passage; the second is made of the next phrases.
+        each: largest number of queries of a passage; they share no stem.
     """
 
     def __init__(self, weights: TermWeights, seed: int, each: int) -> None:
@@ -36,7 +38,7 @@ class KeyphraseQueries:
         for passage in passages:
             words = [match.group() for match in find_words(passage.text.lower())]
             stems = self._weights.stems(passage.text)
-            ranked = self._rank(passage.text.lower(), stems)
+            ranked = self._draw(passage.doc_id, passage.text.lower(), stems)
             used: set[int] = set()
             for number in range(self._each):
                 wanted = FEWEST_WORDS + draw(self._seed, "terms", passage.doc_id, number) % (
@@ -47,8 +49,8 @@ class KeyphraseQueries:
                     break
                 yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen), "keyphrases")
 
-    def _rank(self, text: str, stems: list[int]) -> list[Phrase]:
-        """Phrases, the best first; those of one score in order of appearance."""
+    def _draw(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
+        """Phrases in a random order: each next one is drawn with a probability as its score."""
         counts = Counter(stems)
 
         def score(phrase: Phrase) -> float:
@@ -56,7 +58,11 @@ class KeyphraseQueries:
             return sum(self._weights.idf(one) * counts[one] / (counts[one] + SATURATION) for one in sorted(own))
 
         phrases = {part for run in self._runs(text, stems) for part in _parts(run)}
-        return sorted(phrases, key=lambda phrase: (-score(phrase), phrase))
+        return sorted(phrases, key=lambda phrase: (self._time(doc_id, phrase, score(phrase)), phrase))
+
+    def _time(self, doc_id: str, phrase: Phrase, score: float) -> float:
+        """An exponential waiting time; higher scores come sooner."""
+        return -math.log((draw(self._seed, "phrase", doc_id, *phrase) + 0.5) / 2.0**64) / score
 
     def _runs(self, text: str, stems: list[int]) -> Iterator[Phrase]:
         """Longest runs of words that may be in a query, with only a space or a hyphen between two."""
@@ -82,7 +88,7 @@ def _parts(run: Phrase) -> list[Phrase]:
 
 
 def _take(ranked: list[Phrase], stems: list[int], used: set[int], wanted: int) -> list[int]:
-    """Positions of about `wanted` words in order: of the best phrases all of whose stems are new; `used` grows."""
+    """Positions of about `wanted` words in order: of the first phrases all of whose stems are new; `used` grows."""
     chosen: list[int] = []
     for phrase in ranked:
         own = [stems[at] for at in phrase]

@@ -12,6 +12,7 @@ depends on the rows of the collection, not on shards or on their order.
 
 import logging
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from midmask.queries.preview import examples_of, page, write_examples
 from midmask.queries.report import give_away, qrels_table, summary
 from midmask.queries.round_trip import bm25_over, hiding_of, relevant_of, search_again
 from midmask.queries.screening import screen
-from midmask.queries.selection import CUT, draw_shares, drop_unfound, thin
+from midmask.queries.selection import CUT, TOO_EASY, draw_shares, drop_unfound, thin
 
 log = logging.getLogger(__name__)
 
@@ -130,17 +131,15 @@ def _select(
 
 
 def _too_few(config: QueriesConfig, pool: CandidatePool, kept: int, passages: int) -> str:
-    reasons: dict[str, int] = {}
-    for one in pool.candidates:
-        if one.reason:
-            reasons[one.reason] = reasons.get(one.reason, 0) + 1
+    """The message for a collection with fewer than 30 kept queries: the two most frequent reasons, and what to do."""
+    reasons = Counter(one.reason for one in pool.candidates if one.reason)
     most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
-    why = "; ".join(f"{count} dropped because {reason}" for reason, count in most)
+    why = "".join(f"; {count} dropped because {reason}" for reason, count in most)
+    easier = "raise queries.bm25_target, " if TOO_EASY in reasons else ""
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits ({len(pool.candidates)} made{'; ' if why else ''}{why}"
-        "); name more sources (keyphrases, sentences), raise queries.per_passage or queries.round_trip_depth, or give "
-        "more documents"
+        f"{FEWEST} are the least that can be divided into splits ({len(pool.candidates)} made{why}); {easier}name more "
+        "sources (keyphrases, sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
     )
 
 

@@ -1,0 +1,304 @@
+"""The whole step on a small collection: what is hidden, found, judged and divided, and that it is always the same."""
+
+import gzip
+import json
+import random
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.corpora import CorpusConfig, prepare
+from midmask.errors import UserError
+from midmask.evaluation import measures
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
+from midmask.identity import override
+from midmask.queries.config import QueriesConfig
+from midmask.queries.made import Passage
+from midmask.queries.sources import queries_content
+from midmask.queries.step import make_queries
+from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from tests.support.corpora.collections import contents, json_lines, write
+from tests.support.queries.articles import HandBm25, articles, corpus_of, rows_of, stems
+
+ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
+PASSAGES = articles()
+
+
+def made(passages: list[Passage], folder: Path, *, shard: int = 50, **fields: Any) -> dict[str, Any]:
+    corpus = corpus_of(folder / "corpus", passages, shard=shard)
+    fields = {"sources": ALL, **fields}
+    return make_queries(QueriesConfig(**fields), {"corpus": corpus}, Place(str(folder / "out")))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("done")
+    result = made(PASSAGES, folder, per_passage=3)
+    return folder / "out", result
+
+
+@pytest.fixture(scope="module")
+def collection(done: tuple[Path, dict[str, Any]]) -> Path:
+    return done[0] / "collection" / "articles"
+
+
+def test_what_a_query_hides_is_gone_and_all_else_is_there(done: tuple[Path, Any], collection: Path) -> None:
+    kept = [row for row in rows_of(done[0] / "queries.parquet") if row["kept"]]
+    assert {row["source"] for row in kept} == set(ALL)
+    searched = {row["_id"]: row for row in lines(collection / "corpus.jsonl.gz")}
+    assert list(searched) == [one.doc_id for one in PASSAGES]
+    for passage in PASSAGES:
+        own = [row for row in kept if row["doc_id"] == passage.doc_id]
+        hidden = {
+            at for row in own if row["hidden_start"] is not None for at in range(row["hidden_start"], row["hidden_end"])
+        }
+        left = "".join(" " if at in hidden else letter for at, letter in enumerate(passage.text))
+        now = searched[passage.doc_id]
+        assert now["text"].split() == left.split()
+        assert now["title"] == ("" if any(row["hides_title"] for row in own) else passage.title)
+        for row in own:
+            if row["source"] != "keyphrases":
+                assert f" {row['text']} " not in f" {now['title']} {now['text']} "
+
+
+def test_every_kept_query_is_found_again_where_it_is_searched(done: tuple[Path, Any], collection: Path) -> None:
+    """Against BM25 written out in float64, over the files that were written."""
+    hand = HandBm25({row["_id"]: f"{row['title']} {row['text']}" for row in lines(collection / "corpus.jsonl.gz")})
+    whole = HandBm25({one.doc_id: f"{one.title} {one.text}" for one in PASSAGES})
+    rows = rows_of(done[0] / "queries.parquet")
+    assert Counter(row["reason"] for row in rows)["its passage is not found again"] > 5
+    for row in rows:
+        if not row["kept"]:
+            continue
+        ranks = hand.ranks(row["text"], [row["doc_id"]])
+        assert ranks is not None and ranks[0] <= row["rank"] <= ranks[1] and row["rank"] <= 20
+        asked = set(stems(row["text"]))
+        there = hand.terms[row["doc_id"]]
+        overlap = sum(whole.idf(one) for one in asked if one in there) / sum(whole.idf(one) for one in asked)
+        assert row["overlap"] == pytest.approx(overlap)
+
+
+def test_found_again_means_in_the_collection_that_is_written(tmp_path: Path) -> None:
+    """Of the queries found first at first, some are not once the dropped ones hide nothing any more."""
+    made(PASSAGES, tmp_path, per_passage=3, round_trip_depth=1)
+    searched = lines(tmp_path / "out" / "collection" / "articles" / "corpus.jsonl.gz")
+    hand = HandBm25({row["_id"]: f"{row['title']} {row['text']}" for row in searched})
+    for row in rows_of(tmp_path / "out" / "queries.parquet"):
+        if row["kept"]:
+            ranks = hand.ranks(row["text"], [row["doc_id"]])
+            assert ranks is not None and ranks[0] == row["rank"] == 1
+
+
+def test_no_document_is_in_two_splits(done: tuple[Path, dict[str, Any]], collection: Path) -> None:
+    of: dict[str, set[str]] = {}
+    for split in ("train", "dev", "test"):
+        for line in (collection / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]:
+            _, doc_id, grade = line.split("\t")
+            assert grade == "1"
+            of.setdefault(doc_id.partition("#")[0], set()).add(split)
+    assert len(of) == 24 and all(len(found) == 1 for found in of.values())
+    queries = {row["_id"]: row for row in lines(collection / "queries.jsonl.gz")}
+    for row in rows_of(done[0] / "queries.parquet"):
+        assert row["kept"] == (row["query_id"] in queries) == (row["reason"] == "") == (row["split"] != "")
+        if row["kept"]:
+            document = row["doc_id"].partition("#")[0]
+            assert queries[row["query_id"]]["metadata"] == {"source": row["source"], "document": document}
+            assert of[document] == {row["split"]}
+
+
+def test_the_numbers_of_the_result(done: tuple[Path, dict[str, Any]], collection: Path, tmp_path: Path) -> None:
+    out, result = done
+    assert json.loads((out / "statistics.json").read_text()) == result
+    rows = rows_of(out / "queries.parquet")
+    assert (result["made"], result["kept"]) == (len(rows), sum(row["kept"] for row in rows))
+    assert sum(result["splits"].values()) == result["kept"] == result["made"] - sum(result["dropped"].values())
+    assert result["split_rule"] == "by document" and result["documents"] == 24
+    for source in ALL:
+        own = [row for row in rows if row["source"] == source]
+        told = result["sources"][source]
+        assert told["made"] == len(own) == told["kept"] + sum(told["dropped"].values())
+        gains = [1 / row["rank"] if row["rank"] <= 10 else 0 for row in own if row["kept"]]
+        assert told["bm25"]["RR@10"] == pytest.approx(sum(gains) / len(gains), abs=1e-4)
+    # As anyone would measure it: the collection is read as a corpus, and BM25 ranks the test queries.
+    corpus, bm25 = tmp_path / "corpus", tmp_path / "bm25"
+    read = prepare(CorpusConfig(name=f"beir:{collection}", splits="official"), {}, Place(str(corpus)))
+    assert (read["name"], read["queries"], read["passages"]) == ("articles", result["kept"], len(PASSAGES))
+    assert {split: one["queries"] for split, one in read["splits"].items()} == result["splits"]
+    config = Bm25Config(splits=("dev", "test"))
+    rank_with_bm25(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(bm25)))
+    for split in config.splits:
+        table = measures.evaluate(
+            pq.read_table(bm25 / "ranked" / f"{split}.parquet"),
+            pq.read_table(corpus / "qrels.parquet"),
+            split,
+            ["RR@10", "nDCG@10"],
+        )
+        told = dict(result["bm25"][split])
+        assert told.pop("queries") == result["splits"][split]
+        assert told == pytest.approx(measures.aggregate(table), abs=1e-3)
+
+
+def test_shards_and_order_change_nothing(done: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    mixed = random.Random(4).sample(PASSAGES, len(PASSAGES))
+    result = made(mixed, tmp_path, shard=7, per_passage=3)
+    assert result == done[1]
+    assert rows_of(tmp_path / "out" / "queries.parquet") == rows_of(done[0] / "queries.parquet")
+    one, other = contents(tmp_path / "out"), contents(done[0])
+    assert set(one) == set(other)
+    assert {name for name in one if one[name] != other[name]} <= {"collection/articles/corpus.jsonl.gz"}
+
+
+def test_caps_and_weights(tmp_path: Path) -> None:
+    sources = {"sentences": 3.0, "keyphrases": 1.0}
+    result = made(PASSAGES, tmp_path, sources=sources, max_queries=60, per_passage=2)
+    kept = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
+    assert max(Counter(row["doc_id"] for row in kept).values()) == 2
+    # A few may be lost to the second search, when the queries that were dropped hide nothing any more.
+    assert 12 <= result["sources"]["keyphrases"]["kept"] <= 15 and 40 <= result["sources"]["sentences"]["kept"] <= 45
+
+
+def test_a_target_for_bm25_is_reached(tmp_path: Path) -> None:
+    kept: dict[float | None, int] = {}
+    for target in (None, 0.9, 0.8):
+        folder = tmp_path / str(target)
+        result = made(PASSAGES, folder, sources={"keyphrases": 1.0}, bm25_target=target)
+        kept[target] = result["kept"]
+        reached = result["sources"]["keyphrases"]["bm25"]["RR@10"]
+        assert reached > 0.9 if target is None else reached <= target + 0.0051
+        assert result["sources"]["keyphrases"]["found"]["RR@10"] > 0.9, "before the easiest were dropped"
+    assert kept[None] > kept[0.9] > kept[0.8]
+    with pytest.raises(UserError, match=r"raise queries\.bm25_target"):
+        made(PASSAGES, tmp_path / "none", sources={"keyphrases": 1.0}, bm25_target=0.1)
+
+
+def test_copies_answer_alike_and_hide_nothing(tmp_path: Path) -> None:
+    copies = [replace(one, doc_id=f"copy-{one.doc_id}") for one in PASSAGES[:30]]
+    many = [replace(PASSAGES[40], doc_id=f"page{n}.md#0") for n in range(9)]
+    made([*PASSAGES, *copies, *many], tmp_path)
+    rows = rows_of(tmp_path / "out" / "queries.parquet")
+    twice = {one.doc_id for one in [*PASSAGES[:30], *copies]}
+    kept = [row for row in rows if row["kept"]]
+    assert {row["source"] for row in kept if row["doc_id"] in twice} == {"keyphrases"}
+    often = {PASSAGES[40].doc_id, *(one.doc_id for one in many)}
+    assert {row["reason"] for row in rows if row["doc_id"] in often} == {"its passage has too many copies"}
+    qrels: dict[str, set[tuple[str, str]]] = {}
+    for split in ("train", "dev", "test"):
+        text = (tmp_path / "out/collection/articles/qrels" / f"{split}.tsv").read_text()
+        for line in text.splitlines()[1:]:
+            query_id, doc_id, _ = line.split("\t")
+            qrels.setdefault(query_id, set()).add((split, doc_id))
+    for row in kept:
+        name = row["doc_id"].removeprefix("copy-")
+        both = {name, f"copy-{name}"} if row["doc_id"] in twice else {name}
+        assert qrels[row["query_id"]] == {(row["split"], doc_id) for doc_id in both}
+
+
+def test_without_marks_in_the_ids_a_shared_title_is_the_document(tmp_path: Path) -> None:
+    passages = [
+        replace(one, doc_id=f"p{n}", title=one.title.split(" ")[0] if n < 60 else "") for n, one in enumerate(PASSAGES)
+    ]
+    result = made(passages, tmp_path, sources={"sentences": 1.0, "keyphrases": 1.0})
+    assert result["documents"] == 12 + 60
+    for row in rows_of(tmp_path / "out" / "queries.parquet"):
+        number = int(row["doc_id"][1:])
+        assert row["document"] == (passages[number].title or row["doc_id"])
+
+
+def test_one_document_is_divided_by_passage(tmp_path: Path) -> None:
+    passages = [replace(one, doc_id=f"book.md#{n}") for n, one in enumerate(PASSAGES)]
+    result = made(passages, tmp_path)
+    assert result["split_rule"].startswith("by passage") and min(result["splits"].values()) > 0
+    kept = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
+    assert len({(row["doc_id"], row["split"]) for row in kept}) == len({row["doc_id"] for row in kept})
+
+
+def test_ids_with_odd_characters(tmp_path: Path) -> None:
+    odd = [replace(one, doc_id=f"ö/'\"<{n}>&,%s.md#{n % 5}") for n, one in enumerate(PASSAGES)]
+    made(odd, tmp_path)
+    collection = tmp_path / "out" / "collection" / "articles"
+    result = prepare(CorpusConfig(name=f"beir:{collection}", splits="official"), {}, Place(str(tmp_path / "read")))
+    assert result["passages"] == len(odd) and not sum(result["rows_quarantined"].values())
+    assert {row["doc_id"] for row in rows_of(tmp_path / "read" / "qrels.parquet")} <= {one.doc_id for one in odd}
+
+
+def test_too_few_queries_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"queries of 20 passages are kept, and 30 are the least .* give more documents"
+    ) as error:
+        made(PASSAGES[:20], tmp_path, sources={"titles": 1.0})
+    assert "\n" not in str(error.value) and not (tmp_path / "out" / "collection").exists()
+
+
+def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
+    """As a step of a plan: the second run finds what the first has left."""
+    docs = [{"_id": one.doc_id, "title": one.title, "text": one.text} for one in PASSAGES]
+    write(tmp_path / "given" / "corpus.jsonl", json_lines(docs))
+    prepared = Step("prepare", CorpusConfig(name=f"beir:{tmp_path}/given"))
+    config = QueriesConfig(sources=ALL)
+    step = Step("queries", config, {"corpus": prepared}, content=queries_content(config))
+    whole = Runner(Place(str(tmp_path / "store")), LOCAL, Silent()).run(step)
+    files = contents(Path(str(whole.place)))
+    assert whole.result["name"] == "given" and "queries.html" in files
+    out = tmp_path / "again"
+    shutil.copytree(Path(str(whole.place)), out)
+    (out / "statistics.json").unlink()
+    (out / "queries.parquet").write_bytes(b"cut")
+    (out / "collection" / "given" / "corpus.jsonl.gz").unlink()
+    corpus = Artifact(prepared.place(Place(str(tmp_path / "store"))), {})
+    corpus = Artifact(Place(str(next(Path(str(corpus.place)).glob("**/statistics.json")).parent)), {})
+    make_queries(config, {"corpus": corpus}, Place(str(out)))
+    again = contents(out)
+    assert {name: again[name] for name in files if name != "record.json"} == {
+        name: data for name, data in files.items() if name != "record.json"
+    }
+
+
+def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("what is a wing\n")
+    config = QueriesConfig(sources={f"file:{tmp_path}/q.txt": 1.0, "sentences": 1.0})
+    before = queries_content(config)
+    assert before["sentences"].keys() == {"sentencex"} and before["libraries"].keys() == {"bm25s", "PyStemmer"}
+    (tmp_path / "q.txt").write_text("what is a flame\n")
+    assert queries_content(config) != before
+    with pytest.raises(UserError, match="there is no such file"):
+        queries_content(QueriesConfig(sources={f"file:{tmp_path}/none.txt": 1.0}))
+    with pytest.raises(UserError, match=r"no config.json in it; name a model folder"):
+        queries_content(QueriesConfig(sources={f"model:{tmp_path}": 1.0}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"sources": {"title": 1.0}},
+            "there is no source 'title'; choose titles, sentences, spans, keyphrases, file:PATH",
+        ),
+        ({"sources": {"file:": 1.0}}, "there is no source 'file:'"),
+        ({"sources": {"http:localhost": 1.0}}, "there is no source"),
+        ({"sources": {"titles": 0.0}}, "weights are above 0"),
+        ({"sources": {"http://a/v1": 1.0, "http:http://a/v1": 2.0}}, "is named twice"),
+        ({"dev_share": 0.5, "test_share": 0.5}, "nothing is left for train"),
+    ],
+)
+def test_impossible_configs_name_the_choices(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        override(QueriesConfig(), changes)
+    assert "\n" not in str(error.value)
+
+
+def test_a_server_and_a_path_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = QueriesConfig(sources={"http:https://host:8/v1": 1.0, "file:q.txt": 2.0, "model:m": 1.0})
+    assert config.sources == {"https://host:8/v1": 1.0, f"file:{tmp_path}/q.txt": 2.0, f"model:{tmp_path}/m": 1.0}
