@@ -54,7 +54,7 @@ def open_documents(folder: Place, name: str, cutting: Cutting) -> CorpusPieces:
 
 def _left_out(listing: Listing) -> Iterator[tuple[str, str, int]]:
     for name, count in sorted(listing.left_out.items()):
-        yield "files_left_out", quote_name(name), count
+        yield "files_left_out", name.encode("utf-8", "backslashreplace").decode(), count
 
 
 def _list(folder: Place) -> Listing:

@@ -29,6 +29,9 @@ IN_LINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark q s samp small span strike "
     "strong sub sup time tt u var wbr img".split()
 )
+SPACES = {"td": " ", "th": " ", "hr": " ", "br": "\n"}
+"""What stands in the text in place of the beginning of an element."""
+
 CLOSE = frozenset({"li", "tr", "dt", "dd", "option"})
 """Elements that stand in lines of their own, without a blank line between."""
 
@@ -116,7 +119,7 @@ class _BlockText:
         self._add(element.text)
 
     def leave(self, element: Any, *, with_tail: bool) -> Iterator[Block]:
-        if element.tag not in IN_LINE:
+        if element.tag not in IN_LINE and element.tag not in SPACES:
             yield from self._border(element.tag)
         if element.tag == "pre":
             self._in_pre -= 1
@@ -126,8 +129,8 @@ class _BlockText:
             self._add(element.tail)
 
     def _border(self, tag: str) -> Iterator[Block]:
-        if tag in ("td", "th", "br", "hr"):
-            self._parts.append("\n" if tag == "br" else " ")
+        if tag in SPACES:
+            self._parts.append(SPACES[tag])
             return
         yield from self.take()
         self._before = LINE if tag in CLOSE else PARAGRAPH

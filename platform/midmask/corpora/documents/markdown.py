@@ -94,7 +94,7 @@ def _parse_part(text: str) -> Iterator[Block]:
     parser = MarkdownIt("commonmark").enable("table").disable(["reference"])
     parser.core.ruler.disable(["inline", "text_join"])
     tokens = parser.parse(text)
-    if any(token.level >= NESTING for token in tokens):
+    if any(token.level >= NESTING - 1 for token in tokens):
         yield from text_blocks(text.splitlines(keepends=True))
         return
     level, before = 0, PARAGRAPH

@@ -74,15 +74,14 @@ class DocumentPiece:
     def _read_file(self, source: Source, counts: dict[str, Counter[str]]) -> Iterator[PassageRow]:
         file = source.file or source.name
         kind = KINDS[ending(file)]
-        found = False
+        found, encoding = False, ""
         try:
             for document in kind.read(source):
                 if isinstance(document, BadRow):
                     yield self._fault(file, document.line, document.kind, document.text)
                     found = True
                     continue
-                if document.encoding and document.row in (None, 1):
-                    counts["encodings"][document.encoding] += 1
+                encoding = document.encoding
                 for row in self._passages(file, document):
                     yield row
                     found = True
@@ -94,6 +93,8 @@ class DocumentPiece:
             yield self._fault(file, 0, UNREADABLE, error.strerror or reason(error))
         except RecursionError as error:
             yield self._fault(file, 0, DAMAGED, reason(error))
+        if encoding:
+            counts["encodings"][encoding] += 1
         if found:
             counts["files"][ending(file)] += 1
 
