@@ -16,13 +16,12 @@ from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, docs, open_corpus, prepare
 from midmask.corpora.assemble import assemble
 from midmask.corpora.docs import READER
-from midmask.corpora.documents.blocks import extracted_text
 from midmask.corpora.provenance import provenance_of
 from midmask.corpora.reader import corpus_identity
 from midmask.errors import UserError
 from midmask.identity import identity_of
 from tests.support.corpora.collections import contents, prepared, quarantine, rows, write
-from tests.support.corpora.documents import blocks_of, pdf, write_documents
+from tests.support.corpora.documents import blocks_of, extracted_text, pdf, write_documents
 
 
 def read(folder: Path, out: Path, **fields: Any) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:

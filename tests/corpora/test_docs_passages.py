@@ -5,14 +5,15 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.corpora.documents.blocks import LONGEST, Block, extracted_text, paragraph, text_blocks
-from midmask.corpora.documents.passages import BETWEEN, WORD, count_words, cut_passages
+from midmask.corpora.documents.blocks import LONGEST, TextBlock, paragraph, text_blocks
+from midmask.corpora.documents.passages import BETWEEN, WORD, cut_passages
+from tests.support.corpora.documents import count_words, extracted_text
 
 words = st.text("abcé.?!(", min_size=1, max_size=9)
 sentences = st.lists(words, min_size=1, max_size=30).map(lambda own: " ".join(own) + ". ")
 paragraphs = st.lists(sentences, min_size=1, max_size=6).map("".join).map(str.strip)
 blocks = st.builds(
-    Block,
+    TextBlock,
     st.one_of(paragraphs, st.text("图书馆ab 。", min_size=1, max_size=80).filter(str.strip).map(str.strip)),
     st.sampled_from([0, 0, 0, 0, 1, 2, 3]),
     st.sampled_from(["\n\n", "\n", " ", ""]),
@@ -22,7 +23,7 @@ documents = st.lists(blocks, min_size=1, max_size=12)
 
 @settings(max_examples=200, deadline=None)
 @given(documents, st.integers(10, 60))
-def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: list[Block], size: int) -> None:
+def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: list[TextBlock], size: int) -> None:
     passages = list(cut_passages(iter(document), "", size, 0))
     text = extracted_text(document)
     assert all(text[one.start : one.end] == one.text == one.text.strip() for one in passages)
@@ -42,7 +43,7 @@ def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: l
 @settings(max_examples=200, deadline=None)
 @given(documents, st.integers(10, 60), st.integers(0, 5))
 def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(
-    document: list[Block], size: int, overlap: int
+    document: list[TextBlock], size: int, overlap: int
 ) -> None:
     body = [block for block in document if not block.level]
     passages = list(cut_passages(iter(body), "", size, overlap))
@@ -59,13 +60,13 @@ def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(
 
 def test_titles_are_the_path_of_headings() -> None:
     document = [
-        Block("intro"),
-        Block("Install", 1),
-        Block("a"),
-        Block("Linux", 2),
-        Block("b"),
-        Block("Use", 1),
-        Block("c"),
+        TextBlock("intro"),
+        TextBlock("Install", 1),
+        TextBlock("a"),
+        TextBlock("Linux", 2),
+        TextBlock("b"),
+        TextBlock("Use", 1),
+        TextBlock("c"),
     ]
     titles = [one.title.split(BETWEEN) for one in cut_passages(iter(document), "Manual", 50, 0)]
     assert titles == [["Manual"], ["Manual", "Install"], ["Manual", "Install", "Linux"], ["Manual", "Use"]]
@@ -75,14 +76,14 @@ def test_titles_are_the_path_of_headings() -> None:
 
 def test_sentences_stay_whole_and_a_section_does_not_end_in_a_crumb() -> None:
     text = " ".join(f"This is sentence {number} of five." for number in range(21))
-    found = [one.text for one in cut_passages(iter([Block(text)]), "", 60, 0)]
+    found = [one.text for one in cut_passages(iter([TextBlock(text)]), "", 60, 0)]
     assert [count_words(one) for one in found] == [60, 30, 36]
     assert all(one.startswith("This is") and one.endswith("of five.") for one in found)
 
 
 def test_a_paragraph_that_does_not_fit_begins_a_passage() -> None:
     first, second = ("Some words of it. " * 9).strip(), ("Other words of that. " * 9).strip()
-    found = [one.text for one in cut_passages(iter([Block(first), Block(second)]), "", 50, 0)]
+    found = [one.text for one in cut_passages(iter([TextBlock(first), TextBlock(second)]), "", 50, 0)]
     assert found == [first, second]
 
 

@@ -16,7 +16,7 @@ from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.documents.kinds import KINDS, ending, refuse_missing_packages
 from midmask.corpora.documents.listing import Listing, list_documents, showing
 from midmask.corpora.documents.piece import Cutting, DocumentPiece
-from midmask.corpora.documents.source import Columns, Source
+from midmask.corpora.documents.source import Columns, DocumentFile
 from midmask.corpora.provenance import quote_name
 from midmask.corpora.sentences import splitter
 from midmask.errors import UserError
@@ -127,7 +127,7 @@ def _digests(folder: Place, files: Iterable[str]) -> dict[str, str]:
     """File -> the first 16 digits of its SHA-256, or what prevents its reading."""
     found = {}
     for file in files:
-        source = Source(folder, file)
+        source = DocumentFile(folder, file)
         try:
             with source.reading() as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]  # type: ignore[arg-type]

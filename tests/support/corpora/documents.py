@@ -1,15 +1,16 @@
 """Documents of every kind, written to disk with the standard library and pyarrow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
-from midmask.corpora.documents.blocks import Block
+from midmask.corpora.documents.blocks import TextBlock
 from midmask.corpora.documents.kinds import KINDS, ending
-from midmask.corpora.documents.source import Columns, Document, Source
+from midmask.corpora.documents.passages import WORD
+from midmask.corpora.documents.source import Columns, DocumentFile, ParsedDocument
 from tests.support.corpora.collections import write
 
 
@@ -55,10 +56,20 @@ def write_documents(folder: Path) -> None:
     write(folder / "tool.py", b"print()")
 
 
+def extracted_text(blocks: Iterable[TextBlock]) -> str:
+    """The text of a document, to which offsets refer."""
+    parts = [part for block in blocks for part in (block.before, block.text)]
+    return "".join(parts[1:])
+
+
+def count_words(text: str) -> int:
+    return len(WORD.findall(text))
+
+
 ANY = Columns()
 
 
-def blocks_of(path: Path, columns: Columns = ANY) -> list[list[Block]]:
+def blocks_of(path: Path, columns: Columns = ANY) -> list[list[TextBlock]]:
     """The blocks of each document of a file."""
-    found = KINDS[ending(path.name)].read(Source(Place(str(path.parent)), path.name, columns))
-    return [list(document.blocks) for document in found if isinstance(document, Document)]
+    found = KINDS[ending(path.name)].read(DocumentFile(Place(str(path.parent)), path.name, columns))
+    return [list(document.blocks) for document in found if isinstance(document, ParsedDocument)]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from midmask.corpora.documents.source import BINARY, EMPTY_FILE, Source, Unreadable
+from midmask.corpora.documents.source import BINARY, EMPTY_FILE, DocumentFile, Unreadable
 
 SAMPLE = 32 << 10
 """Bytes by which an encoding is guessed."""
@@ -114,7 +114,7 @@ def _guess_sample(sample: bytes) -> str:
     return "cp1252"
 
 
-def read_lines(source: Source) -> tuple[str, Iterator[str]]:
+def read_lines(source: DocumentFile) -> tuple[str, Iterator[str]]:
     """(name of the encoding, lines with `\\n` at their ends, the last one perhaps without). A line of more than 20,000
     characters comes in several fragments; NUL characters are left out.
 
@@ -126,7 +126,7 @@ def read_lines(source: Source) -> tuple[str, Iterator[str]]:
     return name, _lines(source, codec)
 
 
-def _lines(source: Source, codec: str) -> Iterator[str]:
+def _lines(source: DocumentFile, codec: str) -> Iterator[str]:
     with source.reading() as stream, io.TextIOWrapper(stream, codec, errors="replace") as text:
         while line := text.readline(LINE_CHARACTERS):
             yield line.replace("\0", "")
