@@ -25,6 +25,8 @@ CALLED_BY_LIBRARIES = {
 VALIDATORS = {"field_validator", "model_validator"}
 """Pydantic calls what they decorate."""
 WAITING = {
+    "provenance_of",  # pages that show where a passage comes from are to come
+    "document_of",
     "read_trec",  # jobs/evaluate_run.py, which scores run files, is to come (contract of the commands)
 }
 

@@ -15,6 +15,7 @@ from tests.fuzz.mutating import TEXTS, Files, mutate_files
 from tests.fuzz.running import Outcome, Target
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, write, write_beir
+from tests.support.corpora.documents import write_documents
 from tests.support.corpora.registered import register
 from tests.support.corpora.saved import save, write_saved, write_saved_texts
 
@@ -75,6 +76,7 @@ SEEDS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "hf": ("hf", partial(write_saved, passages=20, queries=9)),
     "hf, texts": ("hf", write_saved_texts),
     "texts": ("texts", write_texts),
+    "docs": ("docs", write_documents),
 }
 
 LINES = {"beir": "corpus.jsonl", "beir, gz": "corpus.jsonl", "msmarco": "collection.tsv", "texts": ""}

@@ -69,12 +69,7 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         help="collection for the middle training alone: FORMAT:PLACE, or tokens:FOLDER (token ids in Parquet or "
         "Arrow); may be given again: all are read together; default: --corpus",
     )
-    shared.add_argument(
-        "--text-column",
-        metavar="NAME",
-        help="of the tables of docs:PLACE; default: text, or that with the longest texts",
-    )
-    shared.add_argument("--title-column", metavar="NAME", help="of the tables of docs:PLACE; default: title, if there")
+    _add_column_flags(shared)
     shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
     shared.add_argument(
         "--protocol", metavar="NAME", help="fine-tuning, instead of the recipe's, such as dpr or dupmae"
@@ -119,6 +114,15 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared.add_argument(
         "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
     )
+
+
+def _add_column_flags(shared: argparse._ActionsContainer) -> None:
+    shared.add_argument(
+        "--text-column",
+        metavar="NAME",
+        help="of the tables of docs:PLACE; default: text, or that with the longest texts",
+    )
+    shared.add_argument("--title-column", metavar="NAME", help="of the tables of docs:PLACE; default: title, if there")
 
 
 def _add_trust_flags(shared: argparse._ActionsContainer) -> None:

@@ -16,7 +16,7 @@ from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.documents.kinds import KINDS, ending, refuse_missing_packages
 from midmask.corpora.documents.listing import Listing, list_documents, showing
 from midmask.corpora.documents.piece import Cutting, DocumentPiece
-from midmask.corpora.documents.source import Columns, Source
+from midmask.corpora.documents.source import Columns, DocumentFile
 from midmask.corpora.provenance import quote_name
 from midmask.corpora.sentences import splitter
 from midmask.errors import UserError
@@ -54,7 +54,7 @@ def open_documents(folder: Place, name: str, cutting: Cutting) -> CorpusPieces:
 
 def _left_out(listing: Listing) -> Iterator[tuple[str, str, int]]:
     for name, count in sorted(listing.left_out.items()):
-        yield "files_left_out", quote_name(name), count
+        yield "files_left_out", name.encode("utf-8", "backslashreplace").decode(), count
 
 
 def _list(folder: Place) -> Listing:
@@ -127,7 +127,7 @@ def _digests(folder: Place, files: Iterable[str]) -> dict[str, str]:
     """File -> the first 16 digits of its SHA-256, or what prevents its reading."""
     found = {}
     for file in files:
-        source = Source(folder, file)
+        source = DocumentFile(folder, file)
         try:
             with source.reading() as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-_ID = re.compile(r"(?P<file>[^#\s]+)#(?:(?P<row>[1-9]\d*)(?P<colon>:)?)?(?:(?P<start>\d+)-(?P<end>\d+))?")
+_ID = re.compile(r"(?P<file>[^#\s]+)#(?:(?P<row>[1-9]\d*)(?P<colon>:|\Z))?(?:(?P<start>\d+)-(?P<end>\d+))?")
 _ENCODED = frozenset("#%")
 
 
@@ -42,7 +42,7 @@ def provenance_of(doc_id: str) -> Provenance | None:
     if match is None:
         return None
     row, start, end = (None if match[name] is None else int(match[name]) for name in ("row", "start", "end"))
-    if (row is None and start is None) or bool(match["colon"]) != (row is not None and start is not None):
+    if (row is None and start is None) or (match["colon"] == ":") != (row is not None and start is not None):
         return None
     if start is not None and end is not None and start >= end:
         return None
@@ -63,6 +63,7 @@ def quote_name(name: str) -> str:
 
 def _quote(character: str) -> str:
     """A character from 0xDC80 to 0xDCFF stands for a byte of a name that is no UTF-8, as Python reads names."""
-    if character.isprintable() and not character.isspace() and character not in _ENCODED:
+    code = ord(character)
+    if not (code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000 or character.isspace() or character in _ENCODED):
         return character
     return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -3,11 +3,16 @@
 from midmask.artifact import Place
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.docs import count_documents
+from midmask.corpora.documents.kinds import ending
 from midmask.corpora.formats import FORMATS
 from midmask.errors import UserError
 
 FALLBACKS = ("texts", "docs")
 """Their readers open any folder with jsonl files, or with documents, so each counts only where none before it does."""
+
+
+WRITTEN = frozenset({".md", ".rst", ".html", ".htm", ".pdf"})
+"""Endings of files that are documents of their own: a folder docs/ of these is no collection of TREC."""
 
 
 def recognise(folder: str) -> str:
@@ -42,7 +47,7 @@ def _are_mostly_documents(folder: str, found: list[str]) -> bool:
 def _can_open(name: str) -> bool:
     config = CorpusConfig(name=name)
     try:
-        FORMATS[config.format].reader().open(config)
-    except UserError:
+        pieces = FORMATS[config.format].reader().open(config).docs
+    except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
         return False
-    return True
+    return config.format in FALLBACKS or not any(ending(piece.file) in WRITTEN for piece in pieces)

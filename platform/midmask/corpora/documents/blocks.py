@@ -15,7 +15,7 @@ PARAGRAPH, LINE = "\n\n", "\n"
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """A heading (level 1 is the highest) or a paragraph (level 0). before: what separates it from the last one."""
 
     text: str
@@ -23,31 +23,25 @@ class Block:
     before: str = PARAGRAPH
 
 
-def extracted_text(blocks: Iterable[Block]) -> str:
-    """The text of a document, to which offsets refer."""
-    parts = [part for block in blocks for part in (block.before, block.text)]
-    return "".join(parts[1:])
-
-
-def heading(text: str, level: int) -> Block:
+def heading(text: str, level: int) -> TextBlock:
     """A heading in one line; a paragraph if it is too long for one."""
     line = " ".join(text.split())
-    return Block(line, level if len(line) <= LONGEST_HEADING else 0)
+    return TextBlock(line, level if len(line) <= LONGEST_HEADING else 0)
 
 
-def paragraph(text: str, before: str = PARAGRAPH) -> Iterator[Block]:
+def paragraph(text: str, before: str = PARAGRAPH) -> Iterator[TextBlock]:
     """The blocks of a text without headings: none if it is blank, several if it is long."""
     text = text.strip()
     start = 0
     while len(text) - start > LONGEST:
         stop, gap = _place_to_split(text, start)
         head = text[start:stop].rstrip()
-        yield Block(head, 0, before)
+        yield TextBlock(head, 0, before)
         before, start = gap, stop
         while text[start].isspace():
             start += 1
     if text:
-        yield Block(text[start:], 0, before)
+        yield TextBlock(text[start:], 0, before)
 
 
 def _place_to_split(text: str, start: int) -> tuple[int, str]:
@@ -59,7 +53,7 @@ def _place_to_split(text: str, start: int) -> tuple[int, str]:
     return (end, "") if place < 0 else (place, "\n" if text[place] == "\n" else " ")
 
 
-def text_blocks(fragments: Iterable[str]) -> Iterator[Block]:
+def text_blocks(fragments: Iterable[str]) -> Iterator[TextBlock]:
     """The paragraphs of plain text, which blank lines separate.
 
     Args:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from midmask.corpora.documents.source import BINARY, EMPTY_FILE, Source, Unreadable
+from midmask.corpora.documents.source import BINARY, EMPTY_FILE, DocumentFile, Unreadable
 
 SAMPLE = 32 << 10
 """Bytes by which an encoding is guessed."""
@@ -34,8 +34,8 @@ MARKS = (
 UNMARKED = ("utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le", "utf_7")
 """Encodings that any bytes may seem to be: taken only with a mark, or by their zero bytes (`_wide`)."""
 
-_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\v\x1b\x08")) + b"\x7f"
-_CONTROL_SHARE = 0.02
+_CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\r\f\v\x1b\x08")) + b"\x7f"
+_CONTROL_SHARE, _NUL_SHARE = 0.02, 0.2
 
 
 def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
@@ -45,11 +45,10 @@ def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
         Unreadable: for an empty file, or one of bytes that no text has.
     """
     head = stream.read(SAMPLE)
-    if not head.strip(b" \t\r\n\0"):
-        if not stream.read(1):
-            raise Unreadable(EMPTY_FILE)
+    if not head.strip() and not stream.read(1):
+        raise Unreadable(EMPTY_FILE)
     found = next((codec for mark, codec in MARKS if head.startswith(mark)), None) or _wide(head)
-    if found is None and len(head.translate(None, _CONTROLS)) < (1 - _CONTROL_SHARE) * len(head):
+    if found is None and _is_binary(head):
         raise Unreadable(BINARY, "it holds control characters")
     stream.seek(0)
     if found is None or found == "utf-8-sig":
@@ -58,6 +57,11 @@ def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
         name = found
     stream.seek(0)
     return found, name
+
+
+def _is_binary(head: bytes) -> bool:
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    return controls > _CONTROL_SHARE * len(head) or head.count(0) > _NUL_SHARE * len(head)
 
 
 def _wide(head: bytes) -> str | None:
@@ -110,7 +114,7 @@ def _guess_sample(sample: bytes) -> str:
     return "cp1252"
 
 
-def read_lines(source: Source) -> tuple[str, Iterator[str]]:
+def read_lines(source: DocumentFile) -> tuple[str, Iterator[str]]:
     """(name of the encoding, lines with `\\n` at their ends, the last one perhaps without). A line of more than 20,000
     characters comes in several fragments; NUL characters are left out.
 
@@ -122,7 +126,7 @@ def read_lines(source: Source) -> tuple[str, Iterator[str]]:
     return name, _lines(source, codec)
 
 
-def _lines(source: Source, codec: str) -> Iterator[str]:
+def _lines(source: DocumentFile, codec: str) -> Iterator[str]:
     with source.reading() as stream, io.TextIOWrapper(stream, codec, errors="replace") as text:
         while line := text.readline(LINE_CHARACTERS):
             yield line.replace("\0", "")

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from midmask.corpora.documents.blocks import LINE, PARAGRAPH, Block, heading, paragraph
+from midmask.corpora.documents.blocks import LINE, PARAGRAPH, TextBlock, heading, paragraph
 from midmask.corpora.documents.encodings import guess_encoding
-from midmask.corpora.documents.source import DAMAGED, TOO_LARGE, BadRow, Document, Source, Unreadable
+from midmask.corpora.documents.source import DAMAGED, TOO_LARGE, BadRow, DocumentFile, ParsedDocument, Unreadable
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -29,6 +29,9 @@ IN_LINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark q s samp small span strike "
     "strong sub sup time tt u var wbr img".split()
 )
+SPACES = {"td": " ", "th": " ", "hr": " ", "br": "\n"}
+"""What stands in the text in place of the beginning of an element."""
+
 CLOSE = frozenset({"li", "tr", "dt", "dd", "option"})
 """Elements that stand in lines of their own, without a blank line between."""
 
@@ -36,18 +39,18 @@ _CHARSET = re.compile(rb"<meta[^<>]*?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IG
 _SPACE = re.compile(r"\s+")
 
 
-def read_documents(source: Source) -> Iterator[Document | BadRow]:
+def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document."""
     encoding, text = _read_text(source)
     root = _parse(text)
     if root is None:
-        yield Document("", iter(()), encoding)
+        yield ParsedDocument("", iter(()), encoding)
         return
     title = _SPACE.sub(" ", root.findtext(".//head/title") or "").strip()
-    yield Document(title, html_blocks(root), encoding)
+    yield ParsedDocument(title, html_blocks(root), encoding)
 
 
-def _read_text(source: Source) -> tuple[str, str]:
+def _read_text(source: DocumentFile) -> tuple[str, str]:
     with source.reading() as stream:
         codec, name = guess_encoding(stream)
         data = stream.read(LARGEST + 1)
@@ -80,7 +83,7 @@ def _parse(text: str) -> "_Element | None":
     return root
 
 
-def html_blocks(root: "_Element") -> Iterator[Block]:
+def html_blocks(root: "_Element") -> Iterator[TextBlock]:
     """The blocks of a parsed page, which is changed."""
     from lxml import etree
 
@@ -107,7 +110,7 @@ class _BlockText:
         self._in_pre = 0
         self._level = 0
 
-    def enter(self, element: Any) -> Iterator[Block]:
+    def enter(self, element: Any) -> Iterator[TextBlock]:
         if element.tag not in IN_LINE:
             yield from self._border(element.tag)
         if element.tag == "pre":
@@ -115,8 +118,8 @@ class _BlockText:
         self._level = HEADINGS.get(element.tag, self._level)
         self._add(element.text)
 
-    def leave(self, element: Any, *, with_tail: bool) -> Iterator[Block]:
-        if element.tag not in IN_LINE:
+    def leave(self, element: Any, *, with_tail: bool) -> Iterator[TextBlock]:
+        if element.tag not in IN_LINE and element.tag not in SPACES:
             yield from self._border(element.tag)
         if element.tag == "pre":
             self._in_pre -= 1
@@ -125,9 +128,9 @@ class _BlockText:
         if with_tail:
             self._add(element.tail)
 
-    def _border(self, tag: str) -> Iterator[Block]:
-        if tag in ("td", "th", "br", "hr"):
-            self._parts.append("\n" if tag == "br" else " ")
+    def _border(self, tag: str) -> Iterator[TextBlock]:
+        if tag in SPACES:
+            self._parts.append(SPACES[tag])
             return
         yield from self.take()
         self._before = LINE if tag in CLOSE else PARAGRAPH
@@ -136,7 +139,7 @@ class _BlockText:
         if text:
             self._parts.append(text if self._in_pre else _SPACE.sub(" ", text))
 
-    def take(self) -> Iterator[Block]:
+    def take(self) -> Iterator[TextBlock]:
         """The block that ends here, if it has text."""
         text = "".join(self._parts).strip()
         self._parts = []

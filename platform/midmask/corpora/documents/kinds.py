@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from midmask.errors import UserError
 
 if TYPE_CHECKING:
-    from midmask.corpora.documents.source import BadRow, Document, Source
+    from midmask.corpora.documents.source import BadRow, DocumentFile, ParsedDocument
 
 
 class Kind(NamedTuple):
@@ -24,14 +24,14 @@ class Kind(NamedTuple):
     package: str = ""
     share: float = 1.0
 
-    def read(self, source: "Source") -> Iterator["Document | BadRow"]:
+    def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | BadRow"]:
         """The documents of a file.
 
         Raises:
             UserError: for a column that the user named and the table lacks.
             Unreadable: where the file gives no text, or no more of it.
         """
-        read: Callable[[Source], Iterator[Document | BadRow]] = getattr(
+        read: Callable[[DocumentFile], Iterator[ParsedDocument | BadRow]] = getattr(
             import_module(f"midmask.corpora.documents.{self.module}"), self.reader
         )
         yield from read(source)

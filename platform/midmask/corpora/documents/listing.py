@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from midmask.artifact import Place
 from midmask.corpora.documents.kinds import KINDS, ending
 
-HIDDEN, NO_ENDING = "hidden", "(no ending)"
+HIDDEN, NO_ENDING, SPECIAL = "hidden", "without ending", "no regular file"
 
 
 @dataclass
@@ -86,7 +86,7 @@ def _take_entry(path: str, own: str, listing: Listing) -> str:
     elif os.path.isfile(path):
         listing.add(own, facts.st_size)
     else:
-        listing.left_out["(no regular file)"] += 1
+        listing.left_out[SPECIAL] += 1
     return ""
 
 

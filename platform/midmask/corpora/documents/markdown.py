@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from midmask.corpora.documents.blocks import LINE, PARAGRAPH, Block, heading, paragraph, text_blocks
+from midmask.corpora.documents.blocks import LINE, PARAGRAPH, TextBlock, heading, paragraph, text_blocks
 from midmask.corpora.documents.encodings import read_lines
-from midmask.corpora.documents.source import BadRow, Document, Source
+from midmask.corpora.documents.source import BadRow, DocumentFile, ParsedDocument
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -41,11 +41,11 @@ _BACKTICKS = re.compile(r"(`+)")
 _DEFINITION = re.compile(r" {0,3}\[[^\[\]]+\]:\s*\S+.*")
 
 
-def read_documents(source: Source) -> Iterator[Document | BadRow]:
+def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document."""
     encoding, lines = read_lines(source)
     title, rest = take_front_matter(lines)
-    yield Document(title, markdown_blocks(rest), encoding)
+    yield ParsedDocument(title, markdown_blocks(rest), encoding)
 
 
 def take_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
@@ -65,7 +65,7 @@ def take_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     return "", chain(head, lines)
 
 
-def markdown_blocks(lines: Iterable[str]) -> Iterator[Block]:
+def markdown_blocks(lines: Iterable[str]) -> Iterator[TextBlock]:
     """The blocks of Markdown, from lines with their line ends."""
     for part in _parts(lines):
         yield from _parse_part(part)
@@ -88,13 +88,13 @@ def _parts(lines: Iterable[str]) -> Iterator[str]:
     yield "".join(waiting)
 
 
-def _parse_part(text: str) -> Iterator[Block]:
+def _parse_part(text: str) -> Iterator[TextBlock]:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark").enable("table").disable(["reference"])
     parser.core.ruler.disable(["inline", "text_join"])
     tokens = parser.parse(text)
-    if any(token.level >= NESTING for token in tokens):
+    if any(token.level >= NESTING - 1 for token in tokens):
         yield from text_blocks(text.splitlines(keepends=True))
         return
     level, before = 0, PARAGRAPH

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from midmask.corpora.documents.blocks import Block
+from midmask.corpora.documents.blocks import TextBlock
 from midmask.corpora.sentences import sentences
 
 WORD = re.compile(
@@ -25,7 +25,7 @@ BETWEEN = " \u203a "
 
 
 @dataclass(frozen=True)
-class Passage:
+class CutPassage:
     """Characters [start, end) of a document's extracted text, under the headings that the title names."""
 
     start: int
@@ -43,13 +43,9 @@ class Unit:
     words: int
 
 
-def count_words(text: str) -> int:
-    return sum(1 for _ in WORD.finditer(text))
-
-
 def cut_passages(
-    blocks: Iterator[Block], title: str, words: int, overlap: int, *, untitled: str = ""
-) -> Iterator[Passage]:
+    blocks: Iterator[TextBlock], title: str, words: int, overlap: int, *, untitled: str = ""
+) -> Iterator[CutPassage]:
     """The passages of a document in order. Without overlap, each character that is no white space is in one passage
     exactly, but for headings, which are in titles; a heading that nothing follows is a passage itself.
 
@@ -60,7 +56,7 @@ def cut_passages(
     """
     headings: list[tuple[int, str]] = []
     section = _Section(title or untitled, words, overlap)
-    bare: Passage | None = None
+    bare: CutPassage | None = None
     end = 0
     for number, block in enumerate(blocks):
         gap = block.before if number else ""
@@ -75,7 +71,7 @@ def cut_passages(
             yield bare
         while headings and headings[-1][0] >= block.level:
             headings.pop()
-        bare = Passage(start, end, _path(title, headings), block.text)
+        bare = CutPassage(start, end, _path(title, headings), block.text)
         headings.append((block.level, block.text))
         section = _Section(_path(title, headings), words, overlap)
     yield from section.close()
@@ -106,7 +102,7 @@ class _Section:
         self._size = 0
         self._last: tuple[int, int] | None = None
 
-    def add(self, text: str, gap: str, start: int) -> Iterator[Passage]:
+    def add(self, text: str, gap: str, start: int) -> Iterator[CutPassage]:
         """A paragraph that begins at `start`, after `gap`."""
         if not self._text:
             self._begin, gap = start, ""
@@ -126,7 +122,7 @@ class _Section:
         self._waiting.append([])
         self._size = 0
 
-    def close(self) -> Iterator[Passage]:
+    def close(self) -> Iterator[CutPassage]:
         """The rest, once the section has ended."""
         if len(self._waiting) == 2:
             self._waiting = even_out(self._waiting[0], self._waiting[1], self._room)
@@ -134,7 +130,7 @@ class _Section:
             yield self._take(units)
         self._waiting = []
 
-    def _take(self, units: list[Unit]) -> Passage:
+    def _take(self, units: list[Unit]) -> CutPassage:
         start, end = units[0].start, units[-1].end
         begin = start
         if self._overlap and self._last is not None:
@@ -142,7 +138,7 @@ class _Section:
         text = self._text[begin - self._begin : end - self._begin]
         self._text, self._begin = self._text[start - self._begin :], start
         self._last = (start, end)
-        return Passage(begin, end, self._title, text)
+        return CutPassage(begin, end, self._title, text)
 
     def _overlap_start(self, start: int, end: int) -> int:
         """Where the last words of the passage before begin."""

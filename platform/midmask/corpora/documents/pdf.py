@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from midmask.corpora.documents.blocks import Block, paragraph
+from midmask.corpora.documents.blocks import TextBlock, paragraph
 from midmask.corpora.documents.source import (
     DAMAGED,
     EMPTY_FILE,
     ENCRYPTED,
     NO_TEXT,
     BadRow,
-    Document,
-    Source,
+    DocumentFile,
+    ParsedDocument,
     Unreadable,
 )
 from midmask.errors import reason
@@ -30,7 +30,7 @@ _LONGEST_TITLE = 200
 SHOWN_PAGES = 10
 
 
-def read_documents(source: Source) -> Iterator[Document | BadRow]:
+def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document; pypdf may fail in any way on a damaged file."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     with source.reading() as stream:
@@ -49,7 +49,7 @@ def read_documents(source: Source) -> Iterator[Document | BadRow]:
         except Exception as error:
             kind = ENCRYPTED if "crypt" in str(error).lower() else DAMAGED
             raise Unreadable(kind, reason(error)) from None
-        yield Document(title, _page_blocks(reader, pages))
+        yield ParsedDocument(title, _page_blocks(reader, pages))
 
 
 def _title(reader: "PdfReader") -> str:
@@ -57,7 +57,7 @@ def _title(reader: "PdfReader") -> str:
     return " ".join(str(title or "").split())[:_LONGEST_TITLE]
 
 
-def _page_blocks(reader: "PdfReader", pages: int) -> Iterator[Block]:
+def _page_blocks(reader: "PdfReader", pages: int) -> Iterator[TextBlock]:
     """The blocks of the pages that can be read.
 
     Raises:
@@ -81,7 +81,7 @@ def _page_blocks(reader: "PdfReader", pages: int) -> Iterator[Block]:
         raise Unreadable(NO_TEXT, f"{pages} pages without text, perhaps scanned")
 
 
-def page_blocks(text: str) -> Iterator[Block]:
+def page_blocks(text: str) -> Iterator[TextBlock]:
     """The paragraphs of a page's text."""
     text = text.replace("\0", "").encode("utf-8", "replace").decode()
     text = _DIVIDED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -11,8 +11,17 @@ import pyarrow as pa
 from midmask.artifact import Place
 from midmask.corpora.chunks import BLOCK_BYTES, BLOCKS, END, RAW_CHARACTERS, Fault, check_values
 from midmask.corpora.documents.kinds import KINDS, ending
-from midmask.corpora.documents.passages import Passage, cut_passages
-from midmask.corpora.documents.source import DAMAGED, NO_TEXT, UNREADABLE, BadRow, Columns, Document, Source, Unreadable
+from midmask.corpora.documents.passages import CutPassage, cut_passages
+from midmask.corpora.documents.source import (
+    DAMAGED,
+    NO_TEXT,
+    UNREADABLE,
+    BadRow,
+    Columns,
+    DocumentFile,
+    ParsedDocument,
+    Unreadable,
+)
 from midmask.corpora.provenance import Provenance, quote_name
 from midmask.corpora.statistics import is_question
 from midmask.errors import reason
@@ -65,24 +74,23 @@ class DocumentPiece:
             counts.setdefault(group, Counter())[name] += number
         rows = chain(
             (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
-            *(self._read_file(Source(self.folder, file, self.cutting.columns), counts) for file in self.files),
+            *(self._read_file(DocumentFile(self.folder, file, self.cutting.columns), counts) for file in self.files),
         )
         yield from _tables(rows)
         marker = (self.number, 0, END, json.dumps(counts, ensure_ascii=False), *(None,) * (len(SCHEMA) - 4))
         yield _table([marker])
 
-    def _read_file(self, source: Source, counts: dict[str, Counter[str]]) -> Iterator[PassageRow]:
+    def _read_file(self, source: DocumentFile, counts: dict[str, Counter[str]]) -> Iterator[PassageRow]:
         file = source.file or source.name
         kind = KINDS[ending(file)]
-        found = False
+        found, encoding = False, ""
         try:
             for document in kind.read(source):
                 if isinstance(document, BadRow):
                     yield self._fault(file, document.line, document.kind, document.text)
                     found = True
                     continue
-                if document.encoding and document.row in (None, 1):
-                    counts["encodings"][document.encoding] += 1
+                encoding = document.encoding
                 for row in self._passages(file, document):
                     yield row
                     found = True
@@ -94,10 +102,12 @@ class DocumentPiece:
             yield self._fault(file, 0, UNREADABLE, error.strerror or reason(error))
         except RecursionError as error:
             yield self._fault(file, 0, DAMAGED, reason(error))
+        if encoding:
+            counts["encodings"][encoding] += 1
         if found:
             counts["files"][ending(file)] += 1
 
-    def _passages(self, file: str, document: Document) -> Iterator[PassageRow]:
+    def _passages(self, file: str, document: ParsedDocument) -> Iterator[PassageRow]:
         untitled = _stem(file) if document.row is None else ""
         cutting = self.cutting
         passages = cut_passages(document.blocks, document.title, cutting.words, cutting.overlap, untitled=untitled)
@@ -108,7 +118,7 @@ class DocumentPiece:
             doc_id = Provenance(file, row=document.row).doc_id if whole else span.doc_id
             yield self._row(file, document.row or number, doc_id, passage)
 
-    def _row(self, file: str, line: int, doc_id: str, passage: Passage) -> PassageRow:
+    def _row(self, file: str, line: int, doc_id: str, passage: CutPassage) -> PassageRow:
         try:
             values = check_values("docs", (doc_id, passage.title, passage.text), self.cutting.max_characters)
         except Fault as fault:

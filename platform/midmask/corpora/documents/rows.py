@@ -19,8 +19,8 @@ from midmask.corpora.documents.source import (
     EMPTY_ROW,
     NO_COLUMN,
     BadRow,
-    Document,
-    Source,
+    DocumentFile,
+    ParsedDocument,
     Unreadable,
 )
 from midmask.errors import quoted, reason, unknown
@@ -36,17 +36,17 @@ DELIMITERS = ",;\t|"
 TableRow = Mapping[str, Any]
 
 
-def read_csv(source: Source) -> Iterator[Document | BadRow]:
+def read_csv(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """The rows of a table whose first line has the columns' names; divided by the sign that this line has most of."""
     yield from _read_separated(source, DELIMITERS)
 
 
-def read_tsv(source: Source) -> Iterator[Document | BadRow]:
+def read_tsv(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """The rows of a table divided by tabs, whose first line has the columns' names."""
     yield from _read_separated(source, "\t")
 
 
-def _read_separated(source: Source, delimiters: str) -> Iterator[Document | BadRow]:
+def _read_separated(source: DocumentFile, delimiters: str) -> Iterator[ParsedDocument | BadRow]:
     with source.reading() as stream:
         codec, encoding = guess_encoding(stream)
         text = io.TextIOWrapper(stream, codec, errors="replace", newline="")
@@ -68,7 +68,7 @@ def _whole_rows(divided: Iterator[list[str]]) -> Iterator[list[str]]:
         raise Unreadable(DAMAGED, f"{reason(error)}; is a quotation mark not closed?") from None
 
 
-def read_jsonl(source: Source) -> Iterator[Document | BadRow]:
+def read_jsonl(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One JSON object a line; blank lines count as rows without text only if something follows on them."""
     with source.reading() as stream:
         codec, encoding = guess_encoding(stream)
@@ -92,7 +92,7 @@ def _parse_line(line: str) -> TableRow | None:
     return row if isinstance(row, dict) else None
 
 
-def read_parquet(source: Source) -> Iterator[Document | BadRow]:
+def read_parquet(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """The rows of a Parquet file; columns other than those of texts are not read beyond its first rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -115,8 +115,8 @@ def read_parquet(source: Source) -> Iterator[Document | BadRow]:
 
 
 def _row_documents(
-    source: Source, names: Sequence[str], rows: Iterable[TableRow | None], encoding: str
-) -> Iterator[Document | BadRow]:
+    source: DocumentFile, names: Sequence[str], rows: Iterable[TableRow | None], encoding: str
+) -> Iterator[ParsedDocument | BadRow]:
     rows = iter(rows)
     first = list(islice(rows, LOOKED_AT))
     text, title = choose_columns(source, names, [row for row in first if row])
@@ -125,7 +125,7 @@ def _row_documents(
 
 def _documents(
     rows: Iterable[TableRow | None], text: str, title: str | None, encoding: str
-) -> Iterator[Document | BadRow]:
+) -> Iterator[ParsedDocument | BadRow]:
     for number, row in enumerate(rows, start=1):
         if row is None:
             yield BadRow(MALFORMED_ROW, number, "no JSON object")
@@ -137,10 +137,10 @@ def _documents(
                 continue
             named = " ".join(name.split())[:LONGEST_TITLE] if isinstance(name, str) else ""
             blocks = text_blocks(body.replace("\r\n", "\n").replace("\r", "\n").splitlines(keepends=True))
-            yield Document(named, blocks, encoding, number)
+            yield ParsedDocument(named, blocks, encoding, number)
 
 
-def choose_columns(source: Source, names: Sequence[str], rows: Sequence[TableRow]) -> tuple[str, str | None]:
+def choose_columns(source: DocumentFile, names: Sequence[str], rows: Sequence[TableRow]) -> tuple[str, str | None]:
     """(column of texts, column of titles or None) of a table, from its columns' names and first rows.
 
     Raises:

@@ -8,9 +8,9 @@ their options, comments, targets and roles' names are left out; what they contai
 import re
 from collections.abc import Iterable, Iterator
 
-from midmask.corpora.documents.blocks import Block, heading, text_blocks
+from midmask.corpora.documents.blocks import TextBlock, heading, text_blocks
 from midmask.corpora.documents.encodings import read_lines
-from midmask.corpora.documents.source import BadRow, Document, Source
+from midmask.corpora.documents.source import BadRow, DocumentFile, ParsedDocument
 
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1+\s*")
 _MARKUP = re.compile(r"\s*\.\.(?:\s|$).*", re.DOTALL)
@@ -23,13 +23,13 @@ _INLINE = (
 )
 
 
-def read_documents(source: Source) -> Iterator[Document | BadRow]:
+def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document."""
     encoding, lines = read_lines(source)
-    yield Document("", rst_blocks(lines), encoding)
+    yield ParsedDocument("", rst_blocks(lines), encoding)
 
 
-def rst_blocks(lines: Iterable[str]) -> Iterator[Block]:
+def rst_blocks(lines: Iterable[str]) -> Iterator[TextBlock]:
     """The blocks of reStructuredText, from lines with their line ends."""
     levels: list[tuple[str, bool]] = []
     waiting: list[str] = []
@@ -75,7 +75,7 @@ def _is_heading(text: str, under: str) -> bool:
     return bool(title) and _is_rule(under) and len(under.rstrip()) >= len(title) and not _is_rule(text)
 
 
-def _paragraphs(lines: list[str]) -> Iterator[Block]:
+def _paragraphs(lines: list[str]) -> Iterator[TextBlock]:
     """The paragraphs of the lines between two blank lines or headings."""
     kept: list[str] = []
     in_markup = False

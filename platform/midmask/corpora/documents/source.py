@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from midmask.artifact import Place
-from midmask.corpora.documents.blocks import Block
+from midmask.corpora.documents.blocks import TextBlock
 
 EMPTY_FILE, BINARY, NO_TEXT = "empty file", "binary file", "no text in the file"
 UNREADABLE, DAMAGED, ENCRYPTED = "unreadable file", "damaged file", "encrypted file"
@@ -35,7 +35,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Source:
+class DocumentFile:
     """One file to read. folder: of the corpus. file: path below it; "" if the place is the file itself."""
 
     folder: Place
@@ -63,14 +63,14 @@ class Source:
 
 
 @dataclass
-class Document:
+class ParsedDocument:
     """What a file, or a row of a table, contains. The title is complete once the blocks are read.
 
     title: its own, "" without one. encoding: of the file's bytes, "" where its kind states it. row: of a table, from 1.
     """
 
     title: str
-    blocks: Iterator[Block]
+    blocks: Iterator[TextBlock]
     encoding: str = ""
     row: int | None = None
 

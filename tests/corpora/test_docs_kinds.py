@@ -1,0 +1,227 @@
+"""Each kind of document: its blocks, what is left out of them, and the columns of tables."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from midmask.corpora.documents.markdown import PART, markdown_blocks, plain_inline
+from midmask.corpora.documents.rst import rst_blocks
+from midmask.corpora.documents.source import Columns, Unreadable
+from midmask.errors import UserError
+from tests.support.corpora.collections import write
+from tests.support.corpora.documents import blocks_of, pdf
+
+
+def lines(path: Path, columns: Columns | None = None) -> list[list[tuple[int, str]]]:
+    """(level, text) of each block of each document."""
+    found = blocks_of(path, columns or Columns())
+    return [[(block.level, block.text) for block in document] for document in found]
+
+
+def test_markdown_gives_what_a_reader_sees() -> None:
+    text = """# One `x` #
+
+Words *here* and [a link](http://a.b/c_(d "title"), `__init__` and snake_case_name.
+
+Two
+---
+
+- first
+  goes on
+- second
+
+Then.
+
+    # indented code
+
+```sh
+# no heading
+```
+
+| a | b |
+|---|---|
+| 1 | **2** |
+
+> quoted &amp; kept
+
+<div>
+inside
+</div>
+
+[ref]: http://x.y
+"""
+    found = [(block.level, block.text) for block in markdown_blocks(text.splitlines(keepends=True))]
+    assert found[0] == (1, "One x")
+    assert found[1][1].endswith("__init__ and snake_case_name.") and "Words here" in found[1][1]
+    assert found[2:5] == [(2, "Two"), (0, "first\ngoes on"), (0, "second")]
+    assert [text for _, text in found[5:]] == [
+        "Then.",
+        "# indented code",
+        "# no heading",
+        "a | b",
+        "1 | 2",
+        "quoted & kept",
+        "inside",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[words](http://a.b) ![image](x.png)", "words image"),
+        ("[words][name] <https://a.b/c>", "words https://a.b/c"),
+        ("**bold** *it* __b__ _i_ a*b 2 * 3 a_b_c", "bold it b i a*b 2 * 3 a_b_c"),
+        (r"\*kept\* &lt;b&gt; <b>tag</b>", "*kept* <b> tag"),
+        ("``a ` b`` `<div>` and ` alone", "a ` b <div> and  alone"),
+    ],
+)
+def test_marks_of_markdown_are_no_words(text: str, wanted: str) -> None:
+    assert plain_inline(text) == wanted
+
+
+def test_long_markdown_is_parsed_in_parts_that_do_not_cut_code() -> None:
+    part = "".join(f"Paragraph {number} of the text.\n\n" for number in range(PART // 30))
+    code = "```\n" + "# code\n\n" * (PART // 8) + "```\n\n"
+    text = f"# Head\n\n{part}{code}## Next\n\nend\n"
+    found = list(markdown_blocks(text.splitlines(keepends=True)))
+    assert [(block.level, block.text) for block in found if block.level] == [(1, "Head"), (2, "Next")]
+    assert sum(block.text.count("# code") for block in found) == PART // 8
+    assert sum(block.text.startswith("Paragraph") for block in found) == PART // 30
+
+
+def test_deeply_nested_markdown_loses_nothing() -> None:
+    found = list(markdown_blocks(["> " * 200 + "deep\n"]))
+    assert "deep" in "".join(block.text for block in found)
+
+
+def test_headings_of_restructured_text_go_by_their_underlines() -> None:
+    text = """=====
+Title
+=====
+
+Intro of *the* text with ``code`` and :ref:`words <target>` and `link <http://a.b>`_.
+
+.. _target:
+
+One
+---
+Text at once::
+
+    literal
+
+.. note::
+   :class: wide
+
+   Inside.
+
+Deeper
+~~~~~~
+
+.. a comment
+
+Two
+---
+
+======  ====
+a       b
+======  ====
+"""
+    found = [(block.level, block.text) for block in rst_blocks(text.splitlines(keepends=True))]
+    assert [text for level, text in found if level] == ["Title", "One", "Deeper", "Two"]
+    assert [level for level, _ in found if level] == [1, 2, 3, 2]
+    body = [text for level, text in found if not level]
+    assert body[0] == "Intro of the text with code and words and link."
+    assert body[1:4] == ["Text at once:", "literal", "Inside."] and "comment" not in " ".join(body)
+    assert "a       b" in body[-1]
+
+
+def test_html_is_read_without_scripts_and_frame(tmp_path: Path) -> None:
+    page = """<!doctype html><html><head><title> The  site </title><script>var x = "<p>no</p>"</script></head><body>
+    <nav>menu</nav><div role="navigation">more menu</div><h1>Head <em>line</em></h1>
+    <p>A <b>bold</b>ly   spaced<br>text<!-- no --><ul><li>one<li>two</ul><pre>a
+  b</pre><table><tr><td>1<td>2</table><style>p {}</style>tail<footer>foot</footer></body></html>"""
+    write(tmp_path / "a.html", page.encode())
+    found = lines(tmp_path / "a.html")[0]
+    assert found == [
+        (1, "Head line"),
+        (0, "A boldly spaced\ntext"),
+        *((0, x) for x in ("one", "two", "a\n  b", "1 2", "tail")),
+    ]
+
+
+def test_the_main_part_of_a_page_is_enough(tmp_path: Path) -> None:
+    write(tmp_path / "a.htm", b"<div>sidebar</div><main><h2>Own</h2>text</main><div>more</div>")
+    assert lines(tmp_path / "a.htm") == [[(2, "Own"), (0, "text")]]
+
+
+def test_the_charset_that_a_page_states_is_used(tmp_path: Path) -> None:
+    write(tmp_path / "a.html", '<meta charset="koi8-r"><p>Привет всем'.encode("koi8-r"))
+    assert lines(tmp_path / "a.html") == [[(0, "Привет всем")]]
+
+
+def test_pages_of_a_pdf_are_paragraphs(tmp_path: Path) -> None:
+    write(tmp_path / "a.pdf", pdf(["A divided para-\ngraph of\nlines.", "Next page."]))
+    assert lines(tmp_path / "a.pdf") == [[(0, "A divided paragraph of lines."), (0, "Next page.")]]
+
+
+def test_a_pdf_of_a_thousand_pages_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.pdf", pdf([f"This is page {number}." for number in range(1_000)]))
+    found = lines(tmp_path / "a.pdf")[0]
+    assert found == [(0, f"This is page {number}.") for number in range(1_000)]
+
+
+TABLE = {"id": ["1", "2"], "Title": ["a", "b"], "story": ["long text of a row", "and another"], "n": ["7.5", "8"]}
+
+
+@pytest.mark.parametrize("end", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_the_columns_of_a_table_are_found_or_named(tmp_path: Path, end: str) -> None:
+    file = tmp_path / f"t{end}"
+    table = pa.table(TABLE)
+    if end == ".parquet":
+        pq.write_table(table, file)
+    elif end == ".jsonl":
+        write(file, "".join(f"{row}\n" for row in table.to_pylist()).replace("'", '"').encode())
+    else:
+        sign = ";" if end == ".csv" else "\t"
+        rows = [TABLE, *zip(*TABLE.values(), strict=True)]
+        write(file, "".join(sign.join(row) + "\r\n" for row in rows).encode())
+    assert lines(file) == [[(0, text)] for text in TABLE["story"]]
+    assert lines(file, Columns(text="Title")) == [[(0, "a")], [(0, "b")]]
+    with pytest.raises(UserError, match=r"unknown corpus.text_column .*'stori'; did you mean 'story'.*Title, id, n"):
+        lines(file, Columns(text="stori"))
+
+
+def test_a_quoted_cell_may_span_lines(tmp_path: Path) -> None:
+    write(tmp_path / "t.csv", b'text,n\n"first, line\n\nsecond ""line""",1\nshort,2\n')
+    assert lines(tmp_path / "t.csv") == [[(0, "first, line"), (0, 'second "line"')], [(0, "short")]]
+
+
+def test_a_table_of_numbers_is_no_document(tmp_path: Path) -> None:
+    write(tmp_path / "t.csv", b"a,b\n1,2.5\n")
+    with pytest.raises(Unreadable, match=r"no column of texts.*its columns are a, b"):
+        lines(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ("Größe".encode(), "Größe"),
+        ("\ufeffGröße".encode(), "Größe"),
+        ("Größe".encode("utf-16"), "Größe"),
+        ("some wide words".encode("utf-16-le"), "some wide words"),
+        ("Größe und Maß".encode("latin-1"), "Größe und Maß"),
+        (
+            "Это обычный русский текст о погоде в Москве.".encode("cp1251"),  # noqa: RUF001
+            "Это обычный русский текст о погоде в Москве.",  # noqa: RUF001
+        ),
+        ("日本語の文章です。これはテストです。".encode("shift-jis"), "日本語の文章です。これはテストです。"),
+        ("Größe, Maß ".encode() + b"\xff end", "Größe, Maß \ufffd end"),
+        (b"with a nul\0 inside it", "with a nul inside it"),
+        (b"one\r\ntwo\rthree", "one\ntwo\nthree"),
+    ],
+)
+def test_encodings_are_guessed(tmp_path: Path, data: bytes, wanted: str) -> None:
+    write(tmp_path / "a.txt", data)
+    assert lines(tmp_path / "a.txt") == [[(0, wanted)]]
