@@ -72,13 +72,16 @@ def test_a_torn_last_line_is_counted_and_costs_nothing_else(store: JudgementStor
     journal = store.folder / "journal.jsonl"
     whole = journal.read_bytes()
     start = whole.index(b"\n") + 1
-    for cut in (*range(start, len(whole) - 1, 9), len(whole) - 1):
+    for cut in (*range(start, len(whole) - 2, 9), len(whole) - 2):
         journal.write_bytes(whole[:cut])
         again = JudgementStore(store.folder.parent, store.folder.parent / "collection")
         assert len(again.read().rows) == 1 and again.read().unreadable == (cut > start)
         found = again.add(Judgement("port", THIRD, 1))
         assert found.grades == {query_id("port"): {FIRST: 1, THIRD: 1}}
         assert found.unreadable == (cut > start) and journal.read_bytes().startswith(whole[:cut])
+    journal.write_bytes(whole[:-1])
+    found = JudgementStore(store.folder.parent, store.folder.parent / "collection").add(Judgement("port", THIRD, 1))
+    assert (len(found.rows), found.unreadable) == (3, 0), "a whole row that lacks its line's end is a row"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from midmask.choose.judgements import Journal, query_id
+from midmask.choose.judgements import Journal, Judgement, query_id
 from midmask.evaluation.statistics.intervals import LEVEL
 from midmask.randomness.texts import uniform
 
@@ -77,14 +77,21 @@ class BlindPreference:
         return self.p < LEVEL
 
 
-def interleaving_preference(journal: Journal, first: str, second: str) -> BlindPreference:
-    """Which of two systems is preferred, by the blind judgements of these two. A passage that was judged not relevant
-    gives no credit; of several judgements of a passage the last one counts.
+def blind_judgements(journal: Journal, first: str, second: str) -> dict[tuple[str, str], Judgement]:
+    """(query id, document id) -> the last judgement of it in a blind comparison of these two systems; withdrawn ones
+    are left out.
     """
     pair = {first, second}
     blind = [row for row in journal.rows if row.mode == "blind" and {row.left, row.right} == pair and row.team in pair]
     last = {(row.query_id, row.doc_id): row for row in blind}
-    judged = [row for row in last.values() if row.grade is not None]
+    return {key: row for key, row in last.items() if row.grade is not None}
+
+
+def interleaving_preference(journal: Journal, first: str, second: str) -> BlindPreference:
+    """Which of two systems is preferred, by the blind judgements of these two. A passage that was judged not relevant
+    gives no credit; of several judgements of a passage the last one counts.
+    """
+    judged = blind_judgements(journal, first, second).values()
     credits = Counter((row.query_id, row.team) for row in judged if row.grade)
     signs = [credits[query, first] - credits[query, second] for query in {row.query_id for row in judged}]
     wins, losses = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)

@@ -150,18 +150,17 @@ def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
     if pair.low > estimate.gain_high:
         outcome = "Your judgements show a larger gain than the verdict estimated."
     elif pair.high < estimate.gain_low:
-        outcome = (
-            "Your judgements show a smaller gain than the verdict estimated: trust them more than the made queries."
-        )
+        outcome = "Your judgements show a smaller gain than the verdict estimated from made queries"
+        outcome += f", and {_better(pair)}." if pair.high < 0 else "."
     elif pair.low > 0 or pair.high < 0:
-        outcome = f"Your judgements agree with the verdict, and show by themselves who is {_better(pair)}."
+        outcome = f"Your judgements agree with the verdict, and show by themselves that {_better(pair)}."
     else:
         outcome = "Your judgements do not contradict the verdict; by themselves they do not show a difference yet."
     return [counts, own, said, outcome]
 
 
 def _better(pair: JudgedPair) -> str:
-    return f"better: {pair.first if pair.low > 0 else pair.second}"
+    return f"{pair.first if pair.low > 0 else pair.second} is better"
 
 
 def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, int], depth: int = CUTOFF) -> list[str]:

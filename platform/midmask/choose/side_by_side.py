@@ -118,6 +118,11 @@ class SideBySide:
             raise unknown("system", label, found)
         return found[label]
 
+    def model_of(self, label: str) -> Path | None:
+        """A system's model folder; None for BM25."""
+        name = self.estimate(label).model
+        return self._path(name) if name else None
+
     def open(self, label: str, show: Show | None = None) -> Ranker:
         """Loads a system. The first time ever this encodes the collection, which may take minutes.
 
