@@ -20,7 +20,8 @@ ENOUGH = 1.0
 
 @dataclass(frozen=True)
 class PageContext:
-    """`uri` is the store, `ui` where MLflow's own pages are served, None for their usual place.
+    """`uri` is the store, `ui` where MLflow's own pages are served, None for their usual place. `verdict` is the folder
+    of a verdict, None if none was named.
 
     Runs (newest first), rows, entries and per-query values are shared by all sessions: pages must not change them.
     """
@@ -31,6 +32,7 @@ class PageContext:
     rows: Sequence[LeaderboardRow]
     entries: Sequence[Entry]
     per_query: PerQueryOf
+    verdict: str | None = None
 
     def link(self, run: LeaderboardRow | TrackedRow) -> str:
         """The address of a run in MLflow's own pages."""
@@ -66,5 +68,10 @@ def known_of(watch: StoreWatch) -> StoreView:
     return watch.known
 
 
-def context_of(uri: str, ui: str | None, known: StoreView) -> PageContext:
-    return PageContext(uri, ui, known.runs, known.rows, known.entries, per_query_of(uri))
+def context_of(uri: str, ui: str | None, known: StoreView, verdict: str | None = None) -> PageContext:
+    return PageContext(uri, ui, known.runs, known.rows, known.entries, per_query_of(uri), verdict)
+
+
+def context_without_runs(verdict: str) -> PageContext:
+    """What the pages on a verdict need, where the runs cannot be read."""
+    return PageContext("", None, (), (), (), lambda row: None, verdict)

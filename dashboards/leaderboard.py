@@ -1,6 +1,7 @@
-"""The dashboard over what was tracked: a leaderboard, and the pages of `views`. It only reads.
+"""The dashboard over what was tracked and over a verdict: a leaderboard, and the pages of `views`. It reads what was
+computed; Search alone writes, into the verdict's folder.
 
-streamlit run dashboards/leaderboard.py -- --tracking-uri URI
+streamlit run dashboards/leaderboard.py -- --tracking-uri URI --verdict FOLDER
 """
 
 import argparse
@@ -10,12 +11,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from context import context_of, known_of, watch_of
+from context import context_of, context_without_runs, known_of, watch_of
 from look import STYLE
 from midmask.errors import UserError
 from midmask.leaderboard.watch import StoreWatch
 from midmask.tracking import redacted, resolve_tracking_uri, ui_command
-from views import board, compare, embeddings, lineage, sweep, training
+from views import board, compare, embeddings, lineage, search, sweep, training
 
 # Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
 # page's main script, Streamlit would show it.)
@@ -26,6 +27,7 @@ VIEWS = {
     "Training": training,
     "Embeddings": embeddings,
     "Lineage": lineage,
+    "Search": search,
 }
 
 
@@ -33,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
     parser.add_argument("--mlflow-ui", help="where MLflow's own pages are served, for the links")
+    parser.add_argument("--verdict", metavar="FOLDER", help="a verdict's folder, whose systems Search asks")
     return parser.parse_args()
 
 
@@ -49,11 +52,9 @@ def page() -> None:
         watch = watch_of(uri)
         known = known_of(watch)
     except UserError as error:
-        st.header("midmask")
-        st.error(str(error), icon=":material/cloud_off:")
-        st.button("Try again")
+        without_runs(str(error), given.verdict)
         return
-    context = context_of(uri, given.mlflow_ui, known)
+    context = context_of(uri, given.mlflow_ui, known, given.verdict)
     pages = [
         st.Page(partial(view.show, context), title=title, url_path=title.lower(), default=view is board)
         for title, view in VIEWS.items()
@@ -69,6 +70,18 @@ def page() -> None:
         st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
     chosen.run()
     about(uri, watch)
+
+
+def without_runs(error: str, verdict: str | None) -> None:
+    """Tells that the runs cannot be read; a verdict needs none of them."""
+    if verdict is None:
+        st.header("midmask")
+    else:
+        context = context_without_runs(verdict)
+        only = st.Page(partial(search.show, context), title="Search", url_path="search", default=True)
+        st.navigation([only], position="hidden").run()
+    st.error(error, icon=":material/cloud_off:")
+    st.button("Try again")
 
 
 def until_read(watch: StoreWatch, summary: str) -> None:

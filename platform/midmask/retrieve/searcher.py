@@ -3,18 +3,18 @@
 The passages are those of an encode step, so a typed query and an evaluation read the same vectors.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact
 from midmask.errors import UserError
-from midmask.retrieve.blocks import Block, blocks_in, passage_blocks
+from midmask.retrieve.blocks import passage_blocks
+from midmask.retrieve.merging import Neighbours
 from midmask.retrieve.shards import Shard, open_shard, search_shard
+from midmask.retrieve.stored_passages import StoredPassages
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.tokens import encoder
 
@@ -45,7 +45,7 @@ class Searcher:
         passages: Artifact,
         query_length: int | None = None,
     ) -> None:
-        self._corpus = corpus
+        self._stored = StoredPassages(corpus.place)
         self._tokens = tokens
         self._passages = passages
         self._queries = TextEncoder(model, tokens, "query", query_length)
@@ -61,29 +61,28 @@ class Searcher:
             raise UserError(f"k = {k}: a search gives at least 1 passage")
         if not queries:
             return []
+        scores_QK, rows_QK = self.find(queries, k)
+        return [
+            [self._read_hit(int(row), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
+            for lists in zip(scores_QK, rows_QK, strict=True)
+        ]
+
+    def find(self, queries: Sequence[str], k: int) -> Neighbours:
+        """Scores and rows [Q, K] of each query's best passages, the best first; no text is read. Row -1: no passage.
+
+        Args:
+            queries: at least one.
+        """
         length = int(self._tokens.record["config"]["query_length"])
         cut = encoder(self._queries.tokenizer, length)
         rows = cut([self._queries.prompt + query for query in queries])
-        found = search_shard(self._shard, self._queries.encode([np.array(row) for row in rows]), k)
-        return [
-            [self._read_hit(int(row), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
-            for lists in zip(*found, strict=True)
-        ]
+        return search_shard(self._shard, self._queries.encode([np.array(row) for row in rows]), k)
 
     @cached_property
     def _shard(self) -> Shard:
         views = tuple(self._passages.result["views"])
         return open_shard(self._passages.place, passage_blocks(self._tokens.place), views)
 
-    @cached_property
-    def _texts(self) -> list[Block]:
-        docs = self._corpus.place / "docs"
-        return blocks_in([docs / name for name in docs.names()])
-
     def _read_hit(self, row: int, score: float) -> Hit:
-        """The passage in a row of the collection; only its row group is read."""
-        block = self._texts[bisect_right(self._texts, row, key=lambda one: one.start) - 1]
-        with block.file.reading() as stream:
-            table = pq.ParquetFile(stream).read_row_group(block.group, columns=["doc_id", "title", "text"])
-        own = table.slice(row - block.start, 1).to_pylist()[0]
-        return Hit(own["doc_id"], score, own["title"], own["text"])
+        doc_id, title, text = self._stored.row(row)
+        return Hit(doc_id, score, title, text)

@@ -1,0 +1,214 @@
+"""A verdict's systems, ready to be asked: the ranked passages of one query, from a model folder or from BM25.
+
+What a system needs (the collection as it tokenises it, the vectors of all passages, BM25's index) is computed by the
+steps of an experiment, in this process, into a store beside the verdict. A step's fingerprint covers the contents of
+the collection and of the model's files, so another model is encoded anew and the same one never twice.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from midmask.artifact import Artifact, Place, produce
+from midmask.corpora import CorpusConfig
+from midmask.encoders.model_settings import read_facts
+from midmask.encoders.representation import Representation
+from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.plan import adopted, plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.searching import passage_encoding_step
+from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
+from midmask.experiment.survey import Survey
+from midmask.identity import fingerprint, override
+from midmask.recipes import RECIPES
+from midmask.retrieve import ranked
+from midmask.retrieve.bm25 import Bm25Config, Bm25Index, build_index
+from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
+from midmask.retrieve.fusion import fuse
+from midmask.retrieve.searcher import Searcher
+from midmask.retrieve.stored_passages import StoredPassages
+from midmask.training.run import Log
+
+Show = Callable[[str], None]
+"""Takes a line of progress."""
+
+Scored = tuple[str, float]
+"""A document id and the score of the query with it; larger is better."""
+
+BM25_SHARE = 0.5
+"""BM25's share in a system that joins its list with an encoder's: both count alike."""
+
+JOINED_DEPTH = 101
+"""Passages of each list that are joined, as in an evaluation of the usual depth: a deeper list would rank otherwise."""
+
+
+class Ranker(Protocol):
+    """One system over one collection. how: what is scored, in words."""
+
+    @property
+    def how(self) -> str: ...
+
+    def rank(self, query: str, k: int) -> list[Scored]:
+        """The best `k` passages, the best first; ties rank by document id."""
+
+
+class EncoderRanker:
+    """Exact search with a model's vectors.
+
+    Args:
+        searcher: of the model over the collection. stored: the collection's passages. representation: of the model.
+    """
+
+    def __init__(self, searcher: Searcher, stored: StoredPassages, representation: Representation) -> None:
+        kinds = {"dense": representation.dense, "lexical": representation.lexical}
+        self.how = " + ".join(name for name, kind in kinds.items() if kind is not None)
+        self._searcher = searcher
+        self._stored = stored
+
+    def rank(self, query: str, k: int) -> list[Scored]:
+        scores_QK, rows_QK = self._searcher.find([query], k)
+        doc_ids = self._stored.doc_ids
+        pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
+        return [(doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
+
+
+class Bm25Ranker:
+    """BM25; passages that share no word with the query are not in its list."""
+
+    how = "words"
+
+    def __init__(self, index: Bm25Index) -> None:
+        self._index = index
+
+    def rank(self, query: str, k: int) -> list[Scored]:
+        return _scored(self._index.search(["query"], [query], k))
+
+
+class FusedRanker:
+    """An encoder's list and BM25's as one, by reciprocal rank fusion."""
+
+    def __init__(self, encoder: Ranker, bm25: Ranker) -> None:
+        self.how = f"{encoder.how}, joined with BM25"
+        self._encoder = encoder
+        self._bm25 = bm25
+
+    def rank(self, query: str, k: int) -> list[Scored]:
+        lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (self._encoder, self._bm25)]
+        return _scored(fuse(lists[0], lists[1], BM25_SHARE, k))
+
+
+def _as_table(found: list[Scored]) -> pa.Table:
+    columns = [["query"] * len(found), [doc_id for doc_id, _ in found], [score for _, score in found]]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, ranked.SCHEMA.types[:3], strict=True)]
+    return ranked.order(pa.table(arrays, names=ranked.SCHEMA.names[:3]))
+
+
+def _scored(table: pa.Table) -> list[Scored]:
+    return list(zip(table["doc_id"].to_pylist(), table["score"].to_pylist(), strict=True))
+
+
+class SearchStore:
+    """The collection of a verdict, and what its systems need to search it, computed when it is first asked for.
+
+    Args:
+        collection: BEIR folder of the passages. store: where results are kept.
+    """
+
+    def __init__(self, collection: Path, store: Place) -> None:
+        self.config = CorpusConfig(name=f"beir:{collection}", splits="official")
+        self._store = store
+        self._survey = Survey()
+
+    def open_corpus(self, show: Show) -> Artifact:
+        """The collection as it was prepared; bad rows are in its `result`.
+
+        Raises:
+            UserError: if there is no BEIR folder.
+        """
+        return self._runner(show).run(plan(self._recipe(), self._survey).corpus)
+
+    def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> EncoderRanker:
+        """A model folder over the collection.
+
+        Raises:
+            UserError: if the folder holds no model, or one that midmask cannot follow.
+        """
+        recipe = as_folder_reads(self._recipe(), folder, ())
+        planned = plan(recipe, self._survey)
+        wanted = recipe.evaluation.model_copy(update={"threads": os.cpu_count() or 1}).settled(planned.precision)
+        passages = passage_encoding_step(planned.tokens, adopted(str(folder)), wanted)
+        runner = self._runner(show)
+        encoded = runner.run(passages)
+        model, tokens = (runner.run(passages.inputs[name]) for name in ("model", "tokens"))
+        corpus = runner.run(planned.corpus)
+        searcher = Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
+        return EncoderRanker(searcher, stored, read_facts(folder).representation)
+
+    def open_bm25(self, corpus: Artifact, show: Show, *, titles: bool) -> Bm25Ranker:
+        """BM25 with the settings of its evaluation.
+
+        Args:
+            titles: whether a passage is 'title text' instead of the text alone.
+        """
+        config = Bm25Config(titles=titles)
+        identity = {"corpus": corpus.fingerprint, "k1": config.k1, "b": config.b, "titles": config.titles}
+        name = fingerprint(identity)
+        record = {"step": "words", "fingerprint": name, "config": {}, "inputs": {"corpus": str(corpus.address)}}
+
+        def build(out: Place) -> dict[str, Any]:
+            show("Indexing the words of all passages")
+            build_index(config, corpus.place, out)
+            return {}
+
+        return Bm25Ranker(Bm25Index(produce(self._store / "words" / name, record, build).place))
+
+    def _recipe(self) -> Any:
+        return override(RECIPES["none"](), {"corpus": self.config.model_dump()})
+
+    def _runner(self, show: Show) -> Runner:
+        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _StepLines(show))
+
+
+def reads_titles(folder: Path) -> bool:
+    """Whether a model folder's passages are 'title text': unless it says that it was trained without titles.
+
+    Raises:
+        UserError: if the folder's files contradict each other.
+    """
+    return read_facts(folder).form.titles is not False
+
+
+class _StepLines(Silent):
+    """Shows a line when a step begins."""
+
+    TEXTS: Mapping[str, str] = {
+        "prepare": "Reading the collection",
+        "tokenise": "Cutting the passages into tokens",
+        "encode": "Encoding the passages",
+    }
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+
+    def begin(self, step: Step) -> None:
+        if step.name in self.TEXTS:
+            self._show(self.TEXTS[step.name])
+
+
+def _encode(
+    show: Show, config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log
+) -> dict[str, Any]:
+    """The one-process step, with a line for each block of passages."""
+    work = Encode(config, inputs, out)
+    work.begin()
+    worker = EncodeWorker(work)
+    last = work.blocks[-1]
+    for number, block in enumerate(work.blocks):
+        show(f"Encoding the passages: {block.start:,} of {last.start + last.rows:,}")
+        worker.encode(number)
+    return work.finish()

@@ -1,0 +1,178 @@
+"""A verdict's systems, asked by hand, find what an evaluation of the same folders finds."""
+
+import json
+import math
+import shutil
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import midmask
+from midmask.artifact import Place
+from midmask.choose.side_by_side import SideBySide, rank_changes
+from midmask.errors import UserError
+from midmask.retrieve.bm25 import StemmedWords
+from midmask.retrieve.lines import text_lines
+from tests.support.choose.verdicts import DOCUMENTS, QUERIES, rewrite, write_verdict
+
+ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_verdict(tmp_path_factory.mktemp("verdict"), extra=60)
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> SideBySide:
+    return SideBySide(folder)
+
+
+def evaluated(model: str, folder: Path, storage: Path, **more: float) -> dict[str, list[str]]:
+    """Query text -> documents, as `midmask.evaluate` ranks them for the collection's own queries."""
+    corpus = midmask.Corpus.from_beir(folder / "collection")
+    scores = midmask.evaluate(model, corpus, split="test", storage=storage, progress=False, **more)  # type: ignore[arg-type]
+    lists: dict[str, list[str]] = {}
+    name = f"{corpus.name}.test.trec.gz"
+    for _, line in text_lines(scores.artifact.place / "runs" / name):
+        query, _, doc_id, *_ = line.split()
+        lists.setdefault(QUERIES[query][0], []).append(doc_id)
+    return lists
+
+
+def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: SideBySide) -> None:
+    assert site.systems == ("retromae · dense", "splade · lexical", "dupmae + bm25 · hybrid", "bm25")
+    assert (site.recommended, site.baseline) == ("retromae · dense", "bm25")
+    with pytest.raises(UserError, match=r"gone · dense: its model folder .*models/gone is not there; choose one of"):
+        site.search("gone · dense", "port")
+    with pytest.raises(UserError, match="unknown system 'retromea"):
+        site.search("retromea · dense", "port")
+
+
+@pytest.mark.parametrize("label", [*ASKED, "dupmae + bm25 · hybrid"])
+def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
+    label: str, site: SideBySide, folder: Path, tmp_path: Path
+) -> None:
+    """Dense, lexical, and hybrid joined with BM25."""
+    share = {"bm25_share": 0.5} if "+ bm25" in label else {}
+    model = ASKED.get(label, "models/hybrid/model")
+    expected = evaluated(str(folder / model), folder, tmp_path, **share)
+    for text, _ in QUERIES.values():
+        assert list(site.rank(label, text).doc_ids) == expected[text]
+        hits = site.search(label, text, 5)
+        assert [hit.doc_id for hit in hits] == expected[text][:5]
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_bm25_ranks_by_its_definition(site: SideBySide, folder: Path) -> None:
+    """Titles are read, as the models read them."""
+    words = StemmedWords()
+    rows = [json.loads(line) for _, line in text_lines(Place(str(folder / "collection" / "corpus.jsonl.gz")))]
+    counts = {row["_id"]: Counter(words.ids(f"{row['title']} {row['text']}", grow=True)) for row in rows}
+    mean = sum(own.total() for own in counts.values()) / len(counts)
+    for text, _ in QUERIES.values():
+        scores: Counter[str] = Counter()
+        for word in words.ids(text):
+            holding = sum(word in own for own in counts.values())
+            weight = math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5))
+            for doc_id, own in counts.items():
+                length = 0.9 * (1 - 0.4 + 0.4 * own.total() / mean)
+                scores[doc_id] += weight * own[word] / (own[word] + length)
+        found = dict(site.rank("bm25", text).scored)
+        assert found == pytest.approx({doc_id: score for doc_id, score in scores.items() if score > 0}, rel=1e-5)
+
+
+def test_hits_have_the_texts_of_their_documents(site: SideBySide) -> None:
+    for hit in site.search("bm25", "server port backup database", 10):
+        if hit.doc_id in DOCUMENTS:
+            assert (hit.title, hit.text) == DOCUMENTS[hit.doc_id]
+    assert site.search("bm25", "zzz", 10) == []
+    assert list(site.passages(["faq.md#0-80", "nowhere", "guide/backup.md#0-140"])) == [
+        "faq.md#0-80",
+        "guide/backup.md#0-140",
+    ]
+
+
+def test_a_query_is_searched_once_and_its_time_kept(site: SideBySide) -> None:
+    first = site.rank("retromae · dense", "where is the backup")
+    assert first is site.rank("retromae · dense", "where is the backup") and first.seconds > 0
+    assert first.how == "dense" and site.rank("dupmae + bm25 · hybrid", "x").how == "dense + lexical, joined with BM25"
+    with pytest.raises(UserError, match="k = 0"):
+        site.search("bm25", "port", 0)
+
+
+def test_vectors_are_kept_beside_the_verdict_and_belong_to_the_models_bytes(folder: Path, tmp_path: Path) -> None:
+    """A second opening encodes nothing; a model whose weights have changed is encoded anew."""
+    own = tmp_path / "own"
+    shutil.copytree(folder, own)
+    lines: list[str] = []
+    SideBySide(own).open("retromae · dense", lines.append)
+    encoded = sorted(path.name for path in (own / "search" / "encode").iterdir())
+    assert any("Encoding the passages: 0 of 68" in line for line in lines)
+    again: list[str] = []
+    SideBySide(own).open("retromae · dense", again.append)
+    assert again == []
+    before = SideBySide(own).rank("retromae · dense", "port").scored
+    weights = own / "models" / "dense" / "model"
+    shutil.copy(own / "models" / "hybrid" / "model" / "model.safetensors", weights / "model.safetensors")
+    assert SideBySide(own).rank("retromae · dense", "port").scored != before
+    assert len(list((own / "search" / "encode").iterdir())) == len(encoded) + 1
+
+
+def test_threads_that_open_at_once_encode_once_and_agree(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(folder, own, ignore=shutil.ignore_patterns("search"))
+    site, lines, found = SideBySide(own), [], []
+
+    def ask() -> None:
+        site.open("splade · lexical", lines.append)
+        found.append(site.rank("splade · lexical", "port of the server").doc_ids)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and len(set(found)) == 1
+    assert len([line for line in lines if line == "Encoding the passages"]) == 1
+
+
+def test_the_verdicts_test_queries_are_offered(site: SideBySide) -> None:
+    assert dict(site.made_queries) == {name: text for name, (text, _) in QUERIES.items()}
+    assert site.quarantined == 0
+
+
+def test_what_is_no_verdict_is_told_in_a_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no verdict\.json; name the folder that `midmask choose` wrote"):
+        SideBySide(tmp_path)
+    (tmp_path / "verdict.json").write_text("{")
+    with pytest.raises(UserError, match="not a verdict"):
+        SideBySide(tmp_path)
+    shutil.copy(folder / "verdict.json", tmp_path)
+    with pytest.raises(UserError, match=r"its collection .*/collection' is not there; .* midmask choose --corpus"):
+        SideBySide(tmp_path)
+    rewrite(tmp_path, systems=[])
+    with pytest.raises(UserError, match="a verdict without systems"):
+        SideBySide(tmp_path)
+    (tmp_path / "verdict.json").write_text(json.dumps([1]))
+    with pytest.raises(UserError, match="not a verdict"):
+        SideBySide(tmp_path)
+
+
+def test_rank_changes_count_from_the_other_list() -> None:
+    draw = np.random.default_rng(1)
+    assert rank_changes(["a", "b", "c"], ["b", "x", "a"]) == [2, -1, None]
+    for _ in range(50):
+        own, other = (draw.permutation(12)[:8].tolist() for _ in range(2))
+        expected = [other.index(one) - own.index(one) if one in other else None for one in own]
+        assert rank_changes(list(map(str, own)), list(map(str, other))) == expected
+
+
+def test_ties_in_a_joined_list_rank_by_id(site: SideBySide) -> None:
+    """BM25 finds nothing: the joined list is the encoder's."""
+    joined = site.rank("dupmae + bm25 · hybrid", "zzz qqq", 30)
+    assert len(joined.scored) == 30
+    assert [score for _, score in joined.scored] == pytest.approx([0.5 / (60 + rank) for rank in range(1, 31)])
