@@ -1,10 +1,12 @@
 """Which queries are made, how many, and which of them are kept."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from midmask.identity import Config
+from midmask.derived.generate import GenerateConfig
+from midmask.derived.prompts import PASSAGE
+from midmask.identity import Config, added, runtime
 
 
 class QueriesConfig(Config):
@@ -25,3 +27,32 @@ class QueriesConfig(Config):
     dev_share: float = Field(0.15, gt=0, lt=1, description="share of the documents whose queries are for choosing")
     test_share: float = Field(0.25, gt=0, lt=1, description="share of the documents whose queries are for reporting")
     seed: int = Field(0, ge=0, description="of the hashes that draw queries and splits")
+    generate: GenerateConfig = Field(
+        default_factory=GenerateConfig,
+        description="model: how it writes queries; of a server its max_tokens, top_p and seed",
+    )
+    server_model: str | None = added(None, "http: name of the model; none: the server's only one")
+    server_prompt: str = added(
+        "Here is a passage of a collection:\n\n{passage}\n\nWrite {count} different queries that a person who does not "
+        "know the passage could type into a search engine and that this passage answers. Use your own words where you "
+        "can. Write one query a line, without numbers, quotes or explanations.",
+        "http: the message of a request, with {passage} and {count}, the number of queries, in their places",
+        max_length=20_000,
+    )
+    server_characters: int = added(4_000, "http: characters of a passage that are sent; the rest is cut", ge=100)
+    server_temperature: float = added(0.7, "http: temperature of the answers", ge=0, le=2)
+    server_max_requests: int | None = added(
+        None, "http: largest number of passages that the server is asked about; the rest get no query; none: all", ge=1
+    )
+    server_max_tokens: int | None = added(
+        None, "http: tokens of prompts and answers, as the server counts them, after which no more are asked for", ge=1
+    )
+    server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)
+    server_retries: int = runtime(5, "http: how often a request is repeated that failed for a passing reason", ge=0)
+    server_concurrency: int = runtime(4, "http: requests at once", ge=1, le=256)
+
+    @model_validator(mode="after")
+    def _prompt_holds_the_passage_once(self) -> Self:
+        if self.server_prompt.count(PASSAGE) != 1:
+            raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
+        return self
