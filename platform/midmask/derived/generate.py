@@ -91,6 +91,8 @@ class Generator:
         self._model: Any = model.to(self._device).eval()
         settings = model.config.get_text_config(decoder=self._is_causal, encoder=not self._is_causal)
         places = int(getattr(settings, "max_position_embeddings", 0) or 1 << 30)
+        if places < 1 << 30:  # rows of a table of positions that training has not reached are noise
+            places = min(places, self._tokenizer.model_max_length)
         self._length = min(config.passage_tokens, places)
         self._breaks: list[int] = []
         if self._is_causal:
