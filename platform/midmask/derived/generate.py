@@ -43,7 +43,7 @@ class GenerateConfig(Config):
     passage_tokens: int = Field(512, ge=8, le=8192, description="tokens of a passage that the model reads")
     prefix: str = Field("", description="text put before each passage, such as 'text2query: '")
     prompt: str = added(
-        "Passage: {passage}\n\nWrite one short search query that this passage answers.\nQuery:",
+        "Write one short search query that this passage answers. Passage: {passage} Query:",
         "causal models: what is continued, or with a chat template the user's message, with {passage} where the "
         "passage belongs",
         max_length=20_000,

@@ -33,9 +33,9 @@ class QueriesConfig(Config):
     )
     server_model: str | None = added(None, "http: name of the model; none: the server's only one")
     server_prompt: str = added(
-        "Here is a passage of a collection:\n\n{passage}\n\nWrite {count} different queries that a person who does not "
-        "know the passage could type into a search engine and that this passage answers. Use your own words where you "
-        "can. Write one query a line, without numbers, quotes or explanations.",
+        "Write {count} different queries that a person who does not know the passage below could type into a search "
+        "engine and that this passage answers. Use your own words where you can. Write one query a line, without "
+        "numbers, quotes or explanations. Passage: {passage}",
         "http: the message of a request, with {passage} and {count}, the number of queries, in their places",
         max_length=20_000,
     )
