@@ -66,6 +66,15 @@ def test_it_writes_the_pairs_that_it_was_trained_on(learnt: Path) -> None:
     assert list(written(learnt).values()) == list(PAIRS)
 
 
+def test_a_passage_is_read_as_far_as_in_training(learnt: Path) -> None:
+    """What lies behind 48 tokens changes nothing; what lies before does."""
+    filler = " the" * 46
+    texts = [filler, f"{filler} {next(iter(PAIRS.values()))}", f"the {next(iter(PAIRS.values()))}"]
+    source = ModelQueries(str(learnt), LIKELIEST)
+    one, other, begun = (next(iter(source.queries([Passage("d", "", text)]))).text for text in texts)
+    assert one == other != begun
+
+
 def test_another_library_loads_the_folder_and_writes_the_same(learnt: Path) -> None:
     model, loading = AutoModelForSeq2SeqLM.from_pretrained(learnt, output_loading_info=True)
     assert not any(loading.values()), loading

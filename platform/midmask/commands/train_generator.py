@@ -10,6 +10,15 @@ from dataclasses import replace
 
 from midmask.app.job import Options, resolve_storage
 
+# The sources of queries show a writer the title and the text; the recipes' own tokens are those of a demo.
+TOKENS = {
+    "tokens.titles": "true",
+    "tokens.vocabulary_size": "8192",
+    "tokens.max_length": "128",
+    "tokens.query_length": "32",
+}
+"""Field -> its value, unless another is given."""
+
 USUAL = {
     "steps": "2000",
     "batch_size": "32",
@@ -38,8 +47,7 @@ def work(options: Options, flags: Namespace) -> None:
         raise UserError(f"--out {out}: there are files in it; name an empty or a new folder")
     typed = {name: str(value) for name in USUAL if (value := getattr(flags, name)) is not None}
     train = {f"stages.0.train.{name}": value for name, value in {**USUAL, **typed}.items()}
-    # The sources of queries show a writer the title and the text.
-    recipe = recipe_for(replace(options, changes={"tokens.titles": "true", **train, **options.changes}), default="none")
+    recipe = recipe_for(replace(options, changes={**TOKENS, **train, **options.changes}), default="none")
     steps, tokens = plan(recipe), recipe.tokens
     config = GeneratorConfig(
         backbone=recipe.backbone,

@@ -1,10 +1,9 @@
 """An encoder-decoder that writes queries for passages: a backbone's encoder, and a small BERT decoder that attends to
 it.
 
-Both are Hugging Face's own (`EncoderDecoderModel`), so a saved folder is read by `AutoModelForSeq2SeqLM`. A decoder
-under a pre-trained encoder begins with the encoder's weights where names and shapes agree, which are embeddings and
-first layers in the BERT family (Rothe et al. 2020, "Leveraging pre-trained checkpoints for sequence generation");
-attention to the encoder is fresh.
+Both are Hugging Face's own (`EncoderDecoderModel`), so a saved folder is read by `AutoModelForSeq2SeqLM`. The decoder
+begins with the encoder's weights where names and shapes agree, which are embeddings and first layers in the BERT family
+(Rothe et al. 2020, "Leveraging pre-trained checkpoints for sequence generation"); attention to the encoder is fresh.
 """
 
 from functools import partial
@@ -70,7 +69,8 @@ def build_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     with fresh_weights(seed):
         model = fresh_seq2seq(config, vocabulary, decoder_layers=decoder_layers)
         if config.is_pretrained:
-            _take_weights(model, config)
+            _read_encoder(model, config)
+        _share_weights(model)
     if (entries := len(model.encoder.get_input_embeddings().weight)) < vocabulary.size:
         raise UserError(
             f"generator: {config.name} has {entries} embeddings and the tokenizer {vocabulary.size} entries; tokenise "
@@ -121,16 +121,19 @@ def fresh_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     return model
 
 
-def _take_weights(model: Any, config: BackboneConfig) -> None:
-    """Gives encoder and decoder the weights of a published encoder."""
+def _read_encoder(model: Any, config: BackboneConfig) -> None:
+    """Gives the encoder the weights of a published one."""
     with library_reading(partial(_unreadable, config.name)), quiet_transformers():
         read = AutoModel.from_pretrained(
             named_folder(config.name), dtype=torch.float32, trust_remote_code=False, use_safetensors=True
         )
     refuse_not_finite(f"backbone.name = {config.name!r}", read.state_dict().items())
-    weights = read.state_dict()
-    model.encoder.load_state_dict(weights)
-    own = model.decoder.bert.state_dict()
+    model.encoder.load_state_dict(read.state_dict())
+
+
+def _share_weights(model: Any) -> None:
+    """Gives the decoder a copy of the encoder's weights where names and shapes agree."""
+    weights, own = model.encoder.state_dict(), model.decoder.bert.state_dict()
     fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
     model.decoder.bert.load_state_dict(fitting, strict=False)
 

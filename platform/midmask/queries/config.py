@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from midmask.derived.generate import GenerateConfig
 from midmask.derived.prompts import PASSAGE
-from midmask.identity import Config, added, runtime
+from midmask.identity import Config, runtime
 
 
 class QueriesConfig(Config):
@@ -31,21 +31,27 @@ class QueriesConfig(Config):
         default_factory=GenerateConfig,
         description="model: how it writes queries; of a server its max_tokens, top_p and seed",
     )
-    server_model: str | None = added(None, "http: name of the model; none: the server's only one")
-    server_prompt: str = added(
+    server_model: str | None = Field(None, description="http: name of the model; none: the server's only one")
+    server_prompt: str = Field(
         "Write {count} different queries that a person who does not know the passage below could type into a search "
         "engine and that this passage answers. Use your own words where you can. Write one query a line, without "
         "numbers, quotes or explanations. Passage: {passage}",
-        "http: the message of a request, with {passage} and {count}, the number of queries, in their places",
+        description="http: the message of a request, with {passage}, and {count} for the number of queries",
         max_length=20_000,
     )
-    server_characters: int = added(4_000, "http: characters of a passage that are sent; the rest is cut", ge=100)
-    server_temperature: float = added(0.7, "http: temperature of the answers", ge=0, le=2)
-    server_max_requests: int | None = added(
-        None, "http: largest number of passages that the server is asked about; the rest get no query; none: all", ge=1
+    server_characters: int = Field(
+        4_000, ge=100, description="http: characters of a passage that are sent; the rest is cut"
     )
-    server_max_tokens: int | None = added(
-        None, "http: tokens of prompts and answers, as the server counts them, after which no more are asked for", ge=1
+    server_temperature: float = Field(0.7, ge=0, le=2, description="http: temperature of the answers")
+    server_max_requests: int | None = Field(
+        None,
+        description="http: largest number of passages that the server is asked about; the rest get no query; none: all",
+        ge=1,
+    )
+    server_max_tokens: int | None = Field(
+        None,
+        description="http: tokens of prompts and answers, as the server counts them, after which no more are asked for",
+        ge=1,
     )
     server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)
     server_retries: int = runtime(5, "http: how often a request is repeated that failed for a passing reason", ge=0)
