@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from look import NONE, table
-from midmask.choose.interleaving import BlindPreference, interleaving_preference
-from midmask.choose.judged import MEASURE, judged_pair, judged_systems, plain_words
-from midmask.choose.judgements import JudgementStore
+from midmask.choice.interleaving import BlindPreference, interleaving_preference
+from midmask.choice.judged import MEASURE, judged_pair, judged_systems, plain_words
+from midmask.choice.judgements import JudgementStore
 from midmask.errors import UserError
 from views.results import plain
 
 if TYPE_CHECKING:
-    from midmask.choose.side_by_side import SideBySide
+    from midmask.choice.side_by_side import SideBySide
 
 
 def panel(site: "SideBySide", store: JudgementStore, left: str, right: str) -> None:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from midmask.choose.interleaving import team_draft
-from midmask.choose.judged import next_to_judge, pool
-from midmask.choose.judgements import Journal, Judgement, JudgementStore, query_id
+from midmask.choice.interleaving import team_draft
+from midmask.choice.judged import next_to_judge, pool
+from midmask.choice.judgements import Journal, Judgement, JudgementStore, query_id
 from views.results import SHOWN, card, keep, plain, results
 
 if TYPE_CHECKING:
-    from midmask.choose.side_by_side import SideBySide
+    from midmask.choice.side_by_side import SideBySide
 
 SKIPPED = "skipped passages"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from midmask.choose.interleaving import blind_judgements
-from midmask.choose.judgements import Journal, Judgement, JudgementStore
-from midmask.choose.snippets import TextPart, marked_parts, origin_of, snippet
+from midmask.choice.interleaving import blind_judgements
+from midmask.choice.judgements import Journal, Judgement, JudgementStore
+from midmask.choice.snippets import TextPart, marked_parts, origin_of, snippet
 from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text
 
 if TYPE_CHECKING:
-    from midmask.choose.side_by_side import SideBySide
+    from midmask.choice.side_by_side import SideBySide
 
 SHOWN = 10
 """Results of a list."""
@@ -57,7 +57,7 @@ STYLE = """<style>
 
 def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, right: str) -> None:
     """Both systems' results beside each other; on a phone below each other."""
-    from midmask.choose.side_by_side import rank_changes
+    from midmask.choice.side_by_side import rank_changes
 
     answers = {"left": site.rank(left, query), "right": site.rank(right, query)}
     other = {"left": answers["right"].doc_ids, "right": answers["left"].doc_ids}

@@ -8,13 +8,13 @@ import streamlit as st
 
 from context import PageContext
 from look import choice
-from midmask.choose.judgements import FOLDER, JudgementStore
+from midmask.choice.judgements import FOLDER, JudgementStore
 from midmask.errors import UserError
 from views import judged, judging
 from views.results import STYLE, lists, plain
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
-    from midmask.choose.side_by_side import SideBySide
+    from midmask.choice.side_by_side import SideBySide
 
 LONGEST = 500
 """Characters of a typed query."""
@@ -57,7 +57,7 @@ def _opened(folder: str) -> tuple["SideBySide", JudgementStore]:
     Raises:
         UserError: if there is no verdict.
     """
-    from midmask.choose.side_by_side import FILE
+    from midmask.choice.side_by_side import FILE
 
     file = Path(folder).expanduser().absolute() / FILE
     return _open(str(file.parent), file.stat().st_mtime_ns if file.exists() else 0)
@@ -65,7 +65,7 @@ def _opened(folder: str) -> tuple["SideBySide", JudgementStore]:
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the verdict")
 def _open(folder: str, written: int) -> tuple["SideBySide", JudgementStore]:
-    from midmask.choose.side_by_side import SideBySide
+    from midmask.choice.side_by_side import SideBySide
 
     site = SideBySide(folder)
     return site, JudgementStore(site.folder, site.collection)

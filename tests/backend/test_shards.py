@@ -75,6 +75,6 @@ def test_a_killed_run_goes_on_with_the_shards_it_has(
 def test_a_workers_mistake_is_one_line(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     config = PseudoQueriesConfig(source=f"model:{tmp_path}")
-    with pytest.raises(UserError, match="no sequence-to-sequence model can be read there") as error:
+    with pytest.raises(UserError, match="no sequence-to-sequence or causal model can be read there") as error:
         run_sharded(PSEUDO_QUERIES, config, inputs, Place(str(tmp_path / "out")), actors=1)
     assert "\n" not in str(error.value)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from midmask.choose.card import model_card
-from midmask.choose.verdict import Recommendation, Verdict
+from midmask.choice.card import model_card
+from midmask.choice.verdict import Recommendation, Verdict
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.model_card import Card

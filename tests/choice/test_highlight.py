@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.choose.highlight import LENGTH, excerpt, highlight
+from midmask.choice.highlight import LENGTH, excerpt, highlight
 from tests.support.verdicts import PUMP
 
 TEXT = st.text(max_size=2_000)

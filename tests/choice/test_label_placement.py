@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.choose.label_placement import LabelBox, WantedLabel, place_labels
+from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
 
 FRAME = LabelBox(0, 0, 400, 300)
 POINTS = st.lists(st.tuples(st.floats(0, 400), st.floats(0, 300), st.floats(5, 150)), max_size=14)

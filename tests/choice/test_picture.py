@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.choose.picture import NARROW, WIDE, Canvas, description, drawable, front, gain_ticks, picture, text_width
-from midmask.choose.verdict import SystemEstimate, Verdict
-from midmask.choose.wording import readable
+from midmask.choice.picture import NARROW, WIDE, Canvas, description, drawable, front, gain_ticks, picture, text_width
+from midmask.choice.verdict import SystemEstimate, Verdict
+from midmask.choice.wording import readable
 from tests.support.verdicts import HOSTILE, undecided, verdict
 
 FINITE = st.floats(-0.5, 0.5)

@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from midmask.choose.report_html import verdict_html
+from midmask.choice.report_html import verdict_html
 from tests.support.dashboards.browser import chromium
 from tests.support.verdicts import undecided, verdict
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from midmask.choose.report_html import POLICY, verdict_html
-from midmask.choose.verdict import QueryCounts, Recommendation, Verdict
-from midmask.choose.wording import duration, readable, score, signed, size
+from midmask.choice.report_html import POLICY, verdict_html
+from midmask.choice.verdict import QueryCounts, Recommendation, Verdict
+from midmask.choice.wording import duration, readable, score, signed, size
 from tests.support.verdicts import HOSTILE, HOSTILE_PASSAGE, HOSTILE_QUERY, PUMP, undecided, verdict
 
 VOID = {"meta", "link", "img", "br"}

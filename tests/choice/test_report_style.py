@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from midmask.choose.report_style import DARK, LIGHT, SHAPE_ON, TEXT_ON, style_sheet
+from midmask.choice.report_style import DARK, LIGHT, SHAPE_ON, TEXT_ON, style_sheet
 
 OKABE_ITO = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"}
 

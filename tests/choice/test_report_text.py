@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from midmask.choose.report_text import LONGEST_PASSAGE, code, verdict_markdown
-from midmask.choose.verdict import QueryCounts, Recommendation, SystemEstimate
+from midmask.choice.report_text import LONGEST_PASSAGE, code, verdict_markdown
+from midmask.choice.verdict import QueryCounts, Recommendation, SystemEstimate
 from tests.support.verdicts import HOSTILE, PUMP, systems, undecided, verdict
 
 CELL = re.compile(r"(?<!\\)\|")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from midmask.choose.verdict import Recommendation, Verdict
+from midmask.choice.verdict import Recommendation, Verdict
 from midmask.errors import UserError
 from tests.support.verdicts import ROWS, undecided, verdict
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.choose.verdict import Calibration, Recommendation
-from midmask.choose.wording import (
+from midmask.choice.verdict import Calibration, Recommendation
+from midmask.choice.wording import (
     belief,
     certainty,
     duration,

@@ -85,6 +85,6 @@ def test_the_step_generates_for_every_passage(inputs: dict[str, Artifact], t5: P
 
 def test_a_folder_that_is_no_such_model_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(UserError, match="no sequence-to-sequence model can be read there") as error:
+    with pytest.raises(UserError, match="no sequence-to-sequence or causal model can be read there") as error:
         Generator(tmp_path, GenerateConfig())
     assert "\n" not in str(error.value)

@@ -45,6 +45,12 @@ def test_a_teachers_loss_is_neither() -> None:
         override(RECIPES["retromae"](), {"stages.0.loss.name": "cross_encoder"})
 
 
+def test_a_generators_loss_belongs_to_its_command() -> None:
+    for field in ("objective", "stages.0.loss"):
+        with pytest.raises(UserError, match=r"name = generation: .*belongs to the command train-generator"):
+            override(RECIPES["retromae"](), {f"{field}.name": "generation"})
+
+
 @pytest.mark.parametrize("name", ["retromae", "mlm", "ict"])
 def test_a_middle_training_is_no_loss_of_fine_tuning(name: str) -> None:
     with pytest.raises(UserError) as refused:

@@ -12,12 +12,11 @@ from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.needed_splits import refuse_missing_splits, usual_split
 from midmask.experiment.plan import Step, adopted
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.experiment.steps import TrainingConfig
 from midmask.identity import flatten, override
 from midmask.pretrained import model_folder
 from midmask.recipes import RECIPES
 from midmask.recipes.published import at_scale, list_unpublished, with_changes
-from midmask.teacher.teach import TeachConfig
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
 
 def _work(step: Step) -> str:
     """What a training step costs, in rows."""
-    if not isinstance(step.config, PretrainConfig | FinetuneConfig | TeachConfig):
+    if not isinstance(step.config, TrainingConfig):
         return ""
     count, rows = step.optimiser_steps, step.config.train.batch_size
     return f"{count} steps x {rows} rows = {count * rows:,} rows"

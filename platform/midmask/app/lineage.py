@@ -23,12 +23,20 @@ MODELS = {
     "pretrain": "encoder",
     "finetune": "retriever",
     "teach": "cross-encoder",
+    "generator": "query generator",
 }
 """Steps that end in a checkpoint, and MLflow's model type of it."""
 
 COLLECTIONS = ("prepare", "read_tokens")
 
-CONTEXTS = {"pretrain": "pretrain", "finetune": "train", "teach": "train", "mine": "train", "evaluate": "eval"}
+CONTEXTS = {
+    "pretrain": "pretrain",
+    "finetune": "train",
+    "teach": "train",
+    "generator": "train",
+    "mine": "train",
+    "evaluate": "eval",
+}
 """What collections are to a step; to all others they are data."""
 
 NOT_READ = {"pretrain": ("corpus", "probed")}

@@ -25,7 +25,13 @@ from midmask.recipes.published import at_scale, with_changes
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
 
-JOBS = {"pretrain": "pretrain", "finetune": "finetune", "teach": "train_teacher", "mine": "mine_negatives"}
+JOBS = {
+    "pretrain": "pretrain",
+    "finetune": "finetune",
+    "teach": "train_teacher",
+    "generator": "train_generator",
+    "mine": "mine_negatives",
+}
 """Step -> the job that makes it alone; all else is evaluated."""
 
 

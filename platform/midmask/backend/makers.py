@@ -18,6 +18,7 @@ from midmask.experiment.run import Maker
 from midmask.mining.given_negatives import read_negatives
 from midmask.mining.query_subset import draw_queries
 from midmask.queries.step import make_queries
+from midmask.queries.train import generator_setup
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup
@@ -45,6 +46,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "pretrain": trained(steps.pretrain_setup),
         "finetune": trained(steps.finetune_setup),
         "teach": trained(teach_setup),
+        "generator": trained(generator_setup),
         "encode": _ignore_log(lambda config, inputs, out: pool.encode(config, inputs, out, actors=workers)),
         "search": _ignore_log(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
         "initial": _ignore_log(steps.initial),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from midmask.choose.judgements import Journal, Judgement, query_id
+from midmask.choice.judgements import Journal, Judgement, query_id
 from midmask.evaluation.statistics.intervals import LEVEL
 from midmask.randomness.texts import uniform
 

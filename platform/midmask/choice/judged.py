@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from midmask.choose.judgements import query_id
-from midmask.choose.verdict import Verdict
+from midmask.choice.judgements import query_id
+from midmask.choice.verdict import Verdict
 from midmask.evaluation.measures import by_query, evaluate
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.randomness.texts import hash64

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
-from midmask.choose.rankers import FusedRanker, Ranker, Scored, SearchStore, Show, reads_titles
-from midmask.choose.verdict import SystemEstimate, Verdict
+from midmask.choice.rankers import FusedRanker, Ranker, Scored, SearchStore, Show, reads_titles
+from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.errors import UserError, reason, unknown
 from midmask.randomness.texts import fixed_sample
 from midmask.retrieve.searcher import Hit

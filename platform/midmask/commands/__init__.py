@@ -32,6 +32,7 @@ JOBS = Registry(
         "finetune": Command("finetune", "the fine-tuning, and what comes before it"),
         "mine": Command("mine_negatives", "hard negatives"),
         "teach": Command("train_teacher", "a cross-encoder, and its scores"),
+        "train-generator": Command("train_generator", "a model that writes queries for passages"),
         "evaluate": Command("evaluate_retriever", "a recipe's retriever, or a model folder"),
     },
 )

@@ -20,7 +20,7 @@ def add_flags(parser: ArgumentParser) -> None:
         const="",
         metavar="SOURCE",
         help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, train, file:PATH or "
-        "model:FOLDER (a Hugging Face sequence-to-sequence model); default: the recipe's pseudo_queries.source",
+        "model:FOLDER (a Hugging Face model that writes queries); default: the recipe's pseudo_queries.source",
     )
     parser.add_argument("--export", metavar="FOLDER", help="write a BEIR folder; with --spans, also spans.jsonl.gz")
 

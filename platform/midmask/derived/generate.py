@@ -1,5 +1,5 @@
-"""Queries for passages from a sequence-to-sequence model (doc2query, Nogueira & Lin 2019): sampled, yet the same every
-time.
+"""Queries for passages from a language model: sampled, yet the same every time. It is a sequence-to-sequence model
+(doc2query, Nogueira & Lin 2019), or a causal one that a prompt asks for a query (InPars, Bonifacio et al. 2022).
 
 Every random number is a hash of (seed, passage, which of its queries, position, token), not a stream: tokens are drawn
 by the Gumbel-max trick, the highest of log-probability + noise. So what a passage gets does not depend on the batch it
@@ -12,14 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
+from midmask.derived.prompts import PASSAGE, Prompt, ends_of, find_line_breaks
+from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.reading import quiet_transformers
 from midmask.errors import UserError
-from midmask.identity import Config, runtime
+from midmask.identity import Config, added, file_fingerprint, runtime
 from midmask.randomness.masks import Purpose, draw_seeds, hashes
 from midmask.randomness.texts import hash64
+
+CAUSAL = ("ForCausalLM", "LMHeadModel")
+"""How the names of architectures end that continue a text."""
+
+CONTENT = (".json", ".safetensors", ".model", ".jinja")
+"""Endings of the files of a model folder that decide what it writes."""
 
 
 class GenerateConfig(Config):
@@ -34,28 +42,91 @@ class GenerateConfig(Config):
     )
     passage_tokens: int = Field(512, ge=8, le=8192, description="tokens of a passage that the model reads")
     prefix: str = Field("", description="text put before each passage, such as 'text2query: '")
+    prompt: str = added(
+        "Write one short search query that this passage answers. Passage: {passage} Query:",
+        "causal models: what is continued, or with a chat template the user's message, with {passage} where the "
+        "passage belongs",
+        max_length=20_000,
+    )
     seed: int = Field(0, ge=0, description="seed of the generated queries")
     batch_size: int = runtime(64, "queries generated at once", ge=1)
 
+    @field_validator("prompt")
+    @classmethod
+    def _holds_the_passage_once(cls, value: str) -> str:
+        if value.count(PASSAGE) != 1:
+            raise ValueError(f"a prompt must contain {PASSAGE} once, where the passage is put")
+        return value
+
+
+def model_content(folder: Path, field: str) -> dict[str, str]:
+    """Fingerprints of a model folder's files, as a part of an artifact's identity.
+
+    Args:
+        field: what the folder was given for, for the error's text.
+
+    Raises:
+        UserError: if there is no config.json.
+    """
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{field} = model:{folder}: no config.json in it; name a model folder")
+    return {file.name: file_fingerprint(file) for file in sorted(folder.iterdir()) if file.suffix in CONTENT}
+
 
 class Generator:
-    """A model and its tokenizer, loaded once, on the GPU if there is one."""
+    """A model and its tokenizer, loaded once, on the GPU if there is one.
 
-    def __init__(self, folder: Path, config: GenerateConfig) -> None:
-        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    Args:
+        field: what the folder was given for, for the errors' texts.
 
-        try:
-            with quiet_transformers():
-                self._tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-                model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False, use_safetensors=True)
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(
-                f"pseudo_queries.source = model:{folder}: no sequence-to-sequence model can be read there ({reason})"
-            ) from None
+    Raises:
+        UserError: if the folder has no such model, lacks weights, or the prompt leaves no room for a passage.
+    """
+
+    def __init__(self, folder: Path, config: GenerateConfig, *, field: str = "pseudo_queries.source") -> None:
+        self._named = f"{field} = model:{folder}"
+        self._config = config
+        self._tokenizer, model, self._is_causal = self._read(folder)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model: Any = model.to(self._device).eval()
-        self._config = config
+        settings = model.config.get_text_config(decoder=self._is_causal, encoder=not self._is_causal)
+        places = int(getattr(settings, "max_position_embeddings", 0) or 1 << 30)
+        if places < 1 << 30:  # rows of a table of positions that training has not reached are noise
+            places = min(places, self._tokenizer.model_max_length)
+        self._length = min(config.passage_tokens, places)
+        self._breaks: list[int] = []
+        if self._is_causal:
+            self._prompt = Prompt(self._tokenizer, config.prompt)
+            self._length = min(config.passage_tokens, places - config.max_tokens - self._prompt.length)
+            self._breaks = find_line_breaks(self._tokenizer)
+        if self._length < 8:
+            raise UserError(
+                f"{self._named}: it takes {places} tokens, and the prompt and a query of generate.max_tokens = "
+                f"{config.max_tokens} leave no room for a passage; set a shorter generate.prompt or fewer max_tokens"
+            )
+
+    def _read(self, folder: Path) -> tuple[Any, Any, bool]:
+        """Tokenizer, model, and whether it is causal; runs no code of the folder, and unpickles nothing."""
+        import transformers
+
+        with library_reading(self._unreadable), quiet_transformers():
+            settings = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            names = tuple(settings.architectures or ())
+            causal = not settings.is_encoder_decoder and any(name.endswith(CAUSAL) for name in names)
+            if not causal and not settings.is_encoder_decoder:
+                raise ValueError(f"it is a {settings.model_type} model{f', {names[0]}' if names else ''}")
+            kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            model, loading = kind.from_pretrained(
+                folder, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
+        if missing := sorted(loading["missing_keys"]):
+            raise self._unreadable(f"the file holds no {missing[0]} ({len(missing)} weights are missing)")
+        refuse_not_finite(self._named, model.state_dict().items())
+        return tokenizer, model, causal
+
+    def _unreadable(self, reason: str) -> UserError:
+        return UserError(f"{self._named}: no sequence-to-sequence or causal model can be read there ({reason})")
 
     @torch.inference_mode()
     def queries(self, doc_ids: list[str], texts: list[str], each: int) -> list[list[str]]:
@@ -75,39 +146,63 @@ class Generator:
 
     def _write(self, texts: list[str], seeds_B: Tensor) -> list[str]:
         config = self._config
-        rows = self._tokenizer(
-            [config.prefix + text for text in texts],
-            truncation=True,
-            max_length=config.passage_tokens,
-            padding=True,
-            return_tensors="pt",
-        ).to(self._device)
+        rows = self._tokenise([config.prefix + text for text in texts])
+        # A causal model gives its prompt back; a decoder's first token is no word.
+        given = rows["input_ids"].shape[1] if self._is_causal else 0
+        draw = Drawn(seeds_B.to(self._device), config.top_k, config.top_p, given=max(0, given - 1))
+        ends = ends_of(self._model, self._tokenizer, self._breaks) if self._is_causal else {}
         ids = self._model.generate(
             input_ids=rows["input_ids"],
             attention_mask=rows["attention_mask"],
-            logits_processor=[Drawn(seeds_B.to(self._device), config.top_k, config.top_p)],
+            logits_processor=[NoBreakFirst(self._breaks, given), draw] if self._breaks else [draw],
             do_sample=False,
             num_beams=1,
             max_new_tokens=config.max_tokens,
+            **ends,
         )
-        return list(self._tokenizer.batch_decode(ids, skip_special_tokens=True))
+        written = self._tokenizer.batch_decode(ids[:, given:], skip_special_tokens=True)
+        return [text.strip().partition("\n")[0] for text in written] if self._is_causal else list(written)
+
+    def _tokenise(self, texts: list[str]) -> Any:
+        if self._is_causal:
+            return self._prompt.rows(texts, self._length).to(self._device)
+        return self._tokenizer(texts, truncation=True, max_length=self._length, padding=True, return_tensors="pt").to(
+            self._device
+        )
+
+
+class NoBreakFirst:
+    """Forbids tokens with a line break as the first token of a query, which they would end.
+
+    Args:
+        given: tokens of the prompt, padding included.
+    """
+
+    def __init__(self, breaks: list[int], given: int) -> None:
+        self._breaks, self._given = breaks, given
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if input_ids.shape[1] > self._given:
+            return scores
+        return scores.index_fill(1, torch.tensor(self._breaks, device=scores.device), -torch.inf)
 
 
 class Drawn:
     """Makes greedy search a sampler: of each row's likeliest tokens, one is drawn, all others are forbidden.
 
     seeds_B: int32. Drawn from are the `top_k` likeliest tokens and, of these and by their shares among each other, the
-    fewest that reach `top_p`, as Hugging Face's samplers do it.
+    fewest that reach `top_p`, as Hugging Face's samplers do it. given: leading tokens that do not count as positions,
+    since a prompt's padding depends on its batch.
     """
 
-    def __init__(self, seeds_B: Tensor, top_k: int, top_p: float) -> None:
-        self._seeds_B, self._top_k, self._top_p = seeds_B, top_k, top_p
+    def __init__(self, seeds_B: Tensor, top_k: int, top_p: float, given: int = 0) -> None:
+        self._seeds_B, self._top_k, self._top_p, self._given = seeds_B, top_k, top_p, given
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         logits_BK, tokens_BK = scores.float().topk(min(self._top_k, scores.shape[-1]))
         logits_BK = logits_BK.log_softmax(-1)
         before_BK = logits_BK.exp().cumsum(-1) - logits_BK.exp()
-        step_B = hashes(self._seeds_B, torch.tensor(input_ids.shape[1], device=scores.device))
+        step_B = hashes(self._seeds_B, torch.tensor(input_ids.shape[1] - self._given, device=scores.device))
         bits_BK = hashes(step_B[:, None], tokens_BK)
         uniform_BK = (((bits_BK >> 8) & 0xFFFFFF).double() + 0.5) * 2.0**-24
         noise_BK = -(-uniform_BK.log()).log()

@@ -9,7 +9,7 @@
     titles       the passage's title
     train        the queries of split train that it is judged relevant to; it then leaks them into pre-training
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
-    model:FOLDER a Hugging Face sequence-to-sequence model writes them, as published
+    model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
 
 Passages without a query are counted and sit out the pre-training.
 """
@@ -26,7 +26,7 @@ from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.corpora.sentences import sentences, splitter
-from midmask.derived.generate import GenerateConfig, Generator
+from midmask.derived.generate import GenerateConfig, Generator, model_content
 from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
 from midmask.errors import UserError
 from midmask.identity import Config, file_fingerprint
@@ -85,11 +85,7 @@ def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
             raise UserError(f"pseudo_queries.source = {config.source}: there is no such file")
         return {"file": file_fingerprint(config.place)}
     if config.kind == "model":
-        folder = Path(config.place)
-        if not (folder / "config.json").is_file():
-            raise UserError(f"pseudo_queries.source = {config.source}: no config.json in it; name a model folder")
-        kinds = (".json", ".safetensors", ".model")
-        return {file.name: file_fingerprint(file) for file in sorted(folder.iterdir()) if file.suffix in kinds}
+        return dict(model_content(Path(config.place), "pseudo_queries.source"))
     return {}
 
 

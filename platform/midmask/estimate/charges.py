@@ -18,6 +18,7 @@ from midmask.estimate.trainings import Lengths, Training, pair_tokens, training
 from midmask.estimate.volumes import QUERY_TOKENS, TextVolumes, Volumes
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.queries.train import GeneratorConfig
 from midmask.teacher.teach import TeachConfig
 
 POSTINGS_PER_SECOND = 1e8
@@ -68,6 +69,7 @@ class Charges:
             "pretrain": self._training,
             "finetune": self._training,
             "teach": self._training,
+            "generator": self._training,
             "encode": self._encode,
             "index": self._index,
             "search": self._search,
@@ -130,7 +132,7 @@ class Charges:
     def _lengths(self, step: Step) -> Lengths:
         config: Any = step.config
         texts = self.volumes.texts(step.inputs["tokens"])
-        if isinstance(config, FinetuneConfig):
+        if isinstance(config, FinetuneConfig | GeneratorConfig):
             return Lengths(min(texts.tokens, config.passage_length), min(texts.query_tokens, config.query_length))
         if isinstance(config, TeachConfig):
             return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))

@@ -19,10 +19,11 @@ from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
 from midmask.estimate.remembered import remembered
-from midmask.estimate.sizes import outline_backbone, outline_cross_encoder
+from midmask.estimate.sizes import outline_backbone, outline_cross_encoder, outline_seq2seq
 from midmask.flops import flop_counter
 from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.objectives.sample import finetuning_batch, full_rows, pretraining_batch
 
 TEXTS = 16
@@ -162,6 +163,9 @@ def _outline(
     if isinstance(config, ListwiseRanking.Config):
         model, words = outline_cross_encoder(encoder, vocabulary)
         return ListwiseRanking(config, model, words), words
+    if isinstance(config, QueryGeneration.Config):
+        writer, words = outline_seq2seq(encoder, vocabulary, config.decoder_layers)
+        return QueryGeneration(writer, words), words
     backbone, words = outline_backbone(encoder, vocabulary)
     with torch.device("meta"):
         backbone.represent_as(representation, seed=0)

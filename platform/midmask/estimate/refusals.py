@@ -90,5 +90,10 @@ def _refuse_index(plan: Estimate, charge: Charge) -> None:
         )
 
 
-FIELDS = {"pretrain": "pretrain", "finetune": "stages.0.train", "teach": "stages.0.teacher.train"}
+FIELDS = {
+    "pretrain": "pretrain",
+    "finetune": "stages.0.train",
+    "teach": "stages.0.teacher.train",
+    "generator": "stages.0.train",
+}
 """Step name -> where a recipe has the config of its training; the first of several stages."""

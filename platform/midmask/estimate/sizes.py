@@ -11,6 +11,7 @@ import torch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, Template, fresh_classifier
 from midmask.encoders.reading import SIZES, read_settings
+from midmask.encoders.seq2seq import Seq2Seq, fresh_seq2seq
 from midmask.estimate.remembered import remembered
 from midmask.objectives.sample import sample_vocabulary
 from midmask.vocabulary import Vocabulary
@@ -75,6 +76,17 @@ def outline_cross_encoder(config: BackboneConfig, vocabulary: int) -> tuple[Cros
         model = fresh_classifier(config, words.size, words.pad_id)
     template = Template((words.cls_id,), (words.sep_id,), (words.sep_id,), None, words.pad_id)
     return CrossEncoder(model, template, ANY_LENGTH), words
+
+
+def outline_seq2seq(config: BackboneConfig, vocabulary: int, decoder_layers: int) -> tuple[Seq2Seq, Vocabulary]:
+    """The same of an encoder-decoder.
+
+    Raises:
+        UserError: if there is no such encoder, or its family is not supported.
+    """
+    words = _words(config, vocabulary)
+    with torch.device("meta"):
+        return Seq2Seq(fresh_seq2seq(config, words, decoder_layers=decoder_layers)), words
 
 
 def _words(config: BackboneConfig, vocabulary: int) -> Vocabulary:

@@ -9,16 +9,16 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
 from midmask.estimate.counting import Counted, Row, count_encoding, count_training
 from midmask.estimate.sizes import Sizes, encoder_sizes
-from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
+from midmask.queries.train import GeneratorConfig
 from midmask.teacher.teach import TeachConfig
 from midmask.training.optimiser import TrainConfig
-
-TrainingConfig = PretrainConfig | FinetuneConfig | TeachConfig
 
 CONFIGS: dict[str, type[TrainingConfig]] = {
     "pretrain": PretrainConfig,
     "finetune": FinetuneConfig,
     "teach": TeachConfig,
+    "generator": GeneratorConfig,
 }
 """Step name -> the config of such a training."""
 
@@ -118,11 +118,16 @@ def _row(config: TrainingConfig, lengths: Lengths) -> tuple[Row, float]:
         reads = config.objective.reads().rows
         second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(reads, 0.0)
         return Row.of(lengths.passage, second), lengths.passage + second
-    group = 1 + config.per_query
+    group = 1 + _per_query(config)
     if isinstance(config, TeachConfig):
         pair = pair_tokens(lengths.query, lengths.passage, config.loss.max_length)
         return Row.of(pair - lengths.query + 1, lengths.query, group), group * pair
     return Row.of(lengths.passage, lengths.query, group), lengths.query + group * lengths.passage
+
+
+def _per_query(config: TrainingConfig) -> int:
+    """Negatives of a query; a generator of queries reads none."""
+    return 0 if isinstance(config, PretrainConfig | GeneratorConfig) else config.per_query
 
 
 def pair_tokens(query: float, passage: float, longest: float) -> float:
@@ -140,4 +145,4 @@ def read_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:
         query = min(QUERY, row / 4) if reads == "pseudo_queries" else QUERY
         return Lengths(row - query if reads == "pseudo_queries" else row, query)
     query = min(QUERY, row / 4)
-    return Lengths((row - query) / (1 + config.per_query), query)
+    return Lengths((row - query) / (1 + _per_query(config)), query)

@@ -9,7 +9,7 @@ from typing import Any
 from midmask.artifact import RECORD, Place, load
 from midmask.experiment.step import Step
 
-TRAINING = ("pretrain", "finetune", "teach")
+TRAINING = ("pretrain", "finetune", "teach", "generator")
 """Steps that train; they record their device, workers and threads."""
 
 ON_DEVICE = (*TRAINING, "encode", "score", "search")

@@ -3,10 +3,17 @@ computed before.
 """
 
 from midmask.experiment.step import Step
-from midmask.experiment.steps import FinetuneConfig, PretrainConfig
-from midmask.teacher.teach import TeachConfig
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
 
-NOMINAL = {"pretrain": 40.0, "teach": 40.0, "finetune": 20.0, "encode": 5.0, "prepare": 10.0, "spans": 10.0}
+NOMINAL = {
+    "pretrain": 40.0,
+    "teach": 40.0,
+    "generator": 40.0,
+    "finetune": 20.0,
+    "encode": 5.0,
+    "prepare": 10.0,
+    "spans": 10.0,
+}
 """Seconds of a step of which nothing has been measured, relative to each other: they only decide what starts first."""
 
 
@@ -37,7 +44,7 @@ class StepTimes:
 
 def work(step: Step) -> float:
     """Rows that a training reads; 1 for any other step."""
-    if isinstance(step.config, PretrainConfig | FinetuneConfig | TeachConfig):
+    if isinstance(step.config, TrainingConfig):
         return float(step.optimiser_steps * step.config.train.batch_size)
     return 1.0
 

@@ -6,7 +6,7 @@ from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.experiment.step import Step
 
-TRAINS = ("finetune", "teach")
+TRAINS = ("finetune", "teach", "generator")
 """Steps that read the queries of the split train, which their configs do not name."""
 
 

@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from midmask.artifact import RECORD, Place
-from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.experiment.steps import PretrainConfig, TrainingConfig
 from midmask.identity import Config, fingerprint, identity_of, library_versions
-from midmask.teacher.teach import TeachConfig
 
 NAMED_BY_CONTENT = ("prepare", "adopt")
 """Steps whose config names a place: what lies there is their identity, not the name."""
@@ -51,7 +50,7 @@ class Step:
         """How many steps a training takes; 0 for every other step."""
         if isinstance(self.config, PretrainConfig):
             return self.config.stop_after or self.config.train.steps
-        return self.config.train.steps if isinstance(self.config, FinetuneConfig | TeachConfig) else 0
+        return self.config.train.steps if isinstance(self.config, TrainingConfig) else 0
 
     def place(self, storage: Place) -> Place:
         return storage / self.name / self.fingerprint

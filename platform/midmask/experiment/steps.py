@@ -32,6 +32,7 @@ from midmask.mining.query_subset import draw_queries
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig
 from midmask.queries.step import make_queries
+from midmask.queries.train import GeneratorConfig, train_generator
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.encode import encode
 from midmask.retrieve.fusion import fuse_lists
@@ -40,7 +41,7 @@ from midmask.retrieve.search import search
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.score import SCORE
-from midmask.teacher.teach import teach
+from midmask.teacher.teach import TeachConfig, teach
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.rows import pretraining_rows
@@ -86,6 +87,10 @@ class FinetuneConfig(Config):
     @classmethod
     def _loss_by_name(cls, value: Any) -> Any:
         return finetuning_config(value)
+
+
+TrainingConfig = PretrainConfig | FinetuneConfig | TeachConfig | GeneratorConfig
+"""The config of a step that trains."""
 
 
 class InitialConfig(Config):
@@ -221,6 +226,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "pretrain": pretrain,
     "finetune": finetune,
     "teach": teach,
+    "generator": train_generator,
     "adopt": _quiet(adopt),
     "merge": _quiet(merge),
     "untuned": _quiet(untuned),

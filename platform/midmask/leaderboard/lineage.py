@@ -22,6 +22,7 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "pretrain": ("objective.name", "backbone.name", "train.steps", "train.batch_size", "train.seed"),
     "finetune": ("loss.name", "train.steps", "train.batch_size", "per_query", "train.seed"),
     "teach": ("backbone.name", "train.steps", "train.batch_size", "train.seed"),
+    "generator": ("backbone.name", "loss.decoder_layers", "train.steps", "train.batch_size", "train.seed"),
     "mine": ("split", "depth", "min_rank", "max_rank", "per_query", "seed"),
     "encode": ("side", "split", "length", "terms"),
     "index": ("index", "ef_construction"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from midmask.tracking import TrackedRow
 from midmask.tracking.histories import History, read_histories
 
-PHASES = ("pretrain", "finetune", "teach")
+PHASES = ("pretrain", "finetune", "teach", "generator")
 """Steps that train; each tells its metrics below its own name (`pretrain/loss`)."""
 
 THROUGHPUT = "tokens_per_second"

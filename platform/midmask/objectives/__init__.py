@@ -63,8 +63,8 @@ FINETUNING: Registry[Any] = Registry(
 """What a fine-tuning stage (`stages.N.loss`) may train on; it reads judged queries."""
 
 
-ELSEWHERE = {"cross_encoder": "stages.0.teacher"}
-"""Losses of other models than encoders -> the field that has them."""
+ELSEWHERE = {"cross_encoder": "stages.0.teacher", "generation": "the command train-generator"}
+"""Losses of other models than encoders -> the field or command that has them."""
 
 
 def pretraining_config(value: Any) -> Any:

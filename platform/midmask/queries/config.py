@@ -2,11 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.identity import Config
+from midmask.derived.generate import GenerateConfig
+from midmask.derived.prompts import PASSAGE
+from midmask.identity import Config, runtime
 
 PLAIN = ("titles", "sentences", "spans", "keyphrases")
 """Sources that need nothing but the passages."""
@@ -62,6 +64,35 @@ class QueriesConfig(Config):
     dev_share: float = Field(0.15, gt=0, lt=1, description="share of the queries that are for choosing, by document")
     test_share: float = Field(0.25, gt=0, lt=1, description="share of the queries that are for reporting, by document")
     seed: int = Field(0, ge=0, description="of the hashes that draw queries and splits")
+    generate: GenerateConfig = Field(
+        default_factory=GenerateConfig,
+        description="model: how it writes queries; of a server its max_tokens, top_p and seed",
+    )
+    server_model: str | None = Field(None, description="http: name of the model; none: the server's only one")
+    server_prompt: str = Field(
+        "Write {count} different queries that a person who does not know the passage below could type into a search "
+        "engine and that this passage answers. Use your own words where you can. Write one query a line, without "
+        "numbers, quotes or explanations. Passage: {passage}",
+        description="http: the message of a request, with {passage}, and {count} for the number of queries",
+        max_length=20_000,
+    )
+    server_characters: int = Field(
+        4_000, ge=100, description="http: characters of a passage that are sent; the rest is cut"
+    )
+    server_temperature: float = Field(0.7, ge=0, le=2, description="http: temperature of the answers")
+    server_max_requests: int | None = Field(
+        None,
+        description="http: largest number of passages that the server is asked about; the rest get no query; none: all",
+        ge=1,
+    )
+    server_max_tokens: int | None = Field(
+        None,
+        description="http: tokens of prompts and answers, as the server counts them, after which no more are asked for",
+        ge=1,
+    )
+    server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)
+    server_retries: int = runtime(5, "http: how often a request is repeated that failed for a passing reason", ge=0)
+    server_concurrency: int = runtime(4, "http: requests at once", ge=1, le=256)
 
     @field_validator("sources")
     @classmethod
@@ -80,6 +111,12 @@ class QueriesConfig(Config):
     def _room_for_train(self) -> "QueriesConfig":
         if self.dev_share + self.test_share >= 1:
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
+        return self
+
+    @model_validator(mode="after")
+    def _prompt_holds_the_passage_once(self) -> Self:
+        if self.server_prompt.count(PASSAGE) != 1:
+            raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self
 
 

@@ -3,8 +3,9 @@
 Called again after a kill, with the same setup and place, it goes on from the newest checkpoint and ends with the same
 files:
 
-    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder; teaching: a classifier),
-                          and in heads.safetensors the objective's own weights, if it has any
+    model/                the encoder (pre-training: a masked LM; fine-tuning: a bi-encoder; teaching: a classifier;
+                          a generator of queries: an encoder-decoder), and in heads.safetensors the objective's
+                          own weights, if it has any
     checkpoint/           state after the last step, for a longer run of the same plan to go on from
     trace.parquet         every step: losses, what was read, how long it took
 """

@@ -14,9 +14,11 @@ from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder, take_projection
 from midmask.encoders.reading import named_folder
 from midmask.encoders.representation import Representation
+from midmask.encoders.seq2seq import Seq2Seq, build_seq2seq
 from midmask.encoders.text_form import TextForm
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.training.examples import Examples
 from midmask.training.guard import Guard
 from midmask.training.optimiser import TrainConfig
@@ -24,7 +26,7 @@ from midmask.training.pairs import PairExamples
 from midmask.training.unigrams import unigram_log_probabilities
 from midmask.vocabulary import Vocabulary
 
-Built = tuple[Backbone | CrossEncoder, Objective, Vocabulary]
+Built = tuple[Backbone | CrossEncoder | Seq2Seq, Objective, Vocabulary]
 """Model and objective with the weights that a run begins with, which depend on the seed alone."""
 
 
@@ -162,3 +164,21 @@ class TeachSetup(TrainingSetup):
 
     def save(self, objective: Objective, folder: Path) -> None:
         objective.backbone.save(folder, self.tokenizer)
+
+
+@dataclass(frozen=True)
+class GeneratorSetup(TrainingSetup):
+    """Training of an encoder-decoder that writes queries."""
+
+    objective: QueryGeneration.Config
+    rows: PairExamples
+
+    def build(self) -> Built:
+        vocabulary = Vocabulary.of(self.tokenizer)
+        layers, seed = self.objective.decoder_layers, self.train.seed
+        model = build_seq2seq(self.backbone, vocabulary, decoder_layers=layers, seed=seed)
+        return model, QueryGeneration(model, vocabulary), vocabulary
+
+    def save(self, objective: Objective, folder: Path) -> None:
+        assert isinstance(objective, QueryGeneration)
+        objective.backbone.save(folder, self.tokenizer, length=self.rows.passage_length)

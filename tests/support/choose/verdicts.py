@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from midmask.artifact import Artifact, Place
-from midmask.choose.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
+from midmask.choice.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
 from midmask.corpora.export import write_lines, write_qrels
 from midmask.encoders.representation import Representation
 from midmask.tokens import TokensConfig, tokenise

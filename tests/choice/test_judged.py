@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from midmask.choose.judged import (
+from midmask.choice.judged import (
     JudgedPair,
     answerable,
     judged_pair,
@@ -16,7 +16,7 @@ from midmask.choose.judged import (
     plain_words,
     pool,
 )
-from midmask.choose.judgements import query_id
+from midmask.choice.judgements import query_id
 from tests.support.choose.verdicts import verdict
 
 GRADES = {"p": {"a": 1, "b": 0, "c": 1}, "q": {"x": 0, "y": 1}, "r": {"z": 0}}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from midmask.choose.snippets import Origin, marked_parts, origin_of, snippet
+from midmask.choice.snippets import Origin, marked_parts, origin_of, snippet
 
 TEXT = (
     "The installed server runs. " + "Filler words here. " * 60 + "Restoring a backup needs its date. " + "More. " * 200

@@ -12,7 +12,7 @@ import pytest
 
 import midmask
 from midmask.artifact import Place
-from midmask.choose.side_by_side import SideBySide, rank_changes
+from midmask.choice.side_by_side import SideBySide, rank_changes
 from midmask.errors import UserError
 from midmask.retrieve.bm25 import StemmedWords
 from midmask.retrieve.lines import text_lines

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import midmask
-from midmask.choose.judgements import Judgement, JudgementStore, query_id
+from midmask.choice.judgements import Judgement, JudgementStore, query_id
 from midmask.errors import UserError
 from tests.support.choose.verdicts import DOCUMENTS, write_collection
 

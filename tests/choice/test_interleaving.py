@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from midmask.choose.interleaving import interleaving_preference, team_draft
-from midmask.choose.judgements import Journal, Judgement
+from midmask.choice.interleaving import interleaving_preference, team_draft
+from midmask.choice.judgements import Journal, Judgement
 
 NAMES = [f"d{number}" for number in range(14)]
 lists = some.builds(lambda names, stop: names[:stop], some.permutations(NAMES), some.integers(0, len(NAMES)))

@@ -1,0 +1,91 @@
+"""Queries from `transformers serve`, a real server of the same protocol, with a tiny random model."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from midmask.artifact import Place
+from midmask.derived.generate import GenerateConfig
+from midmask.errors import UserError
+from midmask.queries.config import QueriesConfig
+from midmask.queries.made import Passage
+from midmask.queries.server import ServerQueries
+from tests.support.derived.documents import text_of
+from tests.support.queries.causal import write_causal
+
+PASSAGES = [Passage(f"d{n}", "", text_of(n).lower()) for n in range(5)]
+START = "from transformers.cli.transformers import main; main()"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    write_causal(folder, chat=True, positions=512)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The server's, which chooses a free port itself; it is ended by its process id."""
+    home = tmp_path_factory.mktemp("home")
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", START, "serve", str(model), "--host", "127.0.0.1", "--port", "0"]
+    server = subprocess.Popen(
+        command, env={**os.environ, **offline}, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        told: list[str] = []
+        for line in server.stdout:
+            told.append(line)
+            if found := re.search(r"running on (http://127\.0\.0\.1:\d+)", line):
+                yield f"{found[1]}/v1"
+                break
+        else:
+            pytest.fail(f"the server did not start: {''.join(told)[-2000:]}")
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=60)
+
+
+def config_of(model: Path, **fields: object) -> QueriesConfig:
+    return QueriesConfig(
+        **{
+            "per_passage": 2,
+            "generate": GenerateConfig(max_tokens=12),
+            "server_prompt": "{passage}",
+            "server_model": str(model),
+            "server_concurrency": 2,
+            **fields,
+        }
+    )
+
+
+def test_a_real_server_writes_queries_that_are_kept(model: Path, url: str, tmp_path: Path) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    made = list(ServerQueries(url, config_of(model), cache=cache).queries(PASSAGES))
+    assert made and {query.doc_id for query in made} <= {passage.doc_id for passage in PASSAGES}
+    assert all(query.text and "\n" not in query.text and query.source == "http" for query in made)
+    gone = ServerQueries("http://127.0.0.1:9/v1", config_of(model, server_retries=0), cache=cache)
+    assert list(gone.queries(PASSAGES)) == made, "without a server, from what is kept"
+
+
+def test_the_likeliest_answer_is_the_same_again(model: Path, url: str) -> None:
+    """At temperature 0 the server draws nothing, so two sources that know nothing of each other agree."""
+    coldest = config_of(model, server_temperature=0.0)
+    first, second = (list(ServerQueries(url, coldest).queries(PASSAGES)) for _ in range(2))
+    assert first == second and first
+
+
+def test_a_real_server_counts_tokens_and_refuses_other_models(model: Path, url: str) -> None:
+    few = ServerQueries(url, config_of(model, server_max_tokens=1))
+    assert {query.doc_id for query in few.queries(PASSAGES)} <= {"d0"}
+    other = ServerQueries(url, config_of(model, server_model="no/such-model", server_retries=0))
+    with pytest.raises(UserError, match=r"no/such-model|HTTP"):
+        list(other.queries(PASSAGES))

@@ -1,0 +1,43 @@
+"""A tiny random causal model."""
+
+from pathlib import Path
+
+import torch
+
+from tests.support.derived.documents import WORDS
+
+CHAT = (
+    "{% for message in messages %}<user> {{ message['content'] }} {% endfor %}"
+    "{% if add_generation_prompt %}<assistant> {% endif %}"
+)
+
+
+def write_causal(folder: Path, *, chat: bool = False, positions: int = 256) -> None:
+    """A Llama of two layers of width 16 and a word-level tokenizer in which a line break is a token."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    entries = ["<pad>", "</s>", "<unk>", "<user>", "<assistant>", "\n", "Query", "Passage", *WORDS]
+    core = Tokenizer(models.WordLevel({word: place for place, word in enumerate(entries)}, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n|[^\s]+"), "removed", invert=True)
+    names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **names)
+    tokenizer.chat_template = CHAT if chat else None
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(entries),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=positions,
+        initializer_range=0.4,
+        eos_token_id=1,
+        pad_token_id=0,
+        bos_token_id=None,
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight[entries.index("\n")] *= 3  # some answers end with a line break
+    model.save_pretrained(folder)
