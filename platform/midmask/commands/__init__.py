@@ -43,6 +43,7 @@ TOOLS = Registry(
     {
         "ui": Command("ui", "MLflow's pages over the tracked runs"),
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
+        "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
         "doctor": Command("doctor", "what is installed, and what the stores hold"),
     },
 )
