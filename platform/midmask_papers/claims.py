@@ -13,7 +13,7 @@ from midmask_papers.claims_retromae import RETROMAE
 from midmask_papers.claims_sigir23 import SIGIR23
 from midmask_papers.published import PAPERS, paper
 from midmask_papers.statistics import Statistic, read_shipped
-from midmask_papers.verdict import Claim, Verdict, points
+from midmask_papers.verdict import Claim, Ruling, points
 
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
 paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
@@ -54,7 +54,7 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
 CLAIMS: Registry[Claim] = claims(read_shipped())
 
 
-def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Verdict]]:
+def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Ruling]]:
     """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
     found = CLAIMS if statistics is None else claims(statistics)
     return [(claim, claim.check(results)) for claim in found.values()]
@@ -80,10 +80,10 @@ def claims_report(results: Results, statistics: Sequence[Statistic] | None = Non
     return "\n\n".join(parts) + "\n"
 
 
-def _section(claim: Claim, verdict: Verdict) -> str:
+def _section(claim: Claim, verdict: Ruling) -> str:
     return f"**{claim.name}** {claim.text}\n*{verdict.outcome.capitalize()}.* {verdict.sentence}"
 
 
-def _figures(verdict: Verdict) -> list[str]:
+def _figures(verdict: Ruling) -> list[str]:
     signed = (verdict.estimate, verdict.low, verdict.high, verdict.detectable, verdict.published)
     return [MISSING if value is None else points(value) for value in signed]

@@ -6,7 +6,7 @@ from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.intervals import LEVEL
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import Claim, Verdict, all_of, combine, judge, pair, pick
+from midmask_papers.verdict import Claim, Ruling, all_of, combine, judge, pair, pick
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"
@@ -16,13 +16,13 @@ def _number(label: str, representation: str = "hybrid") -> Published:
     return pick(PAPER, "3-5", label=label, representation=representation, measure="RR@10")
 
 
-def siamese(results: Results) -> Verdict:
+def siamese(results: Results) -> Ruling:
     """Table 1, ranked lists: one encoder > two."""
     rows = [pick(PAPER, "1", label=label, measure="RR@10") for label in ("Siamese", "fully separate")]
     return all_of(results, PAPER, [pair(*rows)])
 
 
-def divergences(statistics: Sequence[Statistic], results: Results) -> Verdict:
+def divergences(statistics: Sequence[Statistic], results: Results) -> Ruling:
     """Table 1, embeddings: queries and passages of two encoders lie farther apart, by KL and JS of their densities."""
     found = []
     for measure in ("KL", "JS"):
@@ -32,30 +32,30 @@ def divergences(statistics: Sequence[Statistic], results: Results) -> Verdict:
         size = far.value - near.value
         if not shared:
             said = f"No {measure} of {near.system} and {far.system} in statistics.yaml beside the results."
-            return Verdict("not measured", said, published=size)
+            return Ruling("not measured", said, published=size)
         for corpus in shared:
             one = difference(others[corpus], ours[corpus], LEVEL / 2 / len(shared))
             said = f"{measure} {others[corpus].mean:.2e} against {ours[corpus].mean:.2e} on {corpus}."
-            found.append(Verdict(judge(one, size), said, one.value, one.low, one.high, one.detectable, size))
+            found.append(Ruling(judge(one, size), said, one.value, one.low, one.high, one.detectable, size))
     return combine(found)
 
 
-def experts(results: Results) -> Verdict:
+def experts(results: Results) -> Ruling:
     """Table 3: experts > one encoder and two, hybrid."""
     return all_of(results, PAPER, [pair(_number(OWN), _number(rival)) for rival in ("Siamese", "Full sep")])
 
 
-def own_corpora(results: Results) -> Verdict:
+def own_corpora(results: Results) -> Ruling:
     """Table 4: each expert pre-trained on its own side > on the other's."""
     return all_of(results, PAPER, [pair(_number(OWN), _number("CoT-MoTE, experts' corpora switched"))])
 
 
-def mined(results: Results) -> Verdict:
+def mined(results: Results) -> Ruling:
     """Table 5: mined negatives > BM25's."""
     return all_of(results, PAPER, [pair(_number(OWN), _number("CoT-MoTE, BM25 negatives (stage 1)"))])
 
 
-def hybrid(results: Results) -> Verdict:
+def hybrid(results: Results) -> Ruling:
     """Dense and sparse together > either."""
     return all_of(results, PAPER, [pair(_number(OWN), _number(OWN, view)) for view in ("dense", "splade")])
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from midmask.benchmark.results import Results
 from midmask_papers.matching import MissingResult, match
 from midmask_papers.published import Published
-from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, pair, pick
+from midmask_papers.verdict import Claim, ClaimPart, Ruling, all_of, pair, pick
 
 PAPER = "dupmae"
 DUPMAE = "CLS + OT decoding"
@@ -18,13 +18,13 @@ def _ablation(label: str) -> Published:
     return pick(PAPER, "3", label=label, measure="RR@10")
 
 
-def in_domain(results: Results) -> Verdict:
+def in_domain(results: Results) -> Ruling:
     """DupMAE > RetroMAE, both with mined negatives."""
     part = pair(_ablation(DUPMAE), _ablation("RetroMAE (CLS representation)"))
     return _with_wins(results, [part], "")
 
 
-def out_of_domain(results: Results) -> Verdict:
+def out_of_domain(results: Results) -> Ruling:
     """DupMAE > RetroMAE and BM25 on BEIR."""
     ours, *rivals = (
         pick(PAPER, "2", label=label, corpus="beir18", measure="nDCG@10") for label in ("DupMAE", "RetroMAE", "BM25")
@@ -34,13 +34,13 @@ def out_of_domain(results: Results) -> Verdict:
     return _with_wins(results, parts, f" (paper: {' and '.join(printed)})")
 
 
-def both_tasks(results: Results) -> Verdict:
+def both_tasks(results: Results) -> Ruling:
     """Both decoding tasks > either."""
     rivals = [_ablation(label) for label in ("CLS decoding only (hybrid repr.)", "OT decoding only")]
     return _with_wins(results, [pair(_ablation(DUPMAE), rival) for rival in rivals], "")
 
 
-def both_views(results: Results) -> Verdict:
+def both_views(results: Results) -> Ruling:
     """CLS:384, OT:384 > CLS:768 and OT:768; and with 260 words, at CLS:768's storage, still > CLS:768."""
     ours, cls, ot, compact = (
         _ablation(f"repr. {label}") for label in ("CLS:384, OT:384", "CLS:768", "OT:768", "CLS:384, OT:260")
@@ -48,7 +48,7 @@ def both_views(results: Results) -> Verdict:
     return _with_wins(results, [pair(ours, cls), pair(ours, ot), pair(compact, cls)], "")
 
 
-def _with_wins(results: Results, parts: Sequence[ClaimPart], printed: str) -> Verdict:
+def _with_wins(results: Results, parts: Sequence[ClaimPart], printed: str) -> Ruling:
     """The verdict, with the corpora on which the first system's mean is higher than each of the others'."""
     found = all_of(results, PAPER, parts)
     counted = [text for part in parts if (text := _wins(results, part))]

@@ -2,7 +2,7 @@
 
 from midmask.benchmark.results import Results
 from midmask_papers.published import Published
-from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, pair, pick
+from midmask_papers.verdict import Claim, ClaimPart, Ruling, all_of, pair, pick
 
 PAPER = "retromae"
 
@@ -18,29 +18,29 @@ def _factors(condition: str, better: str, worse: tuple[str, ...]) -> list[ClaimP
     return [pair(number[better], number[other], what=f"{condition}: {better} against {other}") for other in worse]
 
 
-def better_than_others(results: Results) -> Verdict:
+def better_than_others(results: Results) -> Ruling:
     """RetroMAE > Condenser, SEED, BERT."""
     rivals = [_main(label) for label in ("BERT", "SEED", "Condenser")]
     return all_of(results, PAPER, [pair(_main("RetroMAE"), rival) for rival in rivals])
 
 
-def enhanced(results: Results) -> Verdict:
+def enhanced(results: Results) -> Ruling:
     """Enhanced > basic."""
     return all_of(results, PAPER, _factors("decoding", "enhanced", ("basic, 0.5",)))
 
 
-def one_layer(results: Results) -> Verdict:
+def one_layer(results: Results) -> Ruling:
     """1 layer >= 2, 3, with basic decoding."""
     return all_of(results, PAPER, _factors("decoder layers (basic)", "1", ("2", "3")))
 
 
-def decoder_ratio(results: Results) -> Verdict:
+def decoder_ratio(results: Results) -> Ruling:
     """0.5 with enhanced decoding, 0.7 with basic."""
     parts = _factors("decoder mask, enhanced", "0.5", ("0.15", "0.9"))
     return all_of(results, PAPER, [*parts, *_factors("decoder mask, basic", "0.7", ("0.15", "0.5", "0.9"))])
 
 
-def encoder_ratio(results: Results) -> Verdict:
+def encoder_ratio(results: Results) -> Ruling:
     """0.3 > 0.15 >> 0.9."""
     return all_of(
         results,

@@ -8,7 +8,7 @@ from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask_papers.matching import Term, resolve_corpus
 from midmask_papers.published import Published, published
-from midmask_papers.verdict import Claim, ClaimPart, Verdict, all_of, how_to_measure, pair, pick, points, term
+from midmask_papers.verdict import Claim, ClaimPart, Ruling, all_of, how_to_measure, pair, pick, points, term
 
 PAPER = "sigir23"
 WEAK, STRONG = "1", "4"
@@ -19,12 +19,12 @@ def _number(table: str, label: str, representation: str) -> Published:
     return pick(PAPER, table, label=label, representation=representation, measure="RR@10")
 
 
-def plain_mlm(results: Results) -> Verdict:
+def plain_mlm(results: Results) -> Ruling:
     """(a) MLM on the target corpus > BERT, dense, one negative."""
     return all_of(results, PAPER, [pair(_number(WEAK, "BERT MS", "dense"), _number(WEAK, "BERT", "dense"))])
 
 
-def gaps_shrink(results: Results) -> Verdict:
+def gaps_shrink(results: Results) -> Ruling:
     """(b) Table 1's spread > Table 4's, between the systems that are highest and lowest there.
 
     The systems are named beforehand: the highest less the lowest of what was measured grows with its noise, and so
@@ -44,7 +44,7 @@ def _gain_shrinks(representation: str) -> ClaimPart:
     return ClaimPart(f"{representation}: {' less '.join(said)}", tuple(terms), "RR@10", ("msmarco", "dev"))
 
 
-def retromae_best(results: Results) -> Verdict:
+def retromae_best(results: Results) -> Ruling:
     """(c) RetroMAE-MS > every other dense system, on the mean over settings."""
     columns = list(_dense_columns())
     rivals = [number.label for number in columns[0] if number.label != "RetroMAE MS"]
@@ -76,7 +76,7 @@ def _gain_over(rival: str, columns: list[list[Published]]) -> ClaimPart:
     return ClaimPart(f"RetroMAE MS against {rival}", tuple(terms), "RR@10", ("msmarco", "dev"))
 
 
-def one_helps_the_other(results: Results) -> Verdict:
+def one_helps_the_other(results: Results) -> Ruling:
     """(d) RetroMAE and coCondenser, made for dense retrieval, > BERT as SPLADE; LexMAE, made for sparse, dense."""
     pairs = [("RetroMAE MS", "splade"), ("coCondenser MS", "splade"), ("LexMAE MS", "dense")]
     return all_of(
@@ -89,16 +89,16 @@ def one_helps_the_other(results: Results) -> Verdict:
     )
 
 
-def no_trec_difference(results: Results) -> Verdict:
+def no_trec_difference(results: Results) -> Ruling:
     """(e) No two systems differ significantly on TREC DL (paired t-test, Bonferroni, 0.05)."""
     found = list(_trec_comparisons(results))
     if not found:
         how = how_to_measure(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
-        return Verdict("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
+        return Ruling("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
     significant = [row for row in found if row.significant]
     largest = max(found, key=lambda row: abs(row.difference))
     named = ", ".join(f"{row.system} against {row.baseline} {points(row.difference)}" for row in significant[:5])
-    return Verdict(
+    return Ruling(
         "does not hold" if significant else "holds",
         f"{len(significant)} of {len(found)} pairs differ significantly{f' ({named})' if named else ''}; the largest "
         f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}.",
@@ -116,7 +116,7 @@ def _trec_comparisons(results: Results) -> Iterator[Comparison]:
             yield from compare(tables, measure="nDCG@10", correction="bonferroni")
 
 
-def target_collection(results: Results) -> Verdict:
+def target_collection(results: Results) -> Ruling:
     """RetroMAE pre-trained on the target corpus > on Wikipedia."""
     return all_of(
         results,

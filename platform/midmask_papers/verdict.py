@@ -25,7 +25,7 @@ OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not deci
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     """The outcome of a claim.
 
     estimate: positive in the claimed direction; low, high: its interval; detectable: the smallest difference that can
@@ -49,7 +49,7 @@ class Claim:
     name: str
     paper: str
     text: str
-    check: Callable[[Results], Verdict]
+    check: Callable[[Results], Ruling]
 
 
 @dataclass(frozen=True)
@@ -118,18 +118,18 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     return "not decidable"
 
 
-def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Verdict:
+def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Ruling:
     """The verdict on one part."""
     nothing = MissingResult("there are no results")
     ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
     if isinstance(ours, MissingResult):
-        return Verdict("not measured", f"{part.what}: {ours.what}.", published=part.published)
+        return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
     found = ours.estimate(results, part.measure, level)
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
     drawn = "" if found.floor else ", how much seeds differ is not known"
     notes = "".join(f"; {one}" for one in ours.differs)
-    return Verdict(
+    return Ruling(
         judge(found, part.published),
         f"{sentence} ({found.queries:,} queries, {seeds}{drawn}){notes}.",
         estimate=found.value,
@@ -140,7 +140,7 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Verdict:
     )
 
 
-def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Verdict:
+def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
     found = [decide(part, results, LEVEL / len(parts)) for part in parts]
     verdict = combine(found)
@@ -155,7 +155,7 @@ def how_to_measure(preset: str) -> str:
     return f"`jobs/benchmark_middle_training.py --preset {preset}` measures it."
 
 
-def combine(found: Sequence[Verdict]) -> Verdict:
+def combine(found: Sequence[Ruling]) -> Ruling:
     """Of the worst outcome among them; its numbers are those of the first part that has it, or, if all hold, of the
     part that is nearest to not holding.
     """
@@ -163,7 +163,7 @@ def combine(found: Sequence[Verdict]) -> Verdict:
     deciding = [one for one in found if one.outcome == outcome]
     chosen = min(deciding, key=lambda one: one.low or 0.0) if outcome == "holds" else deciding[0]
     said = " ".join(one.sentence if len(found) == 1 else f"{one.outcome.capitalize()}: {one.sentence}" for one in found)
-    return Verdict(outcome, said, chosen.estimate, chosen.low, chosen.high, chosen.detectable, chosen.published)
+    return Ruling(outcome, said, chosen.estimate, chosen.low, chosen.high, chosen.detectable, chosen.published)
 
 
 def points(value: float) -> str:

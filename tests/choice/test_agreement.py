@@ -131,14 +131,14 @@ def test_regret_is_what_the_first_choice_lacks():
 
 def test_many_collections_give_the_parameters_back():
     generator = np.random.default_rng(3)
-    records, _ = simulated(generator, collections=60, systems=10, shrink=0.6, between=0.012)
+    records, _ = simulated(generator, collections=60, systems=10, shrink=0.6, between=0.012, error=0.015)
     fit = fit_calibration(records)
-    assert fit.shrink == pytest.approx(0.6, abs=0.05) and fit.shrink_error < 0.05
-    assert fit.between == pytest.approx(0.012, abs=0.0015)
+    assert fit.shrink == pytest.approx(0.6, abs=0.06) and fit.shrink_error < 0.05
+    assert fit.between == pytest.approx(0.012, abs=0.002)
     assert (len(fit.collections), fit.gains) == (60, 600)
     assert 400 < fit.freedom < 600
-    naive = np.polyfit([one.made for one in records], [one.judged for one in records], 1)[0]
-    assert naive < 0.57, "without the correction, the made gains' errors flatten the line"
+    made, judged = (np.array([getattr(one, name) for one in records]) for name in ("made", "judged"))
+    assert made @ judged / (made @ made) < 0.5, "without the correction, the made gains' errors flatten the line"
 
 
 def test_gains_that_lie_on_a_line_have_no_scatter():

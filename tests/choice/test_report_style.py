@@ -4,9 +4,18 @@ import re
 
 import pytest
 
-from midmask.choice.report_style import DARK, LIGHT, SHAPE_ON, TEXT_ON, style_sheet
+from midmask.choice.report_style import DARK, LIGHT, style_sheet
 
 OKABE_ITO = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"}
+
+TEXT_ON = (
+    *(("ink", "paper"), ("ink", "panel"), ("ink", "mark"), ("quiet", "paper"), ("quiet", "panel")),
+    *(("accent", "paper"), ("accent", "panel")),
+)
+"""(colour of a text, colour that it stands on)."""
+
+SHAPE_ON = (("accent", "paper"), ("front", "paper"), ("base", "paper"), ("other", "paper"))
+"""(colour of points, bars and lines that carry meaning, colour that they stand on)."""
 
 
 def luminance(colour: str) -> float:

@@ -14,7 +14,7 @@ from midmask_papers.claims import CLAIMS, claims, claims_report, verdicts
 from midmask_papers.matching import Term, key_of
 from midmask_papers.published import PAPERS, published
 from midmask_papers.statistics import Statistic
-from midmask_papers.verdict import ClaimPart, Verdict, combine, decide, judge, pick
+from midmask_papers.verdict import ClaimPart, Ruling, combine, decide, judge, pick
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET, LOUD = Noise().scaled(1e-3), Noise().scaled(10)
@@ -57,7 +57,7 @@ def world(noise: Noise, *, turned: bool = False) -> Results:
 
 
 @pytest.fixture(scope="module")
-def worlds() -> dict[str, dict[str, Verdict]]:
+def worlds() -> dict[str, dict[str, Ruling]]:
     made = {"right": world(QUIET), "wrong": world(QUIET, turned=True), "noise": world(LOUD), "none": Results([])}
     return {name: {claim.name: verdict for claim, verdict in verdicts(found)} for name, found in made.items()}
 
@@ -212,11 +212,11 @@ def test_judgements_by_hand(low, high, size, outcome):
 
 
 def test_of_several_parts_the_worst_counts_and_parts_share_the_level():
-    said = {one: Verdict(one, one, low=0.1) for one in ("holds", "not decidable", "not measured", "does not hold")}
+    said = {one: Ruling(one, one, low=0.1) for one in ("holds", "not decidable", "not measured", "does not hold")}
     assert combine([said["holds"], said["not decidable"]]).outcome == "not decidable"
     assert combine([said["not decidable"], said["not measured"]]).outcome == "not measured"
     assert combine([said["not measured"], said["does not hold"], said["holds"]]).outcome == "does not hold"
-    nearest = combine([Verdict("holds", "", 0.5, low=0.4), Verdict("holds", "", 0.3, low=0.1)])
+    nearest = combine([Ruling("holds", "", 0.5, low=0.4), Ruling("holds", "", 0.3, low=0.1)])
     assert nearest.estimate == 0.3
     systems = {key: value for key, value in truth("RR@10", "msmarco").items() if "retromae" in key.system}
     one, two = (CLAIMS[f"retromae.{name}"].check(results(drawn(systems))) for name in ("enhanced", "one_layer"))

@@ -25,7 +25,7 @@ def deliver(verdict: Verdict, page: Place, folder: Path) -> Verdict:
     folder.mkdir(parents=True, exist_ok=True)
     verdict = replace(verdict, folder=str(folder))
     if verdict.model:
-        _replace_model(Path(verdict.model), folder / MODEL, model_card(verdict))
+        _replace_model(verdict, folder / MODEL)
     texts = {
         QUERIES_PAGE: page.read().decode(),
         "verdict.md": verdict_markdown(verdict),
@@ -39,13 +39,14 @@ def deliver(verdict: Verdict, page: Place, folder: Path) -> Verdict:
     return verdict
 
 
-def _replace_model(source: Path, model: Path, card: str) -> None:
-    """A copy that stays when the store is cleaned."""
+def _replace_model(verdict: Verdict, model: Path) -> None:
+    """A copy that stays when the store is cleaned; its card says what the verdict says of it."""
     new, old = (model.with_name(f"{model.name}.{state}") for state in ("new", "old"))
     for left in (new, old):
         shutil.rmtree(left, ignore_errors=True)
-    shutil.copytree(source, new)
-    (new / "README.md").write_text(card, "utf-8")
+    shutil.copytree(verdict.model, new)
+    card = new / "README.md"
+    card.write_text(model_card(verdict, card.read_text("utf-8") if card.exists() else ""), "utf-8")
     if model.exists():
         os.rename(model, old)
     os.rename(new, model)

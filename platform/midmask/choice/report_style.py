@@ -30,15 +30,6 @@ DARK = {
     "other": "#abb0b8",
 }
 
-TEXT_ON = (
-    *(("ink", "paper"), ("ink", "panel"), ("ink", "mark"), ("quiet", "paper"), ("quiet", "panel")),
-    *(("accent", "paper"), ("accent", "panel")),
-)
-"""(colour of a text, colour that it stands on)."""
-
-SHAPE_ON = (("accent", "paper"), ("front", "paper"), ("base", "paper"), ("other", "paper"))
-"""(colour of points, bars and lines that carry meaning, colour that they stand on)."""
-
 
 def style_sheet() -> str:
     """The text of the page's only `<style>`."""

@@ -172,7 +172,8 @@ def rank_words(rank: int | None) -> str:
 
 
 def search_command(verdict: Verdict) -> str:
-    return f"midmask search {shlex.quote(verdict.model)} --corpus {shlex.quote(verdict.corpus)}"
+    """What is typed to search with the verdict's systems, from the folder that it was written to."""
+    return f"midmask search {shlex.quote(verdict.folder or verdict.model)}"
 
 
 def loader(representation: str) -> str | None:
