@@ -222,7 +222,7 @@ def test_each_collection_is_judged_by_a_fit_on_the_others():
     for one in found:
         own = [record for record in records if record.collection == one.collection]
         fit = fit_calibration([record for record in records if record.collection != one.collection])
-        assert one.fit == fit and one.collection not in fit.collections and one.systems == len(own) == 6
+        assert one.fits == {"all": fit} and one.collection not in fit.collections and one.systems == len(own) == 6
         ends = [fit.interval(record.made, Variance(record.made_error**2, 1e9), LEVEL) for record in own]
         inside = [end.low <= record.judged <= end.high for end, record in zip(ends, own, strict=True)]
         assert one.covered == sum(inside) <= one.covered_with_noise <= 6
@@ -236,7 +236,7 @@ def test_sources_of_a_collection_are_held_out_together_and_reported_apart():
     both = [replace(one, source=source) for source in ("titles", "sentences") for one in records]
     found = leave_one_out(both, LEVEL)
     assert [(one.collection, one.source) for one in found[:2]] == [("c0", "titles"), ("c0", "sentences")]
-    assert len(found) == 6 and all(one.fit.gains == 16 for one in found)
+    assert len(found) == 6 and all(one.fits["all"].gains == 16 for one in found)
 
 
 def test_a_system_that_is_worse_than_the_baseline_is_not_chosen():
@@ -245,9 +245,9 @@ def test_a_system_that_is_worse_than_the_baseline_is_not_chosen():
 
 
 def test_the_verdicts_figures():
-    first = HeldOutCollection("a", "all", 4, 0.5, 0.0, 3, 4, PRIOR)
-    second = HeldOutCollection("b", "all", 6, None, 0.0, 6, 6, PRIOR)
-    third = HeldOutCollection("b", "titles", 2, 0.9, 0.0, 0, 2, Fit(1.0, 0.0, 3))
+    first = HeldOutCollection("a", "all", 4, 0.5, 0.0, 3, 4, {"all": PRIOR})
+    second = HeldOutCollection("b", "all", 6, None, 0.0, 6, 6, {"all": PRIOR})
+    third = HeldOutCollection("b", "titles", 2, 0.9, 0.0, 0, 2, {"all": Fit(1.0, 0.0, 3)})
     found = calibration([first, second, third], LEVEL, "the command")
     assert (found.collections, found.level, found.source) == (("a", "b"), LEVEL, "the command")
     assert (found.kendall_tau, found.coverage) == (pytest.approx(0.7), 9 / 12)

@@ -13,7 +13,7 @@ N gains, C collections. Everything is float64.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -204,10 +204,10 @@ def _between(residuals_N: Doubles, noise_N: Doubles, weights_N: Doubles, freedom
 class HeldOutCollection:
     """How a fit on all other collections did on this one, for the queries of one source.
 
-    systems: number of gains, the baseline not counted. kendall_tau: of all systems with the baseline, between made and
-    judged; None where all are equal. regret: in units of the measure. covered: number of judged gains within their
-    stated intervals. covered_with_noise: the same when intervals are widened by the judged gains' own standard errors,
-    which stated intervals leave out because they are about all queries that people would ask.
+    systems: number of gains, the baseline not counted. kendall_tau: of all systems with the baseline, between expected
+    and judged gains; None where all are equal. regret: in units of the measure. covered: number of judged gains within
+    their stated intervals. covered_with_noise: the same when intervals are widened by the judged gains' own standard
+    errors, which stated intervals leave out because they are about all queries that people would ask.
     """
 
     collection: str
@@ -217,39 +217,72 @@ class HeldOutCollection:
     regret: float
     covered: int
     covered_with_noise: int
-    fit: Fit
+    fits: Mapping[str, Fit]
 
 
-def leave_one_out(records: Sequence[GainRecord], level: float) -> list[HeldOutCollection]:
-    """Each collection's judged gains against intervals from a fit on the records of all other collections.
+KindOf = Callable[[GainRecord], str]
+"""The kind of system that a record is of; kinds are fitted apart."""
+
+
+def one_kind(record: GainRecord) -> str:
+    return "all"
+
+
+def fit_kinds(
+    records: Sequence[GainRecord], kind_of: KindOf = one_kind, priors: Mapping[str, Fit] | None = None
+) -> dict[str, Fit]:
+    """Kind -> the model that fits its records.
+
+    Args:
+        priors: kind -> what holds where there are too few; none: `PRIOR` for one kind of all.
+    """
+    found = {}
+    for kind, prior in (priors or {"all": PRIOR}).items():
+        fit = fit_calibration([one for one in records if kind_of(one) == kind])
+        found[kind] = fit if fit.collections else prior
+    return found
+
+
+def leave_one_out(
+    records: Sequence[GainRecord],
+    level: float,
+    kind_of: KindOf = one_kind,
+    priors: Mapping[str, Fit] | None = None,
+) -> list[HeldOutCollection]:
+    """Each collection's judged gains against those that a fit on the records of all other collections expects.
 
     Sources of one collection are held out together and reported apart, in the order of the records.
     """
     found = []
     for collection in dict.fromkeys(one.collection for one in records):
-        fit = fit_calibration([one for one in records if one.collection != collection])
+        fits = fit_kinds([one for one in records if one.collection != collection], kind_of, priors)
         held = [one for one in records if one.collection == collection]
         for source in dict.fromkeys(one.source for one in held):
-            found.append(_evaluate(fit, [one for one in held if one.source == source], level))
+            found.append(_evaluate(fits, [one for one in held if one.source == source], level, kind_of))
     return found
 
 
-def _evaluate(fit: Fit, records: Sequence[GainRecord], level: float) -> HeldOutCollection:
-    made, judged = [0.0, *(one.made for one in records)], [0.0, *(one.judged for one in records)]
+def _evaluate(
+    fits: Mapping[str, Fit], records: Sequence[GainRecord], level: float, kind_of: KindOf
+) -> HeldOutCollection:
+    expected, judged = [0.0], [0.0]
     covered = [0, 0]
     for one in records:
+        fit = fits[kind_of(one)]
+        judged.append(one.judged)
         for number, noise in enumerate((0.0, one.judged_error**2)):
             found = fit.interval(one.made, Variance(one.made_error**2, KNOWN), level, noise=noise)
             covered[number] += found.low <= one.judged <= found.high
+        expected.append(found.value)
     return HeldOutCollection(
         collection=records[0].collection,
         source=records[0].source,
         systems=len(records),
-        kendall_tau=kendall_tau(made, judged),
-        regret=regret(made, judged),
+        kendall_tau=kendall_tau(expected, judged),
+        regret=regret(expected, judged),
         covered=covered[0],
         covered_with_noise=covered[1],
-        fit=fit,
+        fits=fits,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from midmask.arrays import Doubles
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import PRIOR, Fit, fit_calibration
+from midmask.choice.agreement import PRIOR, Fit, HeldOutCollection, fit_kinds, leave_one_out
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.entrants import MEASURE, WITH_BM25, name_of
 from midmask.choice.levels import LevelRecord, level_interval
@@ -51,6 +51,16 @@ def kind_of(system: str, representation: str) -> str:
     return "with BM25" if representation.endswith(WITH_BM25) else "encoder"
 
 
+def record_kind(record: GainRecord) -> str:
+    """The kind of the system that a record is of."""
+    return kind_of(*record.system.split(" · "))
+
+
+def held_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
+    """How well each collection would have been predicted from the others."""
+    return leave_one_out(records, LEVEL, record_kind, PRIORS)
+
+
 @dataclass(frozen=True)
 class Experience:
     """What collections with judgements have taught. gains: kind of system -> of its gains. levels: of the baseline's
@@ -63,10 +73,7 @@ class Experience:
     @classmethod
     def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
         """Kinds of systems are fitted apart, since made queries favour words."""
-        fits = {}
-        for kind, prior in PRIORS.items():
-            fit = fit_calibration([one for one in records if kind_of(*one.system.split(" · ")) == kind])
-            fits[kind] = fit if fit.collections else prior
+        fits = fit_kinds(records, record_kind, PRIORS)
         return cls(fits, levels)
 
     def gain(self, key: SystemKey, own: Result, baseline: Result) -> IntervalEstimate:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from midmask.choice.agreement import HeldOutCollection, leave_one_out
-from midmask.choice.assess import LEVEL, kind_of
+from midmask.choice.agreement import HeldOutCollection
+from midmask.choice.assess import held_out
 from midmask.choice.calibration_records import FILE as RECORDS
 from midmask.choice.calibration_records import GainRecord, write_records
 from midmask.choice.levels import FILE as LEVELS
@@ -39,17 +39,11 @@ def calibrate(folders: Sequence[Path], into: Path = RECORDS.parent) -> str:
     gains, levels = read_revealed(folders)
     write_records(gains, into / RECORDS.name)
     write_levels(levels, into / LEVELS.name)
-    kinds = dict.fromkeys(kind_of(*one.system.split(" · ")) for one in gains)
-    rows = [
-        _row(kind, held)
-        for kind in kinds
-        for held in leave_one_out([one for one in gains if kind_of(*one.system.split(" · ")) == kind], LEVEL)
-    ]
-    head = ["kind", "collection", "queries", "gains", "within intervals", "shrink", "between"]
-    return markdown(head, rows)
+    head = ["collection", "queries", "systems", "Kendall's tau", "regret", "gains within intervals"]
+    return markdown(head, [_row(held) for held in held_out(gains)])
 
 
-def _row(kind: str, held: HeldOutCollection) -> list[str]:
-    fit = held.fit
+def _row(held: HeldOutCollection) -> list[str]:
+    tau = "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}"
     covered = f"{held.covered} of {held.systems}"
-    return [kind, held.collection, held.source, str(held.systems), covered, f"{fit.shrink:.2f}", f"{fit.between:.3f}"]
+    return [held.collection, held.source, str(held.systems + 1), tau, f"{held.regret:.4f}", covered]

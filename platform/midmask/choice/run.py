@@ -9,8 +9,8 @@ from midmask.artifact import Artifact, Place
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import calibration, leave_one_out
-from midmask.choice.assess import LEVEL, Experience, Measured, estimates, recommend
+from midmask.choice.agreement import calibration
+from midmask.choice.assess import LEVEL, Experience, Measured, estimates, held_out, recommend
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
 from midmask.choice.contest import Conditions, Contest, Outcome
@@ -162,7 +162,7 @@ def _verdict(request: Request, made: Made, outcome: Outcome, measured: list[Meas
         queries=made.counts,
         systems=systems,
         recommendation=advice,
-        calibration=calibration(leave_one_out(records, LEVEL), LEVEL) if records else Calibration((), 0.0, 0.0),
+        calibration=calibration(held_out(records), LEVEL) if records else Calibration((), 0.0, 0.0),
         baseline=label,
         measure=MEASURE,
         model=_best_model(systems, chosen),
