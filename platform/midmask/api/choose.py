@@ -70,4 +70,4 @@ def choose(
         command=f"midmask.choose({corpus!r}, budget={budget!r})",
     )
     found = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
-    return deliver(found.verdict, found.made.artifact.place / "queries.html", request.out)
+    return deliver(found.verdict, found.made, request.out)

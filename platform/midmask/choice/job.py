@@ -106,7 +106,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)
-        verdict = deliver(choice.verdict, choice.made.artifact.place / "queries.html", request.out)
+        verdict = deliver(choice.verdict, choice.made, request.out)
         revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
         if revealed is not None:
             revealing.write(revealed, request.out)

@@ -30,7 +30,7 @@ from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config, Bm25Index, build_index
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
 from midmask.retrieve.fusion import fuse
-from midmask.retrieve.searcher import Searcher
+from midmask.retrieve.searcher import Hit, Searcher
 from midmask.retrieve.stored_passages import StoredPassages
 from midmask.training.run import Log
 
@@ -76,6 +76,10 @@ class EncoderRanker:
         pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
         return [(doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
 
+    def hits(self, query: str, k: int) -> list[Hit]:
+        """The best `k` passages with their texts."""
+        return self._searcher.search([query], k)[0]
+
 
 class Bm25Ranker:
     """BM25; passages that share no word with the query are not in its list."""
@@ -113,14 +117,14 @@ def _scored(table: pa.Table) -> list[Scored]:
 
 
 class SearchStore:
-    """The collection of a verdict, and what its systems need to search it, computed when it is first asked for.
+    """A collection, and what systems need to search it, computed when it is first asked for.
 
     Args:
-        collection: BEIR folder of the passages. store: where results are kept.
+        store: where results are kept.
     """
 
-    def __init__(self, collection: Path, store: Place) -> None:
-        self.config = CorpusConfig(name=f"beir:{collection}", splits="official")
+    def __init__(self, corpus: CorpusConfig, store: Place) -> None:
+        self.config = corpus
         self._store = store
         self._survey = Survey()
 

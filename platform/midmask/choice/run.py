@@ -35,11 +35,17 @@ UNCALIBRATED = "no collection with judgements was measured: intervals have an as
 
 @dataclass(frozen=True)
 class Made:
-    """Documents with made queries. artifact: of the step that made them. collection: BEIR folder."""
+    """Documents with made queries. prepared: the documents' passages. artifact: of the step that made the queries.
+    collection: BEIR folder of both, without what queries were taken from.
+    """
 
+    prepared: Artifact
     artifact: Artifact
     collection: Place
-    passages: int
+
+    @property
+    def passages(self) -> int:
+        return int(self.prepared.result["passages"])
 
     @property
     def counts(self) -> QueryCounts:
@@ -61,7 +67,7 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
     prepared = workshop.make(corpus, recipe)
     artifact = workshop.make(queries_step(request, corpus), recipe)
     folder = artifact.place / "collection" / request.short_name
-    return Made(artifact, folder, int(prepared.result["passages"]))
+    return Made(prepared, artifact, folder)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
+from midmask.choice.entrants import WITH_BM25
 from midmask.choice.rankers import FusedRanker, Ranker, Scored, SearchStore, Show, reads_titles
 from midmask.choice.verdict import SystemEstimate, Verdict
+from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, reason, unknown
 from midmask.randomness.texts import fixed_sample
 from midmask.retrieve.searcher import Hit
@@ -30,9 +32,6 @@ DEPTH = 100
 
 ANSWERS_KEPT = 4096
 """Ranked lists that stay in memory, so that a page that is drawn again does not search again."""
-
-FUSED = " + bm25"
-"""Ending of the name of a system whose list is joined with BM25's."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,8 @@ class SideBySide:
                 f"{self.folder / FILE}: its collection {str(self.collection)!r} is not there; put it back, or run "
                 f"again: {self.verdict.command}"
             )
-        self._store = SearchStore(self.collection, Place(str(self.folder / "search")))
+        corpus = CorpusConfig(name=f"beir:{self.collection}", splits="official")
+        self._store = SearchStore(corpus, Place(str(self.folder / "search")))
         self._prepared: Artifact | None = None
         self._open: dict[str, Ranker] = {}
         self._answers: OrderedDict[tuple[str, str, int], RankedAnswer] = OrderedDict()
@@ -209,7 +209,7 @@ class SideBySide:
             return self._store.open_bm25(corpus, show, titles=self._titles)
         folder = self._path(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
-        if not system.system.endswith(FUSED):
+        if not system.representation.endswith(WITH_BM25):
             return encoder
         return FusedRanker(encoder, self._store.open_bm25(corpus, show, titles=reads_titles(folder)))
 

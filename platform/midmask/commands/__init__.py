@@ -41,6 +41,7 @@ JOBS = Registry(
 TOOLS = Registry(
     "command",
     {
+        "search": Command("search", "type a query: the systems of a verdict, or a model over a collection"),
         "ui": Command("ui", "MLflow's pages over the tracked runs"),
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
