@@ -6,11 +6,12 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.backend import prepare as cluster
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora import CorpusConfig, docs, prepare
 from midmask.corpora import chunks as pieces
 from midmask.errors import UserError
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora.documents import write_documents
 from tests.support.corpora.saved import write_saved
 
 
@@ -39,6 +40,15 @@ def test_answers_slices_and_titles_apart(ray_local: None, tmp_path: Path) -> Non
     write_saved(tmp_path / "hf")
     for kind in ("nq", "msmarco", "tripclick", "hf"):
         both(CorpusConfig(name=f"{kind}:{tmp_path}/{kind}"), tmp_path / f"{kind}-out")
+
+
+def test_documents_in_many_pieces(ray_local: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of files and encodings travel in marker rows."""
+    write_documents(tmp_path / "in")
+    (tmp_path / "in/bad.txt").write_bytes(b"\0\1\2")
+    monkeypatch.setattr(docs, "PIECE_FILES", 2)
+    _, there = both(CorpusConfig(name=f"docs:{tmp_path}/in", passage_words=10, passage_overlap=2), tmp_path)
+    assert [row["kind"] for row in quarantine(there)] == ["binary file"]
 
 
 def test_many_byte_ranges_keep_order_and_line_numbers(

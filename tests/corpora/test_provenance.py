@@ -29,6 +29,7 @@ def test_an_id_gives_its_provenance_back(name: str, span: tuple[int, int], row: 
         ("guide/install.md#120-860", Provenance("guide/install.md", 120, 860)),
         ("faq.csv#12", Provenance("faq.csv", row=12)),
         ("faq.csv#12:0-640", Provenance("faq.csv", 0, 640, 12)),
+        ("a%2541.txt#0-5", Provenance("a%41.txt", 0, 5)),
         ("my%20notes%231.txt#0-5", Provenance("my notes#1.txt", 0, 5)),
         *((other, None) for other in ("d12", "a.md#", "#1-2", "a.md#0", "a.md#5-5", "a.md#1:", "a.md#x-y", "a b#1-2")),
     ],
