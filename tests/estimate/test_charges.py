@@ -17,6 +17,7 @@ from midmask.experiment.survey import Survey
 from midmask.identity import override
 from midmask.mining.given_negatives import ReadNegativesConfig
 from midmask.mining.mine import MineConfig
+from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.teacher.score import ScoreConfig
@@ -242,3 +243,9 @@ def test_twice_the_work_of_a_training_is_charged_twice(protocol: str, recipe: Re
         twice = step.__class__(step.name, config.model_copy(update={"train": doubled}), step.inputs)
         one, two = (of(each, storage, workers=8) for each in (step, twice))
         assert one.tokens > 0 and two.tokens == 2 * one.tokens and two.flops == pytest.approx(2 * one.flops)
+
+
+def test_making_queries_goes_through_the_collection_on_one_core(recipe: Recipe, storage: Place) -> None:
+    step = Step("queries", QueriesConfig(max_queries=30), {"corpus": plan(recipe).tokens.inputs["corpus"]})
+    charge = of(step, storage)
+    assert charge.one_core and charge.core_seconds == pytest.approx(N / 600) and charge.bytes > 0

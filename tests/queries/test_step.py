@@ -19,7 +19,6 @@ from midmask.evaluation import measures
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
-from midmask.identity import override
 from midmask.queries.config import QueriesConfig
 from midmask.queries.made import Passage
 from midmask.queries.sources import queries_content
@@ -263,42 +262,3 @@ def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {name: again[name] for name in files if name != "record.json"} == {
         name: data for name, data in files.items() if name != "record.json"
     }
-
-
-def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
-    (tmp_path / "q.txt").write_text("what is a wing\n")
-    config = QueriesConfig(sources={f"file:{tmp_path}/q.txt": 1.0, "sentences": 1.0})
-    before = queries_content(config)
-    assert before["sentences"].keys() == {"sentencex"} and before["libraries"].keys() == {"bm25s", "PyStemmer"}
-    (tmp_path / "q.txt").write_text("what is a flame\n")
-    assert queries_content(config) != before
-    with pytest.raises(UserError, match="there is no such file"):
-        queries_content(QueriesConfig(sources={f"file:{tmp_path}/none.txt": 1.0}))
-    with pytest.raises(UserError, match=r"no config.json in it; name a model folder"):
-        queries_content(QueriesConfig(sources={f"model:{tmp_path}": 1.0}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"sources": {"title": 1.0}},
-            "there is no source 'title'; choose titles, sentences, spans, keyphrases, file:PATH",
-        ),
-        ({"sources": {"file:": 1.0}}, "there is no source 'file:'"),
-        ({"sources": {"http:localhost": 1.0}}, "there is no source"),
-        ({"sources": {"titles": 0.0}}, "weights are above 0"),
-        ({"sources": {"http://a/v1": 1.0, "http:http://a/v1": 2.0}}, "is named twice"),
-        ({"dev_share": 0.5, "test_share": 0.5}, "nothing is left for train"),
-    ],
-)
-def test_impossible_configs_name_the_choices(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
-        override(QueriesConfig(), changes)
-    assert "\n" not in str(error.value)
-
-
-def test_a_server_and_a_path_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = QueriesConfig(sources={"http:https://host:8/v1": 1.0, "file:q.txt": 2.0, "model:m": 1.0})
-    assert config.sources == {"https://host:8/v1": 1.0, f"file:{tmp_path}/q.txt": 2.0, f"model:{tmp_path}/m": 1.0}

@@ -76,6 +76,13 @@ def made(corpus: Artifact, folder: Path, **fields: Any) -> dict[str, float]:
     }
 
 
+def cell(column: str, values: dict[str, float]) -> str:
+    """A number as the table shows it; a dash where a source gave too few queries."""
+    if column not in values:
+        return "\u2014"
+    return f"{values[column]:,.0f}" if column == "queries" else f"{values[column]:.3f}"
+
+
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--corpus", default="pydocs")
@@ -95,12 +102,12 @@ def main() -> None:
             try:
                 rows[source] = made(corpus, folder / source, sources={source: 1.0})
             except UserError:
-                rows[source] = dict.fromkeys(COLUMNS, float("nan"))
+                rows[source] = {}
         rows["default"] = made(corpus, folder / "default")
         for target in asked.targets:
             rows[f"default, bm25_target {target}"] = made(corpus, folder / f"{target}", bm25_target=target)
         for system, values in rows.items():
-            cells = [f"{values[column]:,.0f}" if column == "queries" else f"{values[column]:.3f}" for column in COLUMNS]
+            cells = [cell(column, values) for column in COLUMNS]
             print(f"| {system} | {' | '.join(cells)} |")
 
 

@@ -27,7 +27,7 @@ EXAMPLES = pa.schema(
     ]
 )
 
-Example = dict[str, Any]
+ExampleRow = dict[str, Any]
 """A row of EXAMPLES; parts: the passage's text from beginning to end, hidden parts marked."""
 
 STYLE = """
@@ -46,7 +46,7 @@ def examples_of(
     hiding: Mapping[str, Sequence[MadeQuery]],
     passages: Mapping[str, Passage],
     splits: Mapping[str, str],
-) -> list[Example]:
+) -> list[ExampleRow]:
     """Up to 200 kept queries, the first by a hash of their ids, with their passages as they were."""
     hashes = hash64([one.query_id for one in kept], "examples").tolist()
     order = sorted(range(len(kept)), key=lambda row: (hashes[row], kept[row].query_id))
@@ -56,7 +56,7 @@ def examples_of(
     ]
 
 
-def _example(one: Candidate, others: Sequence[MadeQuery], passage: Passage, splits: Mapping[str, str]) -> Example:
+def _example(one: Candidate, others: Sequence[MadeQuery], passage: Passage, splits: Mapping[str, str]) -> ExampleRow:
     return {
         "query_id": one.query_id,
         "query": one.made.text,
@@ -79,14 +79,14 @@ def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, A
     yield {"text": text[at:], "hidden": False}
 
 
-def write_examples(place: Place, examples: Sequence[Example]) -> None:
+def write_examples(place: Place, examples: Sequence[ExampleRow]) -> None:
     with place.writing() as stream:
         pq.write_table(pa.Table.from_pylist(list(examples), EXAMPLES), stream, compression="zstd")
 
 
-def _read_examples(artifact: Artifact, count: int) -> list[Example]:
+def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:
     with (artifact.place / "examples.parquet").reading() as stream:
-        rows: list[Example] = pq.read_table(stream).slice(0, count).to_pylist()
+        rows: list[ExampleRow] = pq.read_table(stream).slice(0, count).to_pylist()
     return rows
 
 
@@ -99,14 +99,14 @@ def queries_preview(artifact: Artifact, count: int = 50) -> str:
     return "\n\n".join(_as_text(row) for row in _read_examples(artifact, count)) + "\n"
 
 
-def _as_text(row: Example) -> str:
+def _as_text(row: ExampleRow) -> str:
     title = f"[-{row['title']}-]" if row["hides_title"] else row["title"]
     text = "".join(f"[-{part['text']}-]" if part["hidden"] else part["text"] for part in row["parts"])
     passage = " ".join(f"{title}: {text}".removeprefix(": ").split())
     return f"{row['query']}\n    {_about(row)}\n    {passage}"
 
 
-def _about(row: Example) -> str:
+def _about(row: ExampleRow) -> str:
     found = f"BM25 rank {row['rank']}" if row["rank"] is not None else "not found by BM25"
     return f"{row['source']} · {row['split']} · {found} · {row['doc_id']}"
 
@@ -120,7 +120,7 @@ def queries_page(artifact: Artifact, count: int = 50) -> str:
     return page(str(artifact.result.get("name", "")), _read_examples(artifact, count))
 
 
-def page(name: str, examples: Sequence[Example]) -> str:
+def page(name: str, examples: Sequence[ExampleRow]) -> str:
     """The page of these examples. name: of the collection."""
     title = escape(f"Made queries of {name}")
     return (
@@ -134,7 +134,7 @@ def page(name: str, examples: Sequence[Example]) -> str:
     )
 
 
-def _article(row: Example) -> str:
+def _article(row: ExampleRow) -> str:
     heading = _struck(row["title"], row["hides_title"])
     text = "".join(_struck(part["text"], part["hidden"]) for part in row["parts"])
     return (
