@@ -39,8 +39,9 @@ def panel(site: "SideBySide", store: JudgementStore, left: str, right: str) -> N
         st.markdown(plain(blind_words(interleaving_preference(known, left, right), left, right)))
     st.html(_systems(site, rows))
     st.caption(
-        f"{MEASURE} over {next(iter(rows.values())).queries:,} queries with a relevant result, on condensed lists: "
-        "results without a judgement are left out. Judged: share of the first ten that have one."
+        f"{MEASURE} over {next(iter(rows.values())).queries:,} queries with a relevant result. Results without a "
+        "judgement count as not relevant, so a system whose first ten were judged less (column Judged) looks worse; "
+        "Judge next evens that out."
     )
     _others(site)
     _command(site, store)

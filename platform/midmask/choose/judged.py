@@ -1,8 +1,8 @@
 """What a person's judgements say of a verdict's systems, beside what the verdict estimated.
 
-Lists are condensed before they are measured (Sakai 2007): passages without a judgement are left out, and those behind
-them move up. Counting them as not relevant instead would punish the systems whose results were judged less. A query
-counts once one of its passages was judged relevant.
+Passages without a judgement count as not relevant, as in an evaluation of the same labelled set. That is harder on a
+system whose results were judged less, so the share of judged results stands beside each value, and the pool of all
+systems' results is there to be judged. A query counts once one of its passages was judged relevant.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,8 +34,8 @@ Grades = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class JudgedSystem:
-    """One system on the judged queries. value: its mean nDCG@10 on condensed lists. judged: share of its first ten
-    passages, over all these queries, that have a judgement.
+    """One system on the judged queries. value: its mean nDCG@10, where passages without a judgement are not relevant.
+    judged: share of its first ten passages, over all these queries, that have a judgement.
     """
 
     label: str
@@ -70,17 +70,13 @@ def answerable(grades: Grades) -> list[str]:
 
 
 def values_of(lists: Mapping[str, Sequence[str]], grades: Grades) -> pa.Table:
-    """nDCG@10 of one system's condensed lists: query_id, measure, value, for each answerable query.
+    """nDCG@10 of one system: query_id, measure, value, for each answerable query.
 
     Args:
         lists: query id -> ranked document ids, of all answerable queries.
     """
     wanted = answerable(grades)
-    rows = [
-        (query, doc_id, rank)
-        for query in wanted
-        for rank, doc_id in enumerate((one for one in lists[query] if one in grades[query]), start=1)
-    ]
+    rows = [(query, doc_id, rank) for query in wanted for rank, doc_id in enumerate(lists[query], start=1)]
     columns = [[row[column] for row in rows] for column in range(3)]
     types = (pa.string(), pa.string(), pa.int32())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]

@@ -107,7 +107,7 @@ class JudgementStore:
     def __init__(self, folder: Path, collection: Path) -> None:
         self.folder = folder / FOLDER
         self._collection = collection
-        self._known: tuple[int, Journal] = (0, Journal(()))
+        self._known: tuple[tuple[int, int], Journal] = ((0, 0), Journal(()))
 
     def add(self, judgement: Judgement) -> Journal:
         """Keeps a judgement; returns all there are now.
@@ -128,12 +128,15 @@ class JudgementStore:
         return found
 
     def read(self) -> Journal:
-        """All judgements; the journal is read again only if it has grown."""
+        """All judgements; the journal is read again only if it has changed."""
         path = self.folder / JOURNAL
-        size = path.stat().st_size if path.exists() else 0
-        if size != self._known[0]:
-            data = path.read_bytes()
-            self._known = (len(data), _parse(data))
+        try:
+            found = path.stat()
+            state = (found.st_mtime_ns, found.st_size)
+            if state != self._known[0]:
+                self._known = (state, _parse(path.read_bytes()))
+        except FileNotFoundError:
+            self._known = ((0, 0), Journal(()))
         return self._known[1]
 
     def _write_collection(self, found: Journal) -> None:

@@ -39,7 +39,7 @@ JOBS = Registry(
 TOOLS = Registry(
     "command",
     {
-        "ui": Command("ui", "MLflow's pages over the tracked runs"),
+        "ui": Command("ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "doctor": Command("doctor", "what is installed, and what the stores hold"),
     },
