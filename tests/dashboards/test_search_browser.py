@@ -15,7 +15,7 @@ from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from midmask.choose.interleaving import team_draft
-from midmask.choose.judgements import Journal, JudgementStore, query_id
+from midmask.choose.judgements import JudgementJournal, JudgementStore, query_id
 from midmask.choose.side_by_side import SideBySide, rank_changes
 from tests.support.choose.verdicts import HOSTILE, write_verdict
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
@@ -33,7 +33,7 @@ class Searched:
     folder: Path
     systems: SideBySide
 
-    def journal(self) -> Journal:
+    def journal(self) -> JudgementJournal:
         return JudgementStore(self.folder, self.systems.collection).read()
 
 

@@ -25,10 +25,10 @@ FEWEST = 10
 EQUAL = 1e-9
 """Values of two systems that differ by less are a tie."""
 
-Lists = Mapping[str, Mapping[str, Sequence[str]]]
+RankedBySystem = Mapping[str, Mapping[str, Sequence[str]]]
 """System -> query id -> its ranked document ids, the best first."""
 
-Grades = Mapping[str, Mapping[str, int]]
+GradesByQuery = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> grade."""
 
 
@@ -64,12 +64,12 @@ class JudgedPair:
         return self.wins + self.ties + self.losses
 
 
-def answerable(grades: Grades) -> list[str]:
+def answerable(grades: GradesByQuery) -> list[str]:
     """Ids of the queries with a relevant passage."""
     return [query for query, own in grades.items() if any(grade > 0 for grade in own.values())]
 
 
-def values_of(lists: Mapping[str, Sequence[str]], grades: Grades) -> pa.Table:
+def values_of(lists: Mapping[str, Sequence[str]], grades: GradesByQuery) -> pa.Table:
     """nDCG@10 of one system: query_id, measure, value, for each answerable query.
 
     Args:
@@ -88,7 +88,7 @@ def values_of(lists: Mapping[str, Sequence[str]], grades: Grades) -> pa.Table:
     return evaluate(ranked, qrels, "test", [MEASURE])
 
 
-def judged_systems(lists: Lists, grades: Grades) -> list[JudgedSystem]:
+def judged_systems(lists: RankedBySystem, grades: GradesByQuery) -> list[JudgedSystem]:
     """Each system's mean, the best first; empty while no query is answerable."""
     wanted = answerable(grades)
     if not wanted:
@@ -101,7 +101,9 @@ def judged_systems(lists: Lists, grades: Grades) -> list[JudgedSystem]:
     return sorted(found, key=lambda one: -one.value)
 
 
-def judged_pair(lists: Lists, grades: Grades, first: str, second: str, level: float) -> JudgedPair | None:
+def judged_pair(
+    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, level: float
+) -> JudgedPair | None:
     """The first system against the second; None while no query is answerable.
 
     Args:
@@ -177,7 +179,7 @@ def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, in
 def next_to_judge(
     queries: Iterable[str],
     lists_of: Callable[[str], Mapping[str, Sequence[str]]],
-    grades: Grades,
+    grades: GradesByQuery,
     skipped: frozenset[tuple[str, str]] = frozenset(),
 ) -> tuple[str, list[str]] | None:
     """The first query whose pool is not judged to its end, and what is left of the pool; None if there is none.

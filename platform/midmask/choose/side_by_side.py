@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
-from midmask.choose.rankers import FusedRanker, Ranker, Scored, SearchStore, Show, reads_titles
+from midmask.choose.rankers import FusedRanker, Ranker, ScoredDocument, SearchStore, Show, reads_titles
 from midmask.choose.verdict import SystemEstimate, Verdict
 from midmask.errors import UserError, reason, unknown
 from midmask.randomness.texts import fixed_sample
@@ -41,7 +41,7 @@ class RankedAnswer:
     texts, loading the model and encoding the collection do not count. how: what was scored.
     """
 
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredDocument, ...]
     seconds: float
     how: str
 
