@@ -54,10 +54,11 @@ def blind_words(found: BlindPreference, left: str, right: str) -> str:
     counts = f"Blind, {left} won {found.wins}, {right} won {found.losses}, and {found.ties} were ties"
     if not found.wins + found.losses:
         return f"{counts}."
-    sign = f"sign test p = {found.p:.2g}"
-    if not found.significant:
-        return f"{counts}: too close to call ({sign})."
-    return f"{counts}: {left if found.wins > found.losses else right} is preferred ({sign})."
+    share = f"{found.share:.0%} of the decided queries, 95% interval {found.low:.0%} to {found.high:.0%}"
+    outcome = "too close to call"
+    if found.significant:
+        outcome = f"{left if found.wins > found.losses else right} is preferred"
+    return f"{counts}: {outcome} ({left} wins {share}; sign test p = {found.p:.2g})."
 
 
 def _systems(site: "SideBySide", rows: dict) -> str:
