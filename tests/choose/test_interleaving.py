@@ -88,7 +88,7 @@ def test_only_blind_judgements_of_this_pair_count_and_the_last_one() -> None:
         Judgement("q", "x", 1, "blind", "a", "b", "a"),
         Judgement("q", "x", 0, "blind", "a", "b", "a"),
         Judgement("q", "y", 1, "blind", "a", "b", "b"),
-        Judgement("q", "z", 1, "side by side", "a", "b"),
+        Judgement("q", "z", 1, "side by side", "a", "b", "a"),
         Judgement("p", "x", 1, "blind", "a", "c", "a"),
         Judgement("o", "x", 1, "blind", "a", "b", "a"),
         Judgement("o", "x", None, "blind", "a", "b", "a"),
