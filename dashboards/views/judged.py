@@ -39,8 +39,9 @@ def panel(site: "SideBySide", store: JudgementStore, left: str, right: str) -> N
         st.markdown(plain(blind_words(interleaving_preference(known, left, right), left, right)))
     st.html(_systems(site, rows))
     st.caption(
-        f"{MEASURE} over {next(iter(rows.values())).queries:,} queries with a relevant result, on condensed lists: "
-        "results without a judgement are left out. Judged: share of the first ten that have one."
+        f"{MEASURE} over {next(iter(rows.values())).queries:,} queries with a relevant result. Results without a "
+        "judgement count as not relevant, so a system whose first ten were judged less (column Judged) looks worse; "
+        "Judge next evens that out."
     )
     _others(site)
     _command(site, store)
@@ -53,10 +54,11 @@ def blind_words(found: BlindPreference, left: str, right: str) -> str:
     counts = f"Blind, {left} won {found.wins}, {right} won {found.losses}, and {found.ties} were ties"
     if not found.wins + found.losses:
         return f"{counts}."
-    sign = f"sign test p = {found.p:.2g}"
-    if not found.significant:
-        return f"{counts}: too close to call ({sign})."
-    return f"{counts}: {left if found.wins > found.losses else right} is preferred ({sign})."
+    share = f"{found.share:.0%} of the decided queries, 95% interval {found.low:.0%} to {found.high:.0%}"
+    outcome = "too close to call"
+    if found.significant:
+        outcome = f"{left if found.wins > found.losses else right} is preferred"
+    return f"{counts}: {outcome} ({left} wins {share}; sign test p = {found.p:.2g})."
 
 
 def _systems(site: "SideBySide", rows: dict) -> str:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from midmask.choice.interleaving import team_draft
 from midmask.choice.judged import next_to_judge, pool
-from midmask.choice.judgements import Journal, Judgement, JudgementStore, query_id
+from midmask.choice.judgements import Judgement, JudgementJournal, JudgementStore, query_id
 from views.results import SHOWN, card, keep, plain, results
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def next_passage(site: "SideBySide", store: JudgementStore) -> None:
             st.button(name, key=f"next {name}", icon=icon, shortcut=letter, on_click=_judge, args=(store, given))
 
 
-def _progress(site: "SideBySide", known: Journal, query: str, left: int) -> str:
+def _progress(site: "SideBySide", known: JudgementJournal, query: str, left: int) -> str:
     whole = len(pool(_lists(site, query), query, {}))
     systems = len(site.opened)
     return f"{left} of {whole} pooled results are left for it, from {systems} system{'s' if systems > 1 else ''}."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from midmask.choice.interleaving import blind_judgements
-from midmask.choice.judgements import Journal, Judgement, JudgementStore
+from midmask.choice.judgements import Judgement, JudgementJournal, JudgementStore
 from midmask.choice.snippets import TextPart, marked_parts, origin_of, snippet
 from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text
@@ -80,7 +80,7 @@ def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, righ
 def results(
     site: "SideBySide",
     store: JudgementStore,
-    known: Journal,
+    known: JudgementJournal,
     given: Judgement,
     doc_ids: Sequence[str],
     marks: Sequence[str],
@@ -102,7 +102,7 @@ def results(
             thumb(store, known, replace(given, doc_id=doc_id, team=team), side)
 
 
-def thumb(store: JudgementStore, known: Journal, given: Judgement, side: str) -> None:
+def thumb(store: JudgementStore, known: JudgementJournal, given: Judgement, side: str) -> None:
     """Draws the two thumbs of a result. They show what the journal has, which other sessions write too.
 
     Args:
@@ -114,7 +114,7 @@ def thumb(store: JudgementStore, known: Journal, given: Judgement, side: str) ->
     st.feedback("thumbs", key=key, on_change=_keep, args=(store, key, given))
 
 
-def grade_of(known: Journal, given: Judgement) -> int | None:
+def grade_of(known: JudgementJournal, given: Judgement) -> int | None:
     """The grade that counts; in a blind comparison only what was judged in one of the same two systems."""
     counts = blind_judgements(known, given.left, given.right) if given.mode == "blind" else known.last
     row = counts.get((given.query_id, given.doc_id))

@@ -40,6 +40,8 @@ def show(context: PageContext) -> None:
     _told(site, store)
     if not prepared(site, (left, right)):
         return
+    if site.quarantined:
+        st.caption(f":material/warning: {site.quarantined:,} passages cannot be read; no system finds them.")
     if mode == NEXT:
         judging.next_passage(site, store)
     elif not query:

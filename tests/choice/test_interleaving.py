@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from midmask.choice.interleaving import interleaving_preference, team_draft
-from midmask.choice.judgements import Journal, Judgement
+from midmask.choice.judgements import Judgement, JudgementJournal
 
 NAMES = [f"d{number}" for number in range(14)]
 lists = some.builds(lambda names, stop: names[:stop], some.permutations(NAMES), some.integers(0, len(NAMES)))
@@ -58,18 +58,18 @@ def test_equal_lists_credit_both_alike() -> None:
         for number in range(400)
         for pick in team_draft({"a": NAMES, "b": NAMES}, f"query {number}", 10)[:1]
     ]
-    found = interleaving_preference(Journal(tuple(rows)), "a", "b")
+    found = interleaving_preference(JudgementJournal(tuple(rows)), "a", "b")
     assert found.wins + found.losses == 400 and not found.significant and found.low < 0.5 < found.high
 
 
-def judged(*outcomes: tuple[int, int]) -> Journal:
+def judged(*outcomes: tuple[int, int]) -> JudgementJournal:
     """A query for each pair of credits of a and b."""
     rows = []
     for number, (own, other) in enumerate(outcomes):
         for team, count in (("a", own), ("b", other)):
             rows += [Judgement(f"q{number}", f"{team}{at}", 1, "blind", "b", "a", team) for at in range(count)]
         rows.append(Judgement(f"q{number}", "none", 0, "blind", "a", "b", "a"))
-    return Journal(tuple(rows))
+    return JudgementJournal(tuple(rows))
 
 
 def test_the_preference_is_a_sign_test_over_queries() -> None:
@@ -88,14 +88,14 @@ def test_only_blind_judgements_of_this_pair_count_and_the_last_one() -> None:
         Judgement("q", "x", 1, "blind", "a", "b", "a"),
         Judgement("q", "x", 0, "blind", "a", "b", "a"),
         Judgement("q", "y", 1, "blind", "a", "b", "b"),
-        Judgement("q", "z", 1, "side by side", "a", "b"),
+        Judgement("q", "z", 1, "side by side", "a", "b", "a"),
         Judgement("p", "x", 1, "blind", "a", "c", "a"),
         Judgement("o", "x", 1, "blind", "a", "b", "a"),
         Judgement("o", "x", None, "blind", "a", "b", "a"),
     ]
-    found = interleaving_preference(Journal(tuple(rows)), "a", "b")
+    found = interleaving_preference(JudgementJournal(tuple(rows)), "a", "b")
     assert (found.wins, found.losses, found.ties) == (0, 1, 0)
-    nothing = interleaving_preference(Journal(()), "a", "b")
+    nothing = interleaving_preference(JudgementJournal(()), "a", "b")
     assert (nothing.p, nothing.low, nothing.high) == (1.0, 0.0, 1.0)
 
 
@@ -111,5 +111,5 @@ def test_a_better_system_is_preferred() -> None:
         other = np.random.default_rng(number).permutation(NAMES[1:]).tolist()
         for doc_id, team in team_draft({"good": [NAMES[0], *other], "bad": [*other, NAMES[0]]}, f"q {number}", 10):
             rows.append(Judgement(f"q {number}", doc_id, int(doc_id == NAMES[0]), "blind", "bad", "good", team))
-    found = interleaving_preference(Journal(tuple(rows)), "good", "bad")
+    found = interleaving_preference(JudgementJournal(tuple(rows)), "good", "bad")
     assert (found.wins, found.losses) == (30, 0) and found.significant and found.low > 0.8

@@ -22,12 +22,12 @@ from tests.support.choose.verdicts import verdict
 GRADES = {"p": {"a": 1, "b": 0, "c": 1}, "q": {"x": 0, "y": 1}, "r": {"z": 0}}
 
 
-def test_unjudged_passages_are_left_out_before_a_list_is_measured() -> None:
-    """By hand: of u, b, u2, a the judged ones are b, a: a stands second."""
+def test_unjudged_passages_count_as_not_relevant() -> None:
+    """By hand: of u, b, u2, a the relevant a stands fourth; c, relevant too, is not found."""
     lists = {"one": {"p": ["u", "b", "u2", "a"], "q": ["y"]}, "two": {"p": ["a", "c"], "q": ["u", "x", "u2"]}}
     ideal = 1 + 1 / log2(3)
     found = {row.label: row for row in judged_systems(lists, GRADES)}
-    assert found["one"].value == pytest.approx((1 / log2(3) / ideal + 1) / 2)
+    assert found["one"].value == pytest.approx((1 / log2(5) / ideal + 1) / 2)
     assert found["two"].value == pytest.approx((1 + 0) / 2)
     assert found["one"].queries == 2 and found["one"].judged == pytest.approx(3 / 5)
     assert found["two"].judged == pytest.approx(3 / 5)

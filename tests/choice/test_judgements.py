@@ -1,5 +1,6 @@
 """Judgements survive kills and other writers, and become a collection that an evaluation reads."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -124,6 +125,27 @@ def test_concurrent_writers_lose_nothing(store: JudgementStore) -> None:
     assert (found.unreadable, len(found.rows)) == (0, writers * count)
     assert Counter(row.query.rpartition(" ")[2] for row in found.rows) == {str(w): count for w in range(writers)}
     assert len(qrels(store)) == writers * count, "the last writer has seen what all others wrote"
+
+
+def is_waiting(process: int) -> bool:
+    """Whether a process waits for another one's lock of a file."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and str(process) in line.split() for line in lines)
+
+
+def test_a_writer_waits_for_another_ones_files(store: JudgementStore) -> None:
+    """Not a line is added while another process is between its line and the collection's files."""
+    store.add(Judgement("port", FIRST, 1))
+    with open(store.folder / "journal.lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        writer = multiprocessing.get_context("fork").Process(target=write_many, args=(store.folder.parent, 1, 1))
+        writer.start()
+        while not is_waiting(writer.pid or 0):
+            assert writer.exitcode is None, "it did not wait"
+        assert len(store.read().rows) == 1
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    writer.join()
+    assert len(store.read().rows) == 2 == len(qrels(store))
 
 
 def test_a_killed_writer_holds_no_lock(store: JudgementStore) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 import midmask
 from midmask.artifact import Place
+from midmask.choice.judged import judged_systems
+from midmask.choice.judgements import Judgement, JudgementStore
 from midmask.choice.side_by_side import SideBySide, rank_changes
 from midmask.errors import UserError
 from midmask.retrieve.bm25 import StemmedWords
@@ -65,6 +67,21 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
         hits = site.search(label, text, 5)
         assert [hit.doc_id for hit in hits] == expected[text][:5]
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(
+    site: SideBySide, folder: Path, tmp_path: Path
+) -> None:
+    store = JudgementStore(tmp_path, site.collection)
+    for text, doc_id in QUERIES.values():
+        for other in site.rank("bm25", text).doc_ids[:4]:
+            found = store.add(Judgement(text, other, int(other == doc_id)))
+    model = str(folder / ASKED["retromae · dense"])
+    corpus = midmask.Corpus.from_beir(store.folder)
+    scores = midmask.evaluate(model, corpus, storage=tmp_path / "store", progress=False)
+    lists = {"own": {name: site.rank("retromae · dense", text).doc_ids for name, text in found.queries.items()}}
+    (row,) = judged_systems(lists, found.grades)
+    assert row.value == pytest.approx(scores["nDCG@10"]) and 0 < row.value < 1
 
 
 def test_bm25_ranks_by_its_definition(site: SideBySide, folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from midmask.choice.judgements import Journal, Judgement, query_id
+from midmask.choice.judgements import Judgement, JudgementJournal, query_id
 from midmask.evaluation.statistics.intervals import LEVEL
 from midmask.randomness.texts import uniform
 
@@ -77,7 +77,7 @@ class BlindPreference:
         return self.p < LEVEL
 
 
-def blind_judgements(journal: Journal, first: str, second: str) -> dict[tuple[str, str], Judgement]:
+def blind_judgements(journal: JudgementJournal, first: str, second: str) -> dict[tuple[str, str], Judgement]:
     """(query id, document id) -> the last judgement of it in a blind comparison of these two systems; withdrawn ones
     are left out.
     """
@@ -87,7 +87,7 @@ def blind_judgements(journal: Journal, first: str, second: str) -> dict[tuple[st
     return {key: row for key, row in last.items() if row.grade is not None}
 
 
-def interleaving_preference(journal: Journal, first: str, second: str) -> BlindPreference:
+def interleaving_preference(journal: JudgementJournal, first: str, second: str) -> BlindPreference:
     """Which of two systems is preferred, by the blind judgements of these two. A passage that was judged not relevant
     gives no credit; of several judgements of a passage the last one counts.
     """

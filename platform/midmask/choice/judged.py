@@ -1,8 +1,8 @@
 """What a person's judgements say of a verdict's systems, beside what the verdict estimated.
 
-Lists are condensed before they are measured (Sakai 2007): passages without a judgement are left out, and those behind
-them move up. Counting them as not relevant instead would punish the systems whose results were judged less. A query
-counts once one of its passages was judged relevant.
+Passages without a judgement count as not relevant, as in an evaluation of the same labelled set. That is harder on a
+system whose results were judged less, so the share of judged results stands beside each value, and the pool of all
+systems' results is there to be judged. A query counts once one of its passages was judged relevant.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,17 +25,17 @@ FEWEST = 10
 EQUAL = 1e-9
 """Values of two systems that differ by less are a tie."""
 
-Lists = Mapping[str, Mapping[str, Sequence[str]]]
+RankedBySystem = Mapping[str, Mapping[str, Sequence[str]]]
 """System -> query id -> its ranked document ids, the best first."""
 
-Grades = Mapping[str, Mapping[str, int]]
+GradesByQuery = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> grade."""
 
 
 @dataclass(frozen=True)
 class JudgedSystem:
-    """One system on the judged queries. value: its mean nDCG@10 on condensed lists. judged: share of its first ten
-    passages, over all these queries, that have a judgement.
+    """One system on the judged queries. value: its mean nDCG@10, where passages without a judgement are not relevant.
+    judged: share of its first ten passages, over all these queries, that have a judgement.
     """
 
     label: str
@@ -64,23 +64,19 @@ class JudgedPair:
         return self.wins + self.ties + self.losses
 
 
-def answerable(grades: Grades) -> list[str]:
+def answerable(grades: GradesByQuery) -> list[str]:
     """Ids of the queries with a relevant passage."""
     return [query for query, own in grades.items() if any(grade > 0 for grade in own.values())]
 
 
-def values_of(lists: Mapping[str, Sequence[str]], grades: Grades) -> pa.Table:
-    """nDCG@10 of one system's condensed lists: query_id, measure, value, for each answerable query.
+def values_of(lists: Mapping[str, Sequence[str]], grades: GradesByQuery) -> pa.Table:
+    """nDCG@10 of one system: query_id, measure, value, for each answerable query.
 
     Args:
         lists: query id -> ranked document ids, of all answerable queries.
     """
     wanted = answerable(grades)
-    rows = [
-        (query, doc_id, rank)
-        for query in wanted
-        for rank, doc_id in enumerate((one for one in lists[query] if one in grades[query]), start=1)
-    ]
+    rows = [(query, doc_id, rank) for query in wanted for rank, doc_id in enumerate(lists[query], start=1)]
     columns = [[row[column] for row in rows] for column in range(3)]
     types = (pa.string(), pa.string(), pa.int32())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
@@ -92,7 +88,7 @@ def values_of(lists: Mapping[str, Sequence[str]], grades: Grades) -> pa.Table:
     return evaluate(ranked, qrels, "test", [MEASURE])
 
 
-def judged_systems(lists: Lists, grades: Grades) -> list[JudgedSystem]:
+def judged_systems(lists: RankedBySystem, grades: GradesByQuery) -> list[JudgedSystem]:
     """Each system's mean, the best first; empty while no query is answerable."""
     wanted = answerable(grades)
     if not wanted:
@@ -105,7 +101,9 @@ def judged_systems(lists: Lists, grades: Grades) -> list[JudgedSystem]:
     return sorted(found, key=lambda one: -one.value)
 
 
-def judged_pair(lists: Lists, grades: Grades, first: str, second: str, level: float) -> JudgedPair | None:
+def judged_pair(
+    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, level: float
+) -> JudgedPair | None:
     """The first system against the second; None while no query is answerable.
 
     Args:
@@ -181,7 +179,7 @@ def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, in
 def next_to_judge(
     queries: Iterable[str],
     lists_of: Callable[[str], Mapping[str, Sequence[str]]],
-    grades: Grades,
+    grades: GradesByQuery,
     skipped: frozenset[tuple[str, str]] = frozenset(),
 ) -> tuple[str, list[str]] | None:
     """The first query whose pool is not judged to its end, and what is left of the pool; None if there is none.

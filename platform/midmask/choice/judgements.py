@@ -63,7 +63,7 @@ def query_id(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Journal:
+class JudgementJournal:
     """Judgements in the order given. unreadable: lines that are no judgement, such as one that a kill cut short."""
 
     rows: tuple[Judgement, ...]
@@ -107,9 +107,9 @@ class JudgementStore:
     def __init__(self, folder: Path, collection: Path) -> None:
         self.folder = folder / FOLDER
         self._collection = collection
-        self._known: tuple[int, Journal] = (0, Journal(()))
+        self._known: tuple[tuple[int, int], JudgementJournal] = ((0, 0), JudgementJournal(()))
 
-    def add(self, judgement: Judgement) -> Journal:
+    def add(self, judgement: Judgement) -> JudgementJournal:
         """Keeps a judgement; returns all there are now.
 
         Raises:
@@ -127,16 +127,19 @@ class JudgementStore:
             raise UserError(f"{self.folder}: the judgement cannot be written ({error.strerror or error})") from None
         return found
 
-    def read(self) -> Journal:
-        """All judgements; the journal is read again only if it has grown."""
+    def read(self) -> JudgementJournal:
+        """All judgements; the journal is read again only if it has changed."""
         path = self.folder / JOURNAL
-        size = path.stat().st_size if path.exists() else 0
-        if size != self._known[0]:
-            data = path.read_bytes()
-            self._known = (len(data), _parse(data))
+        try:
+            found = path.stat()
+            state = (found.st_mtime_ns, found.st_size)
+            if state != self._known[0]:
+                self._known = (state, _parse(path.read_bytes()))
+        except FileNotFoundError:
+            self._known = ((0, 0), JudgementJournal(()))
         return self._known[1]
 
-    def _write_collection(self, found: Journal) -> None:
+    def _write_collection(self, found: JudgementJournal) -> None:
         """Writes the files of the BEIR collection, each whole or not at all."""
         place = Place(str(self.folder))
         self._link_passages()
@@ -178,7 +181,7 @@ def _append(path: Path, line: str) -> None:
         os.close(descriptor)
 
 
-def _parse(data: bytes) -> Journal:
+def _parse(data: bytes) -> JudgementJournal:
     """The judgements in the bytes of a journal; a line that is none is counted."""
     rows, unreadable = [], 0
     for line in data.splitlines():
@@ -186,7 +189,7 @@ def _parse(data: bytes) -> Journal:
             rows.append(_judgement(json.loads(line)))
         except (ValueError, TypeError, KeyError, RecursionError):
             unreadable += bool(line.strip())
-    return Journal(tuple(rows), unreadable)
+    return JudgementJournal(tuple(rows), unreadable)
 
 
 def _judgement(row: Mapping[str, Any]) -> Judgement:

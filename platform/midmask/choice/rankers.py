@@ -37,7 +37,7 @@ from midmask.training.run import Log
 Show = Callable[[str], None]
 """Takes a line of progress."""
 
-Scored = tuple[str, float]
+ScoredDocument = tuple[str, float]
 """A document id and the score of the query with it; larger is better."""
 
 BM25_SHARE = 0.5
@@ -53,7 +53,7 @@ class Ranker(Protocol):
     @property
     def how(self) -> str: ...
 
-    def rank(self, query: str, k: int) -> list[Scored]:
+    def rank(self, query: str, k: int) -> list[ScoredDocument]:
         """The best `k` passages, the best first; ties rank by document id."""
 
 
@@ -70,7 +70,7 @@ class EncoderRanker:
         self._searcher = searcher
         self._stored = stored
 
-    def rank(self, query: str, k: int) -> list[Scored]:
+    def rank(self, query: str, k: int) -> list[ScoredDocument]:
         scores_QK, rows_QK = self._searcher.find([query], k)
         doc_ids = self._stored.doc_ids
         pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
@@ -89,7 +89,7 @@ class Bm25Ranker:
     def __init__(self, index: Bm25Index) -> None:
         self._index = index
 
-    def rank(self, query: str, k: int) -> list[Scored]:
+    def rank(self, query: str, k: int) -> list[ScoredDocument]:
         return _scored(self._index.search(["query"], [query], k))
 
 
@@ -101,18 +101,18 @@ class FusedRanker:
         self._encoder = encoder
         self._bm25 = bm25
 
-    def rank(self, query: str, k: int) -> list[Scored]:
+    def rank(self, query: str, k: int) -> list[ScoredDocument]:
         lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (self._encoder, self._bm25)]
         return _scored(fuse(lists[0], lists[1], BM25_SHARE, k))
 
 
-def _as_table(found: list[Scored]) -> pa.Table:
+def _as_table(found: list[ScoredDocument]) -> pa.Table:
     columns = [["query"] * len(found), [doc_id for doc_id, _ in found], [score for _, score in found]]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, ranked.SCHEMA.types[:3], strict=True)]
     return ranked.order(pa.table(arrays, names=ranked.SCHEMA.names[:3]))
 
 
-def _scored(table: pa.Table) -> list[Scored]:
+def _scored(table: pa.Table) -> list[ScoredDocument]:
     return list(zip(table["doc_id"].to_pylist(), table["score"].to_pylist(), strict=True))
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
 from midmask.choice.entrants import WITH_BM25
-from midmask.choice.rankers import FusedRanker, Ranker, Scored, SearchStore, Show, reads_titles
+from midmask.choice.rankers import FusedRanker, Ranker, ScoredDocument, SearchStore, Show, reads_titles
 from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, reason, unknown
@@ -40,7 +40,7 @@ class RankedAnswer:
     texts, loading the model and encoding the collection do not count. how: what was scored.
     """
 
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredDocument, ...]
     seconds: float
     how: str
 

@@ -42,7 +42,7 @@ TOOLS = Registry(
     "command",
     {
         "search": Command("search", "type a query: the systems of a verdict, or a model over a collection"),
-        "ui": Command("ui", "MLflow's pages over the tracked runs"),
+        "ui": Command("ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
         "doctor": Command("doctor", "what is installed, and what the stores hold"),

@@ -57,7 +57,11 @@ def served(page: Path, arguments: list[str], log: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:  # Streamlit may wait for ever for a page that was being drawn
+            process.kill()
+            process.wait()
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

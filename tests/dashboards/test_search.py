@@ -1,0 +1,80 @@
+"""What the page Search writes as HTML and as sentences, without a browser."""
+
+import importlib
+import sys
+from html.parser import HTMLParser
+from types import ModuleType
+
+import pytest
+
+from midmask.choice.interleaving import BlindPreference
+from midmask.choice.judgements import Judgement, JudgementJournal
+from tests.support.choose.verdicts import HOSTILE
+from tests.support.dashboards.page import DASHBOARDS
+
+
+def view(name: str) -> ModuleType:
+    if DASHBOARDS not in sys.path:
+        sys.path.append(DASHBOARDS)
+    return importlib.import_module(f"views.{name}")
+
+
+class Tags(HTMLParser):
+    """The tags of an HTML text, and its texts joined."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("query", ["window hacked", HOSTILE, "img"])
+def test_a_card_has_only_its_own_tags(query: str) -> None:
+    """Whatever stands in the document's id, title and text, marked or not, short or cut."""
+    for text in (HOSTILE, f"{HOSTILE} " * 60):
+        found = Tags(view("results").card(f'"><script>{HOSTILE}.md#0-9', HOSTILE, text, query, "1", ""))
+        own = {"article", "div", "span", "p", "details", "summary", "mark"}
+        assert set(found.tags) <= own and "mark" in found.tags
+        assert HOSTILE in found.text and ("details" in found.tags) == (text != HOSTILE)
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "shown"),
+    [(1, 3, "↑3"), (9, -2, "↓2"), (4, 0, "="), (1, None, "new"), (2, 8, "↑8"), (2, 9, "new")],
+)
+def test_a_rank_change_is_of_what_the_other_list_shows(rank: int, ranks: int | None, shown: str) -> None:
+    assert Tags(view("results").change(rank, ranks)).text == shown
+
+
+def test_a_thumb_shows_blind_judgements_apart_from_others() -> None:
+    side = Judgement("q", "d", 1, "side by side", "a", "b")
+    blind = Judgement("q", "d", 0, "blind", "b", "a", "a")
+    grade_of = view("results").grade_of
+    assert grade_of(JudgementJournal((side,)), blind) is None
+    assert grade_of(JudgementJournal((side, blind)), blind) == 0
+    assert grade_of(JudgementJournal((side, blind)), side) == 0, "the last judgement of a passage counts"
+    assert grade_of(JudgementJournal((side, blind)), Judgement("q", "d", None, "blind", "a", "c")) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (BlindPreference(0, 0, 0, 0.5, 0, 1, 1), "not compared blind yet"),
+        (BlindPreference(0, 0, 2, 0.5, 0, 1, 1), "won 0, b won 0, and 2 were ties."),
+        (BlindPreference(3, 1, 2, 0.75, 0.2, 0.99, 0.6), "too close to call (a wins 75% of the decided queries"),
+        (BlindPreference(1, 12, 2, 0.08, 0.01, 0.3, 0.003), "b is preferred (a wins 8%"),
+    ],
+)
+def test_a_sentence_says_who_is_preferred(found: BlindPreference, words: str) -> None:
+    assert words in view("judged").blind_words(found, "a", "b")
+
+
+def test_names_of_icons_and_markdown_are_plain_text() -> None:
+    assert view("results").plain("**a** :smile: <b>") == r"\*\*a\*\* \:smile\: &lt;b&gt;".replace(r"\: ", ": ")
