@@ -22,10 +22,11 @@ from tests.support.queries.labelled import generating
 V, D = 1024, 128
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_a_step_is_counted_without_its_weights(layers: int) -> None:
-    config, words = QueryGeneration.Config(decoder_layers=layers), sample_vocabulary(V)
-    objective = QueryGeneration(build_seq2seq(BackboneConfig(), words, decoder_layers=layers, seed=0), words).train()
+@pytest.mark.parametrize(("layers", "frozen"), [(1, False), (3, False), (1, True)])
+def test_a_step_is_counted_without_its_weights(layers: int, frozen: bool) -> None:
+    config, words = QueryGeneration.Config(decoder_layers=layers, frozen_encoder=frozen), sample_vocabulary(V)
+    model = build_seq2seq(BackboneConfig(), words, decoder_layers=layers, seed=0)
+    objective = QueryGeneration(config, model, words).train()
     batch = finetuning_batch(words, queries=8, group=1, query=12, passage=40)
     own = count_training(config, BackboneConfig(), V, Representation(), Row(40, 12, 1), kind="cpu", bf16=False)
     assert own.is_whole and own.parameters == sum(parameter.numel() for parameter in objective.parameters())

@@ -29,7 +29,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_dry_run_says_what_it_costs(collection: str, tmp_path: Path) -> None:
     done = run_job("train_generator", "--corpus", collection, *SHORT, "--dry-run", home=tmp_path)
     assert done.code == 0, done.err
-    assert "3 steps x 8 rows = 24 rows" in done.out and "stages.0.train.learning_rate = 0.0005" in done.out
+    assert "3 steps x 8 rows = 24 rows" in done.out and "stages.0.train.learning_rate = 0.001" in done.out
     assert "tokens.titles = True" in done.out and "memory of a device in generator" in done.out
     assert not (tmp_path / "store").exists()
 

@@ -130,7 +130,7 @@ def test_the_loss_is_that_of_each_query_alone() -> None:
         batch.texts["passage"].ids_BL[row, 5 + length :] = words.pad_id
     batch.texts["query"].lengths_B.copy_(lengths)
     batch.texts["passage"].lengths_B.copy_((5 + lengths).clamp(max=14))
-    objective = QueryGeneration(model, words)
+    objective = QueryGeneration(QueryGeneration.Config(decoder_layers=1), model, words)
     part = objective(objective.draw(batch)).parts["generation"]
     assert int(part.count) == int((lengths - 1).sum()), "every token but [CLS], [SEP] included"
     expected = 0.0
@@ -163,6 +163,19 @@ def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_p
     weight = "encoder.layer.0.output.dense.weight"
     assert not torch.equal(fresh.encoder.state_dict()[weight], encoder[weight])
     assert not torch.equal(fresh.encoder.state_dict()[weight], other.encoder.state_dict()[weight])
+
+
+def test_a_frozen_encoder_stays_as_it_is(inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    """And is saved with the decoder that was trained under it, also over an interruption."""
+    config = generating(log_every=1)
+    config = config.model_copy(update={"loss": QueryGeneration.Config(decoder_layers=1, frozen_encoder=True)})
+    begun = generator_setup(config, inputs).build()[0].state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        run(config, inputs, tmp_path, stop_at=8)
+    run(config, inputs, tmp_path)
+    ended = safetensors.numpy.load_file(tmp_path / "model" / "model.safetensors")
+    changed = {name for name, value in ended.items() if not np.array_equal(value, begun[f"model.{name}"].numpy())}
+    assert changed and all(name.startswith("decoder.") for name in changed)
 
 
 def test_a_tokenizer_with_more_entries_than_the_encoder_is_refused(tmp_path: Path, inputs: dict[str, Artifact]) -> None:

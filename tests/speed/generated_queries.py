@@ -32,8 +32,12 @@ ROWS, STEPS = 32, 20
 SHOWN = 6
 
 
-def loss_of(artifact: Artifact, inputs: dict[str, Artifact], split: str) -> float:
-    """Mean loss of a token over `STEPS` batches of a split's queries."""
+def loss_of(artifact: Artifact, inputs: dict[str, Artifact], split: str, *, swapped: bool = False) -> float:
+    """Mean loss of a token over `STEPS` batches of a split's queries.
+
+    Args:
+        swapped: each query gets the passage of another one: what a model loses by it is what it reads of passages.
+    """
     from transformers import EncoderDecoderModel
 
     setup = generator_setup(GeneratorConfig.model_validate(artifact.record["config"]), inputs)
@@ -44,6 +48,11 @@ def loss_of(artifact: Artifact, inputs: dict[str, Artifact], split: str) -> floa
     order = Order(replace(setup.rows, split=split), ROWS, 0, 0, 1, 0, STEPS)
     total = count = 0.0
     for read in reads(local_reader, order, steps=STEPS, pad_id=words.pad_id, micro_batch=None, pin=False):
+        texts = read.micro[0].texts
+        if swapped:
+            passage = texts["passage"]
+            ids_BL, lengths_B = passage.ids_BL.roll(1, 0), passage.lengths_B.roll(1, 0)
+            texts["passage"] = replace(passage, ids_BL=ids_BL, lengths_B=lengths_B)
         with torch.no_grad():
             part = objective(objective.draw(read.micro[0])).parts["generation"]
         total, count = total + float(part.total), count + float(part.count)
@@ -58,12 +67,12 @@ def describe(name: str, pairs: list[tuple[str, str, int]], index: bm25s.BM25) ->
     """Args: pairs: query, its passage, and the passage's row."""
     found, _ = index.retrieve(bm25s.tokenize([query for query, _, _ in pairs], show_progress=False), k=20)
     ranks = [np.flatnonzero(found[at] == row) for at, (_, _, row) in enumerate(pairs)]
-    hits = {k: np.mean([len(rank) > 0 and rank[0] < k for rank in ranks]) for k in (1, 20)}
-    copied = np.mean([words_of(query) <= words_of(text) for query, text, _ in pairs])
+    hits = {k: sum(len(rank) > 0 and rank[0] < k for rank in ranks) for k in (1, 20)}
+    copied = sum([words_of(query) <= words_of(text) for query, text, _ in pairs])
     length = np.mean([len(query.split()) for query, _, _ in pairs])
     print(
-        f"{name}: {len(pairs)} queries, {length:.1f} words, copied {copied:.0%}; BM25 finds the passage first "
-        f"{hits[1]:.0%}, among 20 {hits[20]:.0%}"
+        f"{name}: {len(pairs)} queries, {length:.1f} words, {copied} copied; BM25 finds the passage of "
+        f"{hits[1]} first, of {hits[20]} among 20"
     )
 
 
@@ -76,7 +85,8 @@ def main() -> None:
     artifact = load(Place(flags.generator))
     inputs = {name: load(Place(place)) for name, place in artifact.record["inputs"].items()}
     for split in ("train", "dev"):
-        print(f"loss of a token on {split}: {loss_of(artifact, inputs, split):.3f}")
+        own, other = (loss_of(artifact, inputs, split, swapped=swapped) for swapped in (False, True))
+        print(f"loss of a token on {split}: {own:.3f}, with another's passage {other:.3f}")
     corpus = Path(inputs["corpus"].place.uri)
     docs = pq.read_table(corpus / "docs")
     qrels = pq.read_table(corpus / "qrels.parquet").filter(pc.field("split") == "dev")

@@ -1,8 +1,9 @@
 """Trains a model that writes queries for passages, on the train queries of a labelled collection.
 
 Its folder is a source of queries: `model:FOLDER`, for `pseudo_queries.source` and wherever queries are made. It is an
-encoder-decoder that starts from the recipe's backbone (--set backbone.name=minilm --set tokens.tokenizer=minilm: from a
-pre-trained encoder). Length, batch and optimiser are the fields stages.0.train.*, for which there are the flags below.
+encoder-decoder that starts from the recipe's backbone. A pre-trained encoder (--set backbone.name=minilm
+--set tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
+fields stages.0.train.*, for which there are the flags below.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -22,7 +23,7 @@ TOKENS = {
 USUAL = {
     "steps": "2000",
     "batch_size": "32",
-    "learning_rate": "5e-4",
+    "learning_rate": "1e-3",
 }
 """Field of stages.0.train -> its value, unless another is given."""
 
@@ -40,6 +41,7 @@ def work(options: Options, flags: Namespace) -> None:
     from midmask.errors import UserError
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import Step, plan
+    from midmask.objectives.finetuning.generation import QueryGeneration
     from midmask.queries.train import GeneratorConfig
 
     out = Place(resolve_storage(flags.out, options.home)) if flags.out else None
@@ -51,6 +53,7 @@ def work(options: Options, flags: Namespace) -> None:
     steps, tokens = plan(recipe), recipe.tokens
     config = GeneratorConfig(
         backbone=recipe.backbone,
+        loss=QueryGeneration.Config(frozen_encoder=recipe.backbone.is_pretrained),
         train=recipe.stages[0].train.model_copy(update={"precision": steps.precision}),
         query_length=tokens.query_length,
         passage_length=tokens.max_length,

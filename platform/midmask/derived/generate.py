@@ -89,7 +89,7 @@ class Generator:
         self._tokenizer, model, self._is_causal = self._read(folder)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model: Any = model.to(self._device).eval()
-        settings = model.config.get_text_config(decoder=self._is_causal, encoder=not self._is_causal)
+        settings = model.config.get_text_config() if self._is_causal else model.get_encoder().config
         places = int(getattr(settings, "max_position_embeddings", 0) or 1 << 30)
         if places < 1 << 30:  # rows of a table of positions that training has not reached are noise
             places = min(places, self._tokenizer.model_max_length)

@@ -165,7 +165,7 @@ def _outline(
         return ListwiseRanking(config, model, words), words
     if isinstance(config, QueryGeneration.Config):
         writer, words = outline_seq2seq(encoder, vocabulary, config.decoder_layers)
-        return QueryGeneration(writer, words), words
+        return QueryGeneration(config, writer, words), words
     backbone, words = outline_backbone(encoder, vocabulary)
     with torch.device("meta"):
         backbone.represent_as(representation, seed=0)

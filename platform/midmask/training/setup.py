@@ -177,7 +177,7 @@ class GeneratorSetup(TrainingSetup):
         vocabulary = Vocabulary.of(self.tokenizer)
         layers, seed = self.objective.decoder_layers, self.train.seed
         model = build_seq2seq(self.backbone, vocabulary, decoder_layers=layers, seed=seed)
-        return model, QueryGeneration(model, vocabulary), vocabulary
+        return model, QueryGeneration(self.objective, model, vocabulary), vocabulary
 
     def save(self, objective: Objective, folder: Path) -> None:
         assert isinstance(objective, QueryGeneration)

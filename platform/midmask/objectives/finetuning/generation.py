@@ -44,12 +44,19 @@ class QueryGeneration(Objective):
 
         name: Literal["generation"] = Field("generation", description="name of the objective")
         decoder_layers: int = Field(2, ge=1, le=64, description="layers of the decoder; its width is the encoder's")
+        frozen_encoder: bool = Field(
+            False,
+            description="leave the encoder as it is; a pre-trained one otherwise forgets what it knew before the fresh "
+            "decoder has learnt to read it",
+        )
 
     parts: ClassVar[tuple[str, ...]] = ("generation",)
     backbone: Seq2Seq  # type: ignore[assignment]
 
-    def __init__(self, model: Seq2Seq, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: Config, model: Seq2Seq, vocabulary: Vocabulary) -> None:
         super().__init__(model, vocabulary)  # type: ignore[arg-type]
+        self.config = config
+        model.model.encoder.requires_grad_(not config.frozen_encoder)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> WrittenRows:
