@@ -8,9 +8,9 @@ import pytest
 
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import Fit
-from midmask.choice.assess import Experience, Measured, estimates, recommend
+from midmask.choice.assess import Experience, MeasuredSystem, estimates, recommend
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.entrants import AS_IS, MEASURE, TUNED
+from midmask.choice.contenders import AS_IS, MEASURE, TUNED
 
 SURE = Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c"))
 KNOWN = Experience({"encoder": SURE, "with BM25": SURE, "bm25": SURE}, [])
@@ -21,7 +21,7 @@ def key(system: str) -> SystemKey:
     return SystemKey(system, "corpus", "dense", TUNED)
 
 
-def measured(of: SystemKey, mean: float, seconds: float, split: str = "test", seed: int = 0) -> Measured:
+def measured(of: SystemKey, mean: float, seconds: float, split: str = "test", seed: int = 0) -> MeasuredSystem:
     """400 queries around a mean, with the same difficulty for all systems."""
     difficulty = np.random.default_rng(1).uniform(-0.2, 0.2, 400)
     own = np.random.default_rng(crc32(of.system.encode()) + seed).normal(0, 0.02, 400)
@@ -31,7 +31,7 @@ def measured(of: SystemKey, mean: float, seconds: float, split: str = "test", se
         {"query_id": [str(n) for n in range(400)], "measure": [MEASURE] * 400, "value": values.astype(np.float64)}
     )
     result = Result(of, 0, "made", split, {MEASURE: float(values.mean())}, table)
-    return Measured(of, result, seconds, 768.0, f"/models/{of.system}", finalist=split == "test")
+    return MeasuredSystem(of, result, seconds, 768.0, f"/models/{of.system}", finalist=split == "test")
 
 
 def test_gains_are_paired_and_shrunk():
@@ -52,7 +52,7 @@ def test_finalists_rank_before_those_that_were_given_up():
     assert [(one.system, one.rank) for one in found] == [("mlm", 1), ("as it is", 2), ("simcse", 3)]
 
 
-def advice(*systems: Measured):
+def advice(*systems: MeasuredSystem):
     ranked = estimates(systems, {"test": systems[0].result}, KNOWN)
     return recommend(ranked, systems, systems[0].result, KNOWN)
 

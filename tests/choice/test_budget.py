@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds
-from midmask.choice.entrants import Size
+from midmask.choice.contenders import Size
 from midmask.errors import UserError
 
 WIDE = Limits(passages=10**9, queries=10**9)

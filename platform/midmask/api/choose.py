@@ -6,8 +6,8 @@ from pathlib import Path
 from midmask.api.corpus import Corpus
 from midmask.api.storage import open_store, runner_in
 from midmask.choice.budget import budget_seconds
+from midmask.choice.contenders import SYSTEMS, VIEWS
 from midmask.choice.deliver import deliver
-from midmask.choice.entrants import SYSTEMS, VIEWS
 from midmask.choice.request import Request
 from midmask.choice.run import choose as hold
 from midmask.choice.verdict import Verdict

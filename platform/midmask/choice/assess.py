@@ -10,7 +10,7 @@ from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import PRIOR, Fit, HeldOutCollection, fit_kinds, leave_one_out
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.entrants import MEASURE, WITH_BM25, name_of
+from midmask.choice.contenders import MEASURE, WITH_BM25, name_of
 from midmask.choice.levels import LevelRecord, level_interval
 from midmask.choice.verdict import Recommendation, SystemEstimate
 from midmask.evaluation.measures import by_query
@@ -24,7 +24,7 @@ ALIKE = 0.01
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSystem:
     """A system's values on the queries of one split. model: folder; "" for BM25."""
 
     key: SystemKey
@@ -81,7 +81,7 @@ class Experience:
         paired = _paired(own, baseline)
         return self.gains[kind_of(*name_of(key))].interval(float(paired.mean()), Variance.of_mean(paired), LEVEL)
 
-    def is_behind(self, one: "Measured", best: "Measured", baseline: Result) -> bool:
+    def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", baseline: Result) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
         of two systems of one kind is the same, of two kinds it adds up.
         """
@@ -100,7 +100,7 @@ def _paired(own: Result, other: Result) -> Doubles:
 
 
 def estimates(
-    measured: Sequence[Measured], baseline: Mapping[str, Result], known: Experience
+    measured: Sequence[MeasuredSystem], baseline: Mapping[str, Result], known: Experience
 ) -> tuple[SystemEstimate, ...]:
     """All systems by rank: finalists first, each group by its estimated gain.
 
@@ -112,7 +112,7 @@ def estimates(
     return tuple(replace(one, rank=rank) for rank, one in enumerate(found, start=1))
 
 
-def _estimate(one: Measured, baseline: Result, known: Experience) -> SystemEstimate:
+def _estimate(one: MeasuredSystem, baseline: Result, known: Experience) -> SystemEstimate:
     system, representation = name_of(one.key)
     gain, low, high = 0.0, 0.0, 0.0
     if one.key != baseline.key:
@@ -141,7 +141,7 @@ def _share(value: float) -> float:
 
 
 def recommend(
-    systems: Sequence[SystemEstimate], measured: Sequence[Measured], baseline: Result, known: Experience
+    systems: Sequence[SystemEstimate], measured: Sequence[MeasuredSystem], baseline: Result, known: Experience
 ) -> Recommendation:
     """The cheapest of the finalists that are within `ALIKE` of the best one and cannot be told from it.
 

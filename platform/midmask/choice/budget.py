@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from midmask.choice.entrants import Size
+from midmask.choice.contenders import Size
 from midmask.errors import UserError
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}

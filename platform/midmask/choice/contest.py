@@ -15,8 +15,8 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell, Layout, cell_of, cell_on, recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import Clock, Limits, affordable
-from midmask.choice.entrants import AS_IS, LEXICAL, MEASURE, Entrant, Size, relatives
-from midmask.choice.journal import Journal, Round
+from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, relatives
+from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig
 from midmask.estimate import estimate
@@ -48,22 +48,22 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContestOutcome:
     """sizes, dev: of the last round in which each key was measured, and its result on the dev queries. measured: all
     that were; finalists: of them, those that came through, in the order of the contest. not_tried: label -> why.
     """
 
     sizes: Mapping[SystemKey, Size]
     dev: Mapping[SystemKey, Result]
-    measured: tuple[Entrant, ...]
-    finalists: tuple[Entrant, ...]
+    measured: tuple[Contender, ...]
+    finalists: tuple[Contender, ...]
     not_tried: Mapping[str, str]
 
 
 class Contest:
     """Holds the rounds and remembers what was measured."""
 
-    def __init__(self, conditions: Conditions, workshop: Workshop, clock: Clock, journal: Journal) -> None:
+    def __init__(self, conditions: Conditions, workshop: Workshop, clock: Clock, journal: ContestJournal) -> None:
         self._conditions, self._workshop = conditions, workshop
         self._clock, self._journal = clock, journal
         self._dev: dict[SystemKey, Result] = {}
@@ -71,9 +71,9 @@ class Contest:
         self._sizes: dict[SystemKey, Size] = {}
         self._slower = 1.0
 
-    def hold(self, entrants: Sequence[Entrant]) -> Outcome:
+    def hold(self, contenders: Sequence[Contender]) -> ContestOutcome:
         """All rounds; the first is with all that the budget has room for."""
-        waiting = tuple(entrants)
+        waiting = tuple(contenders)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
                 decided = self._decide(number, waiting)
@@ -83,18 +83,18 @@ class Contest:
             current = self._journal.rounds[number]
             self._train(current, number)
             waiting = self._next(current)
-        last = self._journal.rounds[-1].entrants if self._journal.rounds else ()
-        every = dict.fromkeys(one for decided in self._journal.rounds for one in decided.entrants)
+        last = self._journal.rounds[-1].contenders if self._journal.rounds else ()
+        every = dict.fromkeys(one for decided in self._journal.rounds for one in decided.contenders)
         measured = tuple(one for one in every if one.keys[0] in self._dev)
-        finalists = tuple(dict.fromkeys(one for one in (*_always(entrants), *last) if one in measured))
-        return Outcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
+        finalists = tuple(dict.fromkeys(one for one in (*_always(contenders), *last) if one in measured))
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
 
-    def cells(self, entrant: Entrant, size: Size, split: str) -> list[BenchmarkCell]:
-        """The cells of an entrant, alone and with BM25: on the test queries, or on dev as rounds search them."""
+    def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
+        """The cells of a contender, alone and with BM25: on the test queries, or on dev as rounds search them."""
         benchmark = self._conditions.make(size, [split])
         seed, survey, small = self._conditions.seed, self._conditions.survey, self._conditions.rehearsal
         found = []
-        for key in entrant.keys:
+        for key in contender.keys:
             recipe = recipe_of(benchmark, key).seeded(seed)
             if split == "dev" and small is not None:
                 found.append(cell_on(benchmark, BenchmarkCell(key, seed, recipe, {}), small, split, survey))
@@ -103,32 +103,32 @@ class Contest:
         return found
 
     def measure(
-        self, entrants: Sequence[Entrant], size_of: Callable[[Entrant], Size], split: str, until: float
+        self, contenders: Sequence[Contender], size_of: Callable[[Contender], Size], split: str, until: float
     ) -> dict[SystemKey, Result]:
         """What could be measured in time."""
-        cells = [cell for entrant in entrants for cell in self.cells(entrant, size_of(entrant), split)]
+        cells = [cell for contender in contenders for cell in self.cells(contender, size_of(contender), split)]
         self._workshop.measure(cells, until)
         layout = Layout(self._conditions.make(Size(1, 1), [split]), tuple(cells))
         self._journal.write(self._clock.spent)
         return {result.key: result for result in collect(layout, self._workshop.storage) if result.split == split}
 
-    def _decide(self, number: int, waiting: Sequence[Entrant]) -> Round | None:
+    def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others."""
         seconds = min(ROUND_SHARE * self._clock.budget, LAST_START * self._clock.budget - self._clock.spent)
         for count in range(len(waiting), 0, -1):
-            entrants = tuple(waiting[:count])
-            size = affordable(partial(self._price, entrants), seconds, self._conditions.limits)
+            contenders = tuple(waiting[:count])
+            size = affordable(partial(self._price, contenders), seconds, self._conditions.limits)
             if size is not None and (count > len(_always(waiting)) or number == 0):
                 room = f"the budget had room for {count} trainings in round {number + 1}"
                 self._journal.give_up(waiting[count:], room)
                 log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, _told(size))
-                return Round(size, entrants)
+                return Round(size, contenders)
         return None
 
-    def _price(self, entrants: Sequence[Entrant], size: Size) -> float:
+    def _price(self, contenders: Sequence[Contender], size: Size) -> float:
         """Seconds, by the estimate and by how far it was off in the rounds before."""
         targets = [
-            step for one in entrants for cell in self.cells(one, size, "dev") for step in cell.evaluations.values()
+            step for one in contenders for cell in self.cells(one, size, "dev") for step in cell.evaluations.values()
         ]
         lanes = self._workshop.lanes
         plan = estimate(targets, self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
@@ -139,9 +139,9 @@ class Contest:
         other training begins; what runs may go on, since half a training is worth nothing.
         """
         limit, last = self._share_after(number) * self._clock.budget, self._clock.at(LAST_START)
-        expected, began = self._price(current.entrants, current.size), self._clock.spent
-        for first in range(0, len(current.entrants), self._workshop.lanes):
-            group = current.entrants[first : first + self._workshop.lanes]
+        expected, began = self._price(current.contenders, current.size), self._clock.spent
+        for first in range(0, len(current.contenders), self._workshop.lanes):
+            group = current.contenders[first : first + self._workshop.lanes]
             until = last if self._clock.spent <= limit else 0.0  # then only what an earlier run has measured counts
             found = self.measure(group, lambda _: current.size, "dev", until)
             for key, result in found.items():
@@ -159,11 +159,11 @@ class Contest:
         """The share of the budget that may be spent when a round ends: half a round more than its own."""
         return (number + 1.5) * ROUND_SHARE + 0.1
 
-    def _next(self, current: Round) -> tuple[Entrant, ...]:
+    def _next(self, current: Round) -> tuple[Contender, ...]:
         """The better half of a round without those that cannot win, and the relatives of the best."""
-        fixed = _always(current.entrants)
+        fixed = _always(current.contenders)
         trained = sorted(
-            (one for one in current.entrants if one not in fixed and self._score(one) is not None),
+            (one for one in current.contenders if one not in fixed and self._score(one) is not None),
             key=lambda one: -(self._score(one) or 0.0),
         )
         if not trained:
@@ -176,16 +176,16 @@ class Contest:
         new = [one for one in relatives(trained[0], self._conditions.representations) if one.keys[0] not in self._dev]
         return (*fixed, *kept, *new)
 
-    def _score(self, entrant: Entrant) -> float | None:
+    def _score(self, contender: Contender) -> float | None:
         """On dev, of the better of its two searches."""
-        found = [self._dev[key].measures[MEASURE] for key in entrant.keys if key in self._dev]
+        found = [self._dev[key].measures[MEASURE] for key in contender.keys if key in self._dev]
         return max(found, default=None)
 
-    def _cannot_win(self, entrant: Entrant, best: Entrant) -> bool:
+    def _cannot_win(self, contender: Contender, best: Contender) -> bool:
         """Whether it is further behind than twice what its last round has gained it."""
-        own, other = self._dev[entrant.keys[0]], self._dev[best.keys[0]]
+        own, other = self._dev[contender.keys[0]], self._dev[best.keys[0]]
         gap = other.measures[MEASURE] - own.measures[MEASURE]
-        return gap > 2 * abs(own.measures[MEASURE] - self._before[entrant.keys[0]])
+        return gap > 2 * abs(own.measures[MEASURE] - self._before[contender.keys[0]])
 
     def _best(self) -> str:
         if not self._dev:
@@ -194,9 +194,9 @@ class Contest:
         return f"best so far on dev: {' '.join((key.system, key.setting))}, {self._dev[key].measures[MEASURE]:.3f}"
 
 
-def _always(entrants: Sequence[Entrant]) -> tuple[Entrant, ...]:
+def _always(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     """What is not trained and so costs nothing after the first round: BM25, and the encoder as it is."""
-    return tuple(one for one in entrants if one == LEXICAL or one.setting == AS_IS)
+    return tuple(one for one in contenders if one == LEXICAL or one.setting == AS_IS)
 
 
 def _told(size: Size) -> str:

@@ -13,12 +13,12 @@ from midmask.backend.resources import share
 from midmask.benchmark.design import names_in
 from midmask.choice import reveal as revealing
 from midmask.choice.budget import budget_seconds
+from midmask.choice.contenders import SYSTEMS, VIEWS, first_contenders
 from midmask.choice.deliver import deliver
-from midmask.choice.entrants import SYSTEMS, VIEWS, first_entrants
-from midmask.choice.journal import Journal
+from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
 from midmask.choice.request import Request
-from midmask.choice.run import Choice, choose, queries_step
+from midmask.choice.run import HeldContest, choose, queries_step
 from midmask.choice.verdict import Verdict
 from midmask.choice.workshop import TrackedWorkshop
 from midmask.command import same_command
@@ -114,7 +114,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         return verdict, revealed
 
 
-def _track(choice: Choice, folder: Path, tracked: TrackedJob) -> None:
+def _track(choice: HeldContest, folder: Path, tracked: TrackedJob) -> None:
     """The verdict's files and figures, in the job's run."""
     run, verdict = tracked.run, choice.verdict
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".md", ".html")):
@@ -129,12 +129,12 @@ def describe(request: Request, options: Options) -> str:
     """What --dry-run prints: who takes part, the steps before the contest, and what a killed run has left."""
     recipe, storage = request.documents, Place(options.storage)
     step = queries_step(request, plan(recipe, Survey()).corpus)
-    entrants = first_entrants(request.systems, request.backbone)
-    journal = Journal(request.out, request.identity)
+    contenders = first_contenders(request.systems, request.backbone)
+    journal = ContestJournal(request.out, request.identity)
     lines = ["choice:", f"  corpus = {recipe.corpus.name}", f"  budget = {clock(request.budget)}"]
     lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
     lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
-    lines += ["", f"round 1, {len(entrants)} systems:", *(f"  {one.label}" for one in entrants)]
+    lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {one.label}" for one in contenders)]
     lines += ["", "steps before it:"]
     lines += [f"  {'cached' if one.is_finished(storage) else 'to do '}  {one.name}" for one in step.upstream()]
     if journal.rounds:

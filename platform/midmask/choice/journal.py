@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.choice.entrants import Entrant, Size
+from midmask.choice.contenders import Contender, Size
 
 FILE = "contest.json"
 
@@ -16,10 +16,10 @@ class Round:
     """Who is trained and for how long."""
 
     size: Size
-    entrants: tuple[Entrant, ...]
+    contenders: tuple[Contender, ...]
 
 
-class Journal:
+class ContestJournal:
     """The decisions of one contest; another contest in the same folder begins afresh.
 
     Args:
@@ -45,9 +45,9 @@ class Journal:
         self.rounds.append(decided)
         self.write()
 
-    def give_up(self, entrants: Sequence[Entrant], reason: str) -> None:
+    def give_up(self, contenders: Sequence[Contender], reason: str) -> None:
         """These go no further, or were never tried."""
-        self.given_up |= {one.label: reason for one in entrants}
+        self.given_up |= {one.label: reason for one in contenders}
         self.write()
 
     def write(self, spent: float | None = None) -> None:
@@ -62,4 +62,4 @@ class Journal:
 
 
 def _round(found: dict[str, Any]) -> Round:
-    return Round(Size(**found["size"]), tuple(Entrant(**one) for one in found["entrants"]))
+    return Round(Size(**found["size"]), tuple(Contender(**one) for one in found["contenders"]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.choice.entrants import SYSTEMS, VIEWS, Size, contest
+from midmask.choice.contenders import SYSTEMS, VIEWS, Size, contest
 from midmask.corpora import CorpusConfig
 from midmask.errors import unknown
 from midmask.experiment.schema import Recipe

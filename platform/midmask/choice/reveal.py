@@ -16,10 +16,10 @@ from midmask.benchmark.layout import Layout, cell_on
 from midmask.benchmark.results import Result
 from midmask.choice.agreement import kendall_tau, regret
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.entrants import MEASURE, name_of
+from midmask.choice.contenders import MEASURE, name_of
 from midmask.choice.levels import LevelRecord
 from midmask.choice.request import Request
-from midmask.choice.run import Choice
+from midmask.choice.run import HeldContest
 from midmask.choice.verdict import SystemEstimate
 from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig, judged_splits
@@ -78,7 +78,7 @@ def judged_split(corpus: CorpusConfig) -> str:
     return "test" if "test" in there else usual_split(there)
 
 
-def reveal(request: Request, choice: Choice, workshop: Workshop) -> Revealed:
+def reveal(request: Request, choice: HeldContest, workshop: Workshop) -> Revealed:
     """Evaluates all systems of a verdict on the judged queries of the documents' own collection.
 
     Raises:
@@ -95,7 +95,7 @@ def reveal(request: Request, choice: Choice, workshop: Workshop) -> Revealed:
 
 
 def compare(
-    choice: Choice, made: Mapping[tuple[str, str], Result], judged: Mapping[tuple[str, str], Result]
+    choice: HeldContest, made: Mapping[tuple[str, str], Result], judged: Mapping[tuple[str, str], Result]
 ) -> Revealed:
     """The verdict beside the judgements.
 

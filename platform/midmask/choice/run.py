@@ -10,12 +10,12 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import calibration
-from midmask.choice.assess import LEVEL, Experience, Measured, estimates, held_out, recommend
+from midmask.choice.assess import LEVEL, Experience, MeasuredSystem, estimates, held_out, recommend
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
-from midmask.choice.contest import Conditions, Contest, Outcome
-from midmask.choice.entrants import AS_IS, LEXICAL, MEASURE, Entrant, Size, contest, first_entrants, name_of
-from midmask.choice.journal import Journal
+from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, contest, first_contenders, name_of
+from midmask.choice.contest import Conditions, Contest, ContestOutcome
+from midmask.choice.journal import ContestJournal
 from midmask.choice.levels import load_levels
 from midmask.choice.rehearsal import rehearsal
 from midmask.choice.request import Request
@@ -71,23 +71,23 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
 
 
 @dataclass(frozen=True)
-class Choice:
+class HeldContest:
     """A verdict, and what it rests on. measured: one for each of its systems. cells: what was trained, of each."""
 
     verdict: Verdict
     made: Made
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredSystem, ...]
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
 
 
-def choose(request: Request, workshop: Workshop) -> Choice:
+def choose(request: Request, workshop: Workshop) -> HeldContest:
     """The verdict; it is not written yet (`deliver`).
 
     Raises:
         UserError: for documents that cannot be read, or from which too few queries can be made.
     """
-    journal = Journal(request.out, request.identity)
+    journal = ContestJournal(request.out, request.identity)
     clock = Clock(request.budget, journal.spent)
     survey = Survey()
     made = make(request, workshop, survey)
@@ -100,31 +100,31 @@ def choose(request: Request, workshop: Workshop) -> Choice:
         rehearsal=rehearsal(made.artifact, made.collection, request.short_name, made.passages, workshop.storage),
     )
     held = Contest(conditions, workshop, clock, journal)
-    outcome = held.hold(first_entrants(request.systems, request.backbone))
+    outcome = held.hold(first_contenders(request.systems, request.backbone))
     if not outcome.finalists:
         raise UserError("no system was measured in time: give a larger --budget, or fewer --systems")
     tested = _test(held, outcome, clock)
     cells = _cells(held, outcome)
     measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
     verdict = _verdict(request, made, outcome, measured, clock)
-    return Choice(verdict, made, tuple(measured), conditions.make(Size(1, 1), ("test",)), tuple(cells))
+    return HeldContest(verdict, made, tuple(measured), conditions.make(Size(1, 1), ("test",)), tuple(cells))
 
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
     return contest(f"beir:{collection}", request.systems, size, splits, request.own_changes, request.seed)
 
 
-def _size_of(outcome: Outcome, entrant: Entrant) -> Size:
-    return outcome.sizes[entrant.keys[0]]
+def _size_of(outcome: ContestOutcome, contender: Contender) -> Size:
+    return outcome.sizes[contender.keys[0]]
 
 
-def _test(held: Contest, outcome: Outcome, clock: Clock) -> dict[SystemKey, Result]:
+def _test(held: Contest, outcome: ContestOutcome, clock: Clock) -> dict[SystemKey, Result]:
     """The finalists on the test queries, which nobody has looked at before. Nothing is trained, so it has no limit."""
     log.info("test queries of %d finalists", len(outcome.finalists))
     return held.measure(outcome.finalists, partial(_size_of, outcome), "test", float("inf"))
 
 
-def _cells(held: Contest, outcome: Outcome) -> list[BenchmarkCell]:
+def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
     """Of all that was measured, at their last size: finalists on the test queries, the others on dev."""
     return [
         cell
@@ -135,11 +135,11 @@ def _cells(held: Contest, outcome: Outcome) -> list[BenchmarkCell]:
 
 def _measured(
     cells: Sequence[BenchmarkCell],
-    outcome: Outcome,
+    outcome: ContestOutcome,
     tested: Mapping[SystemKey, Result],
     storage: Place,
     words: float,
-) -> list[Measured]:
+) -> list[MeasuredSystem]:
     found = []
     for cell in cells:
         result = tested.get(cell.key) or outcome.dev.get(cell.key)
@@ -147,11 +147,13 @@ def _measured(
             step = cell.evaluations[cell.main]
             price, size = seconds_of(step, storage), bytes_per_passage(step, storage, words)
             model = model_folder(step, storage)
-            found.append(Measured(cell.key, result, price, size, model, finalist=result.split == "test"))
+            found.append(MeasuredSystem(cell.key, result, price, size, model, finalist=result.split == "test"))
     return found
 
 
-def _verdict(request: Request, made: Made, outcome: Outcome, measured: list[Measured], clock: Clock) -> Verdict:
+def _verdict(
+    request: Request, made: Made, outcome: ContestOutcome, measured: list[MeasuredSystem], clock: Clock
+) -> Verdict:
     records = load_records()
     known = Experience.of(records, load_levels())
     base = _baseline(measured)
@@ -183,7 +185,7 @@ def _verdict(request: Request, made: Made, outcome: Outcome, measured: list[Meas
     )
 
 
-def _baseline(measured: Sequence[Measured]) -> Result:
+def _baseline(measured: Sequence[MeasuredSystem]) -> Result:
     """The encoder as it is; one that was never trained has nothing to offer before its fine-tuning, so BM25."""
     found = {name_of(one.key): one.result for one in measured if one.finalist}
     return found.get((AS_IS, "dense")) or found[name_of(LEXICAL.keys[0])]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
-from midmask.choice.entrants import WITH_BM25
+from midmask.choice.contenders import WITH_BM25
 from midmask.choice.rankers import FusedRanker, Ranker, ScoredDocument, SearchStore, Show, reads_titles
 from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.corpora import CorpusConfig

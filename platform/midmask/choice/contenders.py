@@ -45,7 +45,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Contender:
     """What is trained once: a system, what of it is scored, and how it is fine-tuned."""
 
     system: str
@@ -79,31 +79,31 @@ def name_of(key: SystemKey) -> tuple[str, str]:
     return system + mined, key.representation + (WITH_BM25 if fused else "")
 
 
-LEXICAL = Entrant(BM25, BM25, NONE)
+LEXICAL = Contender(BM25, BM25, NONE)
 
 
-def first_entrants(systems: Sequence[str], backbone: str) -> tuple[Entrant, ...]:
+def first_contenders(systems: Sequence[str], backbone: str) -> tuple[Contender, ...]:
     """Those of the first round, by priority: BM25, the encoder as it is if it was trained before, then all systems by
     their dense vectors.
     """
-    untuned = () if backbone in SIZES else (Entrant(NONE, "dense", AS_IS),)
-    return (LEXICAL, *untuned, *(Entrant(system, "dense", TUNED) for system in systems))
+    untuned = () if backbone in SIZES else (Contender(NONE, "dense", AS_IS),)
+    return (LEXICAL, *untuned, *(Contender(system, "dense", TUNED) for system in systems))
 
 
-def relatives(entrant: Entrant, representations: Sequence[str]) -> tuple[Entrant, ...]:
+def relatives(contender: Contender, representations: Sequence[str]) -> tuple[Contender, ...]:
     """The same system by its other representations, and with mined negatives: tried once it is known to be good."""
-    if entrant.setting != TUNED or entrant.representation != "dense":
+    if contender.setting != TUNED or contender.representation != "dense":
         return ()
-    headless = entrant.system.partition("[")[0] in ("simcse", "ict")
+    headless = contender.system.partition("[")[0] in ("simcse", "ict")
     others = () if headless else tuple(kind for kind in representations if kind != "dense")
-    words = tuple(Entrant(entrant.system, kind, TUNED) for kind in others)
-    return (*words, Entrant(entrant.system, "dense", MINED))
+    words = tuple(Contender(contender.system, kind, TUNED) for kind in others)
+    return (*words, Contender(contender.system, "dense", MINED))
 
 
 def contest(
     corpus: str, systems: Sequence[str], size: Size, splits: Sequence[str], changes: Mapping[str, Any], seed: int
 ) -> Benchmark:
-    """The conditions of one round, as a benchmark, whose cells are chosen by `Entrant.keys`.
+    """The conditions of one round, as a benchmark, whose cells are chosen by `Contender.keys`.
 
     Args:
         corpus: the made collection, as corpus.name. changes: dotted path -> value, for all systems.

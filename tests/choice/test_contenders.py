@@ -1,10 +1,10 @@
-"""Who takes part, what tables call it, and that every entrant can be planned."""
+"""Who takes part, what tables call it, and that every contender can be planned."""
 
 import pytest
 
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import SystemKey
-from midmask.choice.entrants import (
+from midmask.choice.contenders import (
     AS_IS,
     LEXICAL,
     MINED,
@@ -12,10 +12,10 @@ from midmask.choice.entrants import (
     SYSTEMS,
     TUNED,
     VIEWS,
-    Entrant,
+    Contender,
     Size,
     contest,
-    first_entrants,
+    first_contenders,
     name_of,
     relatives,
 )
@@ -23,36 +23,36 @@ from midmask.choice.entrants import (
 BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4)
 
 
-def every_entrant() -> list[Entrant]:
-    first = first_entrants(SYSTEMS, "minilm")
-    return [*first, *(one for entrant in first for one in relatives(entrant, tuple(VIEWS)))]
+def every_contender() -> list[Contender]:
+    first = first_contenders(SYSTEMS, "minilm")
+    return [*first, *(one for contender in first for one in relatives(contender, tuple(VIEWS)))]
 
 
 def test_all_kinds_take_part():
-    assert len(every_entrant()) > 20
-    assert LEXICAL in every_entrant()
-    assert Entrant("none", "dense", AS_IS) in every_entrant()
-    assert Entrant("retromae", "splade", TUNED) in every_entrant()
-    assert Entrant("mlm", "dense", MINED) in every_entrant()
+    assert len(every_contender()) > 20
+    assert LEXICAL in every_contender()
+    assert Contender("none", "dense", AS_IS) in every_contender()
+    assert Contender("retromae", "splade", TUNED) in every_contender()
+    assert Contender("mlm", "dense", MINED) in every_contender()
 
 
 def test_an_encoder_with_random_weights_is_not_tried_as_it_is():
-    assert all(one.setting != AS_IS for one in first_entrants(SYSTEMS, "tiny"))
+    assert all(one.setting != AS_IS for one in first_contenders(SYSTEMS, "tiny"))
 
 
-@pytest.mark.parametrize("entrant", every_entrant(), ids=lambda one: one.label)
-def test_every_entrant_has_the_rounds_sizes(entrant):
-    for key in entrant.keys:
+@pytest.mark.parametrize("contender", every_contender(), ids=lambda one: one.label)
+def test_every_contender_has_the_rounds_sizes(contender):
+    for key in contender.keys:
         recipe = recipe_of(BENCHMARK, key)
         recipe.check()
-        if entrant not in (LEXICAL, Entrant("none", "dense", AS_IS)):
+        if contender not in (LEXICAL, Contender("none", "dense", AS_IS)):
             assert {stage.train.steps for stage in recipe.stages} == {20}
             assert recipe.objective is None or recipe.pretrain.steps == 30
         assert recipe.evaluation.bm25_share == (0.5 if "BM25" in key.setting else 0.0)
 
 
-def test_no_two_entrants_have_one_name():
-    names = [name_of(key) for entrant in every_entrant() for key in entrant.keys]
+def test_no_two_contenders_have_one_name():
+    names = [name_of(key) for contender in every_contender() for key in contender.keys]
     assert len(set(names)) == len(names)
     assert name_of(SystemKey("none", "none", "dense", AS_IS)) == ("as it is", "dense")
     assert name_of(SystemKey("none", "none", "dense", TUNED)) == ("fine-tuned only", "dense")
@@ -61,9 +61,9 @@ def test_no_two_entrants_have_one_name():
 
 def test_only_trained_dense_systems_have_relatives_and_simcse_has_no_words():
     assert relatives(LEXICAL, tuple(VIEWS)) == ()
-    assert relatives(Entrant("mlm", "splade", TUNED), tuple(VIEWS)) == ()
-    assert {one.representation for one in relatives(Entrant("simcse", "dense", TUNED), tuple(VIEWS))} == {"dense"}
-    assert {one.representation for one in relatives(Entrant("mlm", "dense", TUNED), ("dense",))} == {"dense"}
+    assert relatives(Contender("mlm", "splade", TUNED), tuple(VIEWS)) == ()
+    assert {one.representation for one in relatives(Contender("simcse", "dense", TUNED), tuple(VIEWS))} == {"dense"}
+    assert {one.representation for one in relatives(Contender("mlm", "dense", TUNED), ("dense",))} == {"dense"}
 
 
 def test_settings_share_no_protocol_by_accident():
