@@ -21,12 +21,11 @@ CALLED_BY_LIBRARIES = {
     "compose_node",  # PyYAML, of a Loader
     "_apply",  # torch, of a Module
     "_repr_html_",  # notebooks
+    "redirect_request",  # urllib, of a handler
 }
 VALIDATORS = {"field_validator", "model_validator"}
 """Pydantic calls what they decorate."""
 WAITING = {
-    "provenance_of",  # pages that show where a passage comes from are to come
-    "document_of",
     "read_trec",  # jobs/evaluate_run.py, which scores run files, is to come (contract of the commands)
 }
 

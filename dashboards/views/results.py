@@ -11,7 +11,8 @@ import streamlit as st
 
 from midmask.choice.interleaving import blind_judgements
 from midmask.choice.judgements import Judgement, JudgementJournal, JudgementStore
-from midmask.choice.snippets import TextPart, marked_parts, origin_of, snippet
+from midmask.choice.highlight import TextPart, excerpt, highlight
+from midmask.corpora.provenance import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text
 
@@ -167,20 +168,31 @@ def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -
     Args:
         mark: HTML of its own.
     """
-    origin = origin_of(doc_id)
-    place = "" if origin.start is None else f" · characters {origin.start:,} to {origin.stop:,}"
-    shown = snippet(text, query)
+    file, place = _place(doc_id)
+    shown = excerpt(text, query)
     whole = ""
-    if sum(len(part.text) for part in shown) < len(text):
+    if shown.before or shown.after:
         cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
-        whole = f"<details><summary>Whole passage</summary><p>{_marked(marked_parts(cut, query))}</p></details>"
-    head = _marked(marked_parts(title or origin.file, query))
+        whole = f"<details><summary>Whole passage</summary><p>{_marked(highlight(cut, query))}</p></details>"
+    head = _marked(highlight(title or file, query))
+    before, after = "… " if shown.before else "", " …" if shown.after else ""
     return (
         f'<article class="mm-hit" data-doc="{escape(doc_id)}">'
         f'<div class="head"><span class="rank">{escape(rank)}</span><span class="path">{head}</span>{mark}</div>'
-        f'<p>{_marked(shown)}</p><div class="origin" title="{escape(doc_id)}">{escape(origin.file + place)}</div>'
+        f"<p>{before}{_marked(shown.parts)}{after}</p>"
+        f'<div class="origin" title="{escape(doc_id)}">{escape(file + place)}</div>'
         f"{whole}</article>"
     )
+
+
+def _place(doc_id: str) -> tuple[str, str]:
+    """The file that an id names, and where in it the passage lies, in words; an id of another form is its own file."""
+    origin = provenance_of(doc_id)
+    if origin is None:
+        return doc_id, ""
+    row = "" if origin.row is None else f" · row {origin.row:,}"
+    span = "" if origin.start is None else f" · characters {origin.start:,} to {origin.end:,}"
+    return origin.file, row + span
 
 
 def _marked(parts: Sequence[TextPart]) -> str:

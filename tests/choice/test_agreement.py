@@ -16,7 +16,6 @@ from midmask.choice.agreement import (
     HeldOutCollection,
     calibration,
     fit_calibration,
-    gain_interval,
     kendall_tau,
     leave_one_out,
     regret,
@@ -27,6 +26,10 @@ from midmask.evaluation.statistics.intervals import Variance
 
 LEVEL = 0.9
 FINITE = st.floats(-1, 1, allow_nan=False)
+
+
+def gain_interval(differences, level, *, between=0.0, bias=0.0, shrink=1.0, shrink_error=0.0, freedom=1e9):
+    return Fit(shrink, between, freedom, shrink_error, bias).gain(differences, level)
 
 
 def simulated(

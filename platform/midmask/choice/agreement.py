@@ -53,8 +53,26 @@ class Fit:
     collections: tuple[str, ...] = ()
     gains: int = 0
 
+    def gain(self, per_query_differences: Doubles | Sequence[float], level: float) -> IntervalEstimate:
+        """The gain that people's queries would show, from paired differences on made queries, and its interval.
+
+        With m the mean of n differences and se² = variance / n, m = M + N(0, se²) around the gain M on all queries that
+        could be made, and real gain = shrink · M - bias + N(0, between²). Put together, given m,
+
+            real gain - (shrink · m - bias)   has variance   shrink² · se² + between²,
+
+        since the errors are independent. An estimated shrink adds m² · shrink_error². The interval is symmetric around
+        shrink · m - bias, with the quantile of t whose degrees of freedom are Welch and Satterthwaite's: n - 1 of se²,
+        `freedom` of between². A single difference shows no spread, so its interval is infinite.
+
+        Args:
+            level: that the interval covers, such as 0.9.
+        """
+        differences = np.asarray(per_query_differences, dtype=np.float64)
+        return self.interval(float(differences.mean()), Variance.of_mean(differences), level)
+
     def interval(self, gain: float, sampling: Variance, level: float, *, noise: float = 0.0) -> IntervalEstimate:
-        """The real gain, given the mean gain on made queries and the variance of that mean; see `gain_interval`.
+        """The real gain, given the mean gain on made queries and the variance of that mean; see `gain`.
 
         Args:
             noise: variance of another estimate of the real gain; the interval then covers that estimate.
@@ -90,37 +108,6 @@ def regret(estimates: Sequence[float], judged: Sequence[float]) -> float:
     if len(estimates) != len(judged) or not len(judged):
         raise ValueError(f"{len(estimates)} estimates and {len(judged)} judged values; both need one for each system")
     return float(max(judged) - judged[int(np.argmax(estimates))])
-
-
-def gain_interval(
-    per_query_differences: Doubles | Sequence[float],
-    level: float,
-    *,
-    between: float = 0.0,
-    bias: float = 0.0,
-    shrink: float = 1.0,
-    shrink_error: float = 0.0,
-    freedom: float = KNOWN,
-) -> IntervalEstimate:
-    """The gain that people's queries would show, from paired differences on made queries, and its interval.
-
-    With m the mean of n differences and se² = variance / n, m = M + N(0, se²) around the gain M on all queries that
-    could be made, and real gain = shrink · M - bias + N(0, between²). Put together, given m,
-
-        real gain - (shrink · m - bias)   has variance   shrink² · se² + between²,
-
-    since the errors are independent. An estimated shrink adds m² · shrink_error². The interval is symmetric around
-    shrink · m - bias, with the quantile of t whose degrees of freedom are Welch and Satterthwaite's: n - 1 of se²,
-    `freedom` of between², and one of shrink_error (in a `Fit`: collections less one). A single difference shows no
-    spread, so its interval is infinite.
-
-    Args:
-        level: that the interval covers, such as 0.9.
-        freedom: degrees of freedom of `between`.
-    """
-    differences = np.asarray(per_query_differences, dtype=np.float64)
-    fit = Fit(shrink, between, freedom, shrink_error, bias)
-    return fit.interval(float(differences.mean()), Variance.of_mean(differences), level)
 
 
 def fit_calibration(records: Sequence[GainRecord]) -> Fit:

@@ -78,8 +78,7 @@ class Experience:
 
     def gain(self, key: SystemKey, own: Result, baseline: Result) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask."""
-        paired = _paired(own, baseline)
-        return self.gains[kind_of(*name_of(key))].interval(float(paired.mean()), Variance.of_mean(paired), LEVEL)
+        return self.gains[kind_of(*name_of(key))].gain(_paired(own, baseline), LEVEL)
 
     def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", baseline: Result) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains

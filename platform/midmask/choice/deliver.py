@@ -14,6 +14,7 @@ from midmask.choice.run import Made
 from midmask.choice.traces import queries_of, relevant_of
 from midmask.choice.verdict import Verdict
 from midmask.queries.collection import read_passages, write_collection
+from midmask.queries.preview import queries_page
 
 MODEL = "model"
 COLLECTION = "collection"
@@ -32,7 +33,7 @@ def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
     _replace(folder / COLLECTION, partial(_write_collection, made))
     verdict = replace(verdict, folder=str(folder), model=model, collection=str(folder / COLLECTION))
     texts = {
-        QUERIES_PAGE: (made.artifact.place / QUERIES_PAGE).read().decode(),
+        QUERIES_PAGE: queries_page(made.artifact),
         "verdict.md": verdict_markdown(verdict),
         "verdict.html": verdict_html(verdict),
         "verdict.json": verdict.as_json(),

@@ -34,7 +34,9 @@ class Excerpt(NamedTuple):
 
 
 def highlight(text: str, query: str) -> tuple[TextPart, ...]:
-    """The text, cut where words of the query begin and end. Words are equal if their English stems are, as for BM25."""
+    """The text, cut where words of the query begin and end. Words are equal if their English stems are, as for BM25.
+    Of a query of function words alone, all words are marked.
+    """
     parts, end = [], 0
     for start, stop in _matches(text, query):
         parts += [TextPart(text[end:start], False), TextPart(text[start:stop], True)]
@@ -64,7 +66,8 @@ def _matches(text: str, query: str) -> list[tuple[int, int]]:
     import Stemmer
 
     stem = Stemmer.Stemmer("english").stemWord
-    wanted = {stem(word) for word in re.findall(WORD, query.lower()) if word not in FUNCTION_WORDS}
+    asked = re.findall(WORD, query.lower())
+    wanted = {stem(word) for word in asked if word not in FUNCTION_WORDS} or {stem(word) for word in asked}
     return [found.span() for found in re.finditer(WORD, text) if stem(found.group().lower()) in wanted]
 
 

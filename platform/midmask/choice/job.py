@@ -52,6 +52,7 @@ def choose_job(options: Options, flags: Namespace) -> None:
     print(f"\n{verdict_markdown(verdict)}")
     if revealed is not None:
         print(f"\n{revealed}")
+    print(f"\nsome of the made queries:\n\n{preview}")
     print(f"\nthe verdict lies in {request.out}: open verdict.html; queries.html shows what was asked")
     print(f"search with it: midmask search {request.out}\n{options.where_to_look()}")
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from midmask.arrays import Ints
 from midmask.artifact import Place
+from midmask.corpora.provenance import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.corpora.export import write_lines, write_qrels
 from midmask.queries.made import MadeQuery, Passage
@@ -60,7 +61,7 @@ class CollectionFacts:
         it names an article or a module whose passages share it; else the passage itself.
         """
         if self._marked:
-            return doc_id.partition(DOCUMENT_END)[0] or doc_id
+            return document_of(doc_id) or doc_id
         return self._titles[self.row[doc_id]] or doc_id
 
 
