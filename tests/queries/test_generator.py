@@ -59,7 +59,7 @@ def test_a_passage_gets_the_same_queries_in_any_batch_and_company(folders: dict[
     whole = list(ModelQueries(str(folders[kind]), config_of()).queries(passages(9)))
     assert all(query.source == "model" and query.hidden is None and "\n" not in query.text for query in whole)
     assert [query.doc_id for query in whole] == sorted(query.doc_id for query in whole)
-    assert len({tuple(own) for own in texts(whole).values()}) == 9
+    assert len({tuple(own) for own in texts(whole).values()}) == len(texts(whole)) >= 7, "an answer may be empty"
     assert all(len(own) == len(set(own)) <= 2 for own in texts(whole).values())
     small = ModelQueries(str(folders[kind]), config_of(batch_size=3))
     assert [query for passage in passages(9) for query in small.queries([passage])] == whole
@@ -73,7 +73,7 @@ def test_a_causal_model_continues_the_prompt_and_ends_with_its_line(folders: dic
     line_break = tokenizer.convert_tokens_to_ids("\n")
     assert find_line_breaks(tokenizer) == [line_break]
     generator = Generator(folders[kind], config_of(top_k=1).generate)
-    cut = 0
+    ends = set()
     for passage in passages(12):
         words = " ".join(passage.text.split()[:24])
         prompt = f"Passage {words} \n Query"
@@ -87,10 +87,10 @@ def test_a_causal_model_continues_the_prompt_and_ends_with_its_line(folders: dic
             ids.append(int(scores.argmax()))
             if ids[-1] in (line_break, tokenizer.eos_token_id):
                 break
-        cut += ids[-1] == line_break
+        ends.add(ids[-1])
         expected = tokenizer.decode(ids[start:], skip_special_tokens=True).strip()
         assert generator.queries([passage.doc_id], [passage.text], 1) == [[expected] if expected else []]
-    assert cut, "no answer of this model ends with a line break, so the test shows nothing"
+    assert {line_break, tokenizer.eos_token_id} <= ends, "both ends occur, else the test shows less"
 
 
 def test_finished_batches_outlive_a_kill(folders: dict[str, Path], tmp_path: Path) -> None:

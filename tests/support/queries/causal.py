@@ -39,5 +39,5 @@ def write_causal(folder: Path, *, chat: bool = False, positions: int = 256) -> N
     )
     model = LlamaForCausalLM(config)
     with torch.no_grad():
-        model.lm_head.weight[entries.index("\n")] *= 3  # some answers end with a line break
+        model.lm_head.weight[[entries.index("\n"), entries.index("</s>")]] *= 3  # some answers end with either
     model.save_pretrained(folder)
