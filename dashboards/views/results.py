@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from midmask.choice.highlight import TextPart, excerpt, highlight
 from midmask.choice.interleaving import blind_judgements
 from midmask.choice.judgements import Judgement, JudgementJournal, JudgementStore
-from midmask.choice.highlight import TextPart, excerpt, highlight
 from midmask.corpora.provenance import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text

@@ -30,7 +30,11 @@ from midmask.experiment.survey import Survey
 from midmask.identity import as_user_error, flatten
 from midmask.progress import clock
 from midmask.queries.config import QueriesConfig
+from midmask.queries.preview import queries_preview
 from midmask.tracking import result_key
+
+SHOWN = 3
+"""Made queries that are printed; queries.html has fifty."""
 
 
 def choose_job(options: Options, flags: Namespace) -> None:
@@ -47,12 +51,10 @@ def choose_job(options: Options, flags: Namespace) -> None:
     if options.dry_run:
         print(describe(request, options))
         return
-    found = _run(request, options)
-    verdict, revealed = found
+    verdict, revealed = _run(request, options)
     print(f"\n{verdict_markdown(verdict)}")
     if revealed is not None:
         print(f"\n{revealed}")
-    print(f"\nsome of the made queries:\n\n{preview}")
     print(f"\nthe verdict lies in {request.out}: open verdict.html; queries.html shows what was asked")
     print(f"search with it: midmask search {request.out}\n{options.where_to_look()}")
 
@@ -107,6 +109,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)
+        print(f"some of the made queries, each with its passage:\n\n{queries_preview(choice.made.artifact, SHOWN)}")
         verdict = deliver(choice.verdict, choice.made, request.out)
         revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
         if revealed is not None:

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 
 from midmask.arrays import Ints
 from midmask.artifact import Place
-from midmask.corpora.provenance import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.corpora.export import write_lines, write_qrels
+from midmask.corpora.provenance import document_of
 from midmask.queries.made import MadeQuery, Passage
 from midmask.queries.words import TermWeights
 
