@@ -91,7 +91,7 @@ def test_test_queries_are_searched_for_finalists_alone(home, verdict):
 
 def test_mistakes_are_one_line(home):
     with pytest.raises(UserError, match="30m, 8h"):
-        midmask.choose(Corpus.from_texts(["a"]), budget="soon")
+        midmask.choose(Corpus.from_texts(["a"]), budget="soon", storage=home / "store", progress=False)
     with pytest.raises(UserError, match="splade"):
         ask(home, representations=("sparse",))
     with pytest.raises(UserError, match="retromae"):

@@ -17,7 +17,7 @@ from midmask.choice.judged import (
     pool,
 )
 from midmask.choice.judgements import query_id
-from tests.support.choose.verdicts import verdict
+from tests.support.choice.searched import verdict
 
 GRADES = {"p": {"a": 1, "b": 0, "c": 1}, "q": {"x": 0, "y": 1}, "r": {"z": 0}}
 

@@ -13,7 +13,7 @@ import pytest
 import midmask
 from midmask.choice.judgements import Judgement, JudgementStore, query_id
 from midmask.errors import UserError
-from tests.support.choose.verdicts import DOCUMENTS, write_collection
+from tests.support.choice.searched import DOCUMENTS, write_collection
 
 FIRST, SECOND, THIRD = list(DOCUMENTS)[:3]
 

@@ -75,7 +75,7 @@ def test_the_answer_comes_first_and_the_parts_follow() -> None:
     assert "11 h of a budget of 12 h were spent." in text
     assert "none · dense: not found" in text and "retromae · dense: rank 1" in text
     assert "- cotmote · dense: its experts need twice the memory" in text
-    assert "```sh\nmidmask search verdicts/handbook/model --corpus docs:handbook\n```" in text
+    assert "```sh\nmidmask search verdicts/handbook\n```" in text
     assert "model = SentenceTransformer('verdicts/handbook/model')" in text
     assert text.endswith("```sh\nmidmask choose docs:handbook --budget 12h --set queries.seed=0\n```\n")
 

@@ -18,7 +18,7 @@ from midmask.choice.side_by_side import SideBySide, rank_changes
 from midmask.errors import UserError
 from midmask.retrieve.bm25 import StemmedWords
 from midmask.retrieve.lines import text_lines
-from tests.support.choose.verdicts import DOCUMENTS, QUERIES, rewrite, write_verdict
+from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict
 
 ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}
 
@@ -46,7 +46,7 @@ def evaluated(model: str, folder: Path, storage: Path, **more: float) -> dict[st
 
 
 def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: SideBySide) -> None:
-    assert site.systems == ("retromae · dense", "splade · lexical", "dupmae + bm25 · hybrid", "bm25")
+    assert site.systems == ("retromae · dense", "splade · lexical", "dupmae · hybrid with BM25", "bm25")
     assert (site.recommended, site.baseline) == ("retromae · dense", "bm25")
     with pytest.raises(UserError, match=r"gone · dense: its model folder .*models/gone is not there; choose one of"):
         site.search("gone · dense", "port")
@@ -54,12 +54,12 @@ def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: S
         site.search("retromea · dense", "port")
 
 
-@pytest.mark.parametrize("label", [*ASKED, "dupmae + bm25 · hybrid"])
+@pytest.mark.parametrize("label", [*ASKED, "dupmae · hybrid with BM25"])
 def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
     label: str, site: SideBySide, folder: Path, tmp_path: Path
 ) -> None:
     """Dense, lexical, and hybrid joined with BM25."""
-    share = {"bm25_share": 0.5} if "+ bm25" in label else {}
+    share = {"bm25_share": 0.5} if "BM25" in label else {}
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
     for text, _ in QUERIES.values():
@@ -116,7 +116,9 @@ def test_hits_have_the_texts_of_their_documents(site: SideBySide) -> None:
 def test_a_query_is_searched_once_and_its_time_kept(site: SideBySide) -> None:
     first = site.rank("retromae · dense", "where is the backup")
     assert first is site.rank("retromae · dense", "where is the backup") and first.seconds > 0
-    assert first.how == "dense" and site.rank("dupmae + bm25 · hybrid", "x").how == "dense + lexical, joined with BM25"
+    assert (
+        first.how == "dense" and site.rank("dupmae · hybrid with BM25", "x").how == "dense + lexical, joined with BM25"
+    )
     with pytest.raises(UserError, match="k = 0"):
         site.search("bm25", "port", 0)
 
@@ -190,6 +192,6 @@ def test_rank_changes_count_from_the_other_list() -> None:
 
 def test_ties_in_a_joined_list_rank_by_id(site: SideBySide) -> None:
     """BM25 finds nothing: the joined list is the encoder's."""
-    joined = site.rank("dupmae + bm25 · hybrid", "zzz qqq", 30)
+    joined = site.rank("dupmae · hybrid with BM25", "zzz qqq", 30)
     assert len(joined.scored) == 30
     assert [score for _, score in joined.scored] == pytest.approx([0.5 / (60 + rank) for rank in range(1, 31)])

@@ -154,6 +154,6 @@ def test_who_loads_a_representation(representation: str, found: str | None) -> N
 
 
 def test_commands_quote_names() -> None:
-    one = replace(verdict(), model="my model'", corpus="docs:a b; rm -rf")
-    assert search_command(one) == """midmask search 'my model'"'"'' --corpus 'docs:a b; rm -rf'"""
+    one = replace(verdict(), folder="a b'; rm -rf")
+    assert search_command(one) == """midmask search 'a b'"'"'; rm -rf'"""
     compile("\n".join(loading_lines(replace(one, model="a\"b'\n\\c"))), "lines", "exec")

@@ -9,7 +9,7 @@ import pytest
 
 from midmask.choice.interleaving import BlindPreference
 from midmask.choice.judgements import Judgement, JudgementJournal
-from tests.support.choose.verdicts import HOSTILE
+from tests.support.choice.searched import HOSTILE
 from tests.support.dashboards.page import DASHBOARDS
 
 

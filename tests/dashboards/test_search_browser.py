@@ -17,7 +17,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from midmask.choice.interleaving import team_draft
 from midmask.choice.judgements import JudgementJournal, JudgementStore, query_id
 from midmask.choice.side_by_side import SideBySide, rank_changes
-from tests.support.choose.verdicts import HOSTILE, write_verdict
+from tests.support.choice.searched import HOSTILE, write_verdict
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
 from tests.support.dashboards.pages import DRAWN, PATIENCE, choose, query, text, wait_for_table, wait_for_text
 

@@ -1,37 +1,36 @@
-"""Which passages a source reads, and that what a model wrote is asked for once."""
+"""Which passages a source reads, and that what a server wrote is asked for once."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from midmask.artifact import Place
-from midmask.queries.candidates import draw_passages, make_or_read
-from midmask.queries.made import MadeQuery, Passage
-from midmask.queries.sentences import SentenceQueries
-from midmask.queries.titles import TitleQueries
-from tests.support.queries.articles import articles
+from midmask.errors import UserError
+from midmask.queries.candidates import draw_passages
+from midmask.queries.config import QueriesConfig
+from midmask.queries.step import make_queries
+from tests.support.queries.articles import articles, corpus_of
+from tests.support.queries.chat_server import Served, serving
 
 PASSAGES = articles(8)
 
 
-class Failing:
-    """A source whose server is gone."""
-
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        raise ConnectionError("no server any more")
-
-
-def test_what_was_written_before_a_kill_is_not_asked_for_again(tmp_path: Path) -> None:
-    saved = Place(str(tmp_path / "00-000000.parquet"))
-    with pytest.raises(ConnectionError):
-        make_or_read(Failing(), PASSAGES, saved)
-    assert not saved.exists()
-    for source in (SentenceQueries(0, 2), TitleQueries({one.title: 1 for one in PASSAGES}, 1)):
-        made = make_or_read(source, PASSAGES, saved)
-        assert len(made) > 30 and made == list(source.queries(PASSAGES))
-        assert make_or_read(Failing(), PASSAGES, saved) == made
-        saved.delete()
+def test_a_step_whose_server_died_asks_for_the_rest_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second attempt finds the files of the first in its folder, as `produce` gives them to it."""
+    for name in ("MIDMASK_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    corpus = corpus_of(tmp_path / "corpus", PASSAGES)
+    out = Place(str(tmp_path / "out"))
+    with serving(Served(answer=lambda message: " ".join(message.split()[-6:-1]), dies_after=15)) as served:
+        fields = {"server_prompt": "Write {count} queries for {passage}", "server_retries": 0, "server_model": "tiny"}
+        config = QueriesConfig(sources={served.url: 1.0}, **fields)
+        with pytest.raises(UserError, match="are kept"):
+            make_queries(config, {"corpus": corpus}, out)
+        assert served.answered == 15
+        served.dies_after = None
+        result = make_queries(config, {"corpus": corpus}, out)
+        assert served.answered == len(PASSAGES)
+    assert result["kept"] >= 30
 
 
 def test_passages_are_drawn_by_their_ids_alone() -> None:

@@ -79,6 +79,7 @@ def verdict() -> Verdict:
         collection="verdicts/handbook/collection",
         budget_seconds=43_200,
         spent_seconds=41_150,
+        folder="verdicts/handbook",
         command="midmask choose docs:handbook --budget 12h --set queries.seed=0",
         won=(
             example("how to reset the relay of the pump", {ours: 1, baseline: 14}),

@@ -1,7 +1,7 @@
 """Candidates: the queries that all sources make of their passages, each with the reason why it was dropped, if it was.
 
-A source reads the first passages by a hash of their ids. What a model or a server has written is saved in blocks, so
-that a step that was killed asks for it once.
+A source reads the first passages by a hash of their ids. What a model or a server has written is remembered (`cache`),
+so that a step that was killed asks for it once.
 """
 
 import math
@@ -9,18 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.queries.collection import CollectionFacts, read_passages
 from midmask.queries.config import QueriesConfig, kind_and_place
 from midmask.queries.draws import draw
 from midmask.queries.files import FileQueries
-from midmask.queries.made import MadeQuery, Passage, Source
+from midmask.queries.made import MadeQuery, Passage
 from midmask.queries.sources import WHOLE, Known, open_source
 from midmask.randomness.texts import hash64
 from midmask.retrieve.bm25 import Bm25Index
@@ -30,14 +27,6 @@ BLOCK = 256
 
 WRITTEN = "written"
 """Folder of what models and servers wrote, while the step runs."""
-
-SAVED = pa.schema(
-    [
-        *((name, pa.string()) for name in ("doc_id", "text", "source")),
-        *((name, pa.int64()) for name in ("start", "end")),
-        ("hides_title", pa.bool_()),
-    ]
-)
 
 
 @dataclass
@@ -84,14 +73,14 @@ def collect(
     facts: dict[str, dict[str, int]] = {}
     for number, (source, weight) in enumerate(config.sources.items()):
         limit = math.ceil(config.candidates * config.max_queries * weight / whole)
-        opened = open_source(source, config, Known(known.weights, known.titles, index), limit)
+        facts_known = Known(known.weights, known.titles, index)
+        opened = open_source(source, config, facts_known, limit, out / WRITTEN / f"{number:02d}")
         drawn = draw_passages(known.doc_ids, config.seed, kind_and_place(source)[0], limit)
         read = _blocks(corpus, drawn)
-        for block, some in enumerate(read):
+        for some in read:
             of = {passage.doc_id: passage for passage in some}
-            place = out / WRITTEN / f"{number:02d}-{block:06d}.parquet"
             seen: Counter[MadeQuery] = Counter()
-            for made in make_or_read(opened, some, place if kind_and_place(source)[0] in ("model", "http") else None):
+            for made in opened.queries(some):
                 one = _candidate(made, seen[made], source, weight, config.seed)
                 seen[made] += 1
                 found[one.query_id] = one
@@ -128,28 +117,3 @@ def _candidate(made: MadeQuery, times: int, source: str, weight: float, seed: in
     # The first of exponential waiting times: a source of twice the weight comes first twice as often.
     uniform = (draw(seed, *name) + 0.5) / 2.0**64
     return Candidate(made, source, f"{kind}-{draw(0, source, *name):016x}", -math.log(uniform) / weight)
-
-
-def make_or_read(source: Source, passages: Sequence[Passage], saved: Place | None) -> list[MadeQuery]:
-    """The queries of a block of passages: made and saved, or read if they were saved before. saved: a Parquet file;
-    None for sources that are made again at no cost.
-    """
-    if saved is None:
-        return list(source.queries(passages))
-    if saved.exists():
-        with saved.reading() as stream:
-            return [_read_made(row) for row in pq.read_table(stream, schema=SAVED).to_pylist()]
-    made = list(source.queries(passages))
-    with saved.writing() as stream:
-        pq.write_table(pa.Table.from_pylist([_as_row(one) for one in made], SAVED), stream)
-    return made
-
-
-def _as_row(made: MadeQuery) -> dict[str, Any]:
-    start, end = made.hidden or (None, None)
-    return {**vars(made), "start": start, "end": end}
-
-
-def _read_made(row: dict[str, Any]) -> MadeQuery:
-    hidden = None if row["start"] is None else (row["start"], row["end"])
-    return MadeQuery(row["doc_id"], row["text"], row["source"], hidden, row["hides_title"])

@@ -35,11 +35,12 @@ class Known:
     index: Bm25Index | None = None
 
 
-def open_source(source: str, config: QueriesConfig, known: Known, limit: int) -> Source:
+def open_source(source: str, config: QueriesConfig, known: Known, limit: int, cache: Place) -> Source:
     """The source of this name (`QueriesConfig.sources`).
 
     Args:
-        limit: number of queries that are enough of it.
+        limit: number of queries that are enough of it. cache: where a model's or a server's answers are kept until
+            the step has ended.
 
     Raises:
         UserError: if its file, model or server is not what it should be.
@@ -58,7 +59,7 @@ def open_source(source: str, config: QueriesConfig, known: Known, limit: int) ->
         return FileQueries(Place(place), known.index, config.margin, limit, config.seed)
     # Both import large libraries, or reach for a network.
     module, name = {"model": ("generator", "ModelQueries"), "http": ("server", "ServerQueries")}[kind]
-    opened: Source = getattr(import_module(f"midmask.queries.{module}"), name)(place, config)
+    opened: Source = getattr(import_module(f"midmask.queries.{module}"), name)(place, config, cache=cache)
     return opened
 
 
