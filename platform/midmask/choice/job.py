@@ -19,8 +19,8 @@ from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
 from midmask.choice.request import Request
 from midmask.choice.run import HeldContest, choose, queries_step
+from midmask.choice.tracked_workshop import TrackedWorkshop
 from midmask.choice.verdict import Verdict
-from midmask.choice.workshop import TrackedWorkshop
 from midmask.command import same_command
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError

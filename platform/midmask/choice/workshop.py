@@ -1,18 +1,12 @@
-"""Where the steps of a contest are computed: in this process, or on a cluster with every training tracked."""
+"""Where the steps of a contest are computed: in this process; `tracked_workshop` has the one on a cluster."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from midmask.app.graph_progress import GraphProgress, measured_times
-from midmask.app.observer import GraphObserver, TrackedSystem
-from midmask.app.tracked_job import TrackedJob
-from midmask.artifact import Artifact, Place, load
-from midmask.backend.executor import WHOLE_COLLECTION, execute
+from midmask.artifact import Artifact, Place
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.benchmark.run import tracked_system
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
-from midmask.experiment.run import Runner, report_finished
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 
@@ -54,46 +48,8 @@ class LocalWorkshop:
         return self._runner.run(step)
 
     def measure(self, cells: Sequence[BenchmarkCell], until: float) -> None:
-        self._runner.run_until(Graph.left_in(self.storage, _evaluations(cells)), until)
+        self._runner.run_until(Graph.left_in(self.storage, evaluations_of(cells)), until)
 
 
-class TrackedWorkshop:
-    """On the cluster of a tracked job; trainings and cells are runs nested in the job's."""
-
-    def __init__(self, job: TrackedJob) -> None:
-        self._job = job
-
-    @property
-    def storage(self) -> Place:
-        return self._job.storage
-
-    @property
-    def lanes(self) -> int:
-        return self._job.use.side_by_side
-
-    def make(self, step: Step, recipe: Recipe) -> Artifact:
-        graph = Graph.left_in(self.storage, [step])
-        observer = GraphObserver(self._job, [TrackedSystem(recipe.name, recipe)], GraphProgress(graph.left.values()))
-        execute(graph, self.storage, self._job.use, observer)
-        return load(step.place(self.storage))
-
-    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> None:
-        targets = _evaluations(cells)
-        steps = {one.fingerprint: one for target in targets for one in target.upstream()}.values()
-        times = measured_times(steps, self.storage)
-        graph = Graph.left_in(self.storage, targets, times.weight)
-        if not graph.left:
-            return
-        observer = GraphObserver(
-            self._job,
-            [tracked_system(cell) for cell in cells],
-            GraphProgress(graph.left.values(), self.lanes, times),
-            step_runs=(*TRAINING, *WHOLE_COLLECTION),
-            keep_going=True,
-        )
-        report_finished(graph.there.values(), self.storage, observer)
-        execute(graph, self.storage, self._job.use, observer, keep_going=True, until=until)
-
-
-def _evaluations(cells: Sequence[BenchmarkCell]) -> list[Step]:
+def evaluations_of(cells: Sequence[BenchmarkCell]) -> list[Step]:
     return [step for cell in cells for step in cell.evaluations.values()]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, BertConfig, BertLMHeadModel, EncoderDecoderConfig, EncoderDecoderModel
+from transformers import AutoModel, BertConfig
 
 from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
@@ -109,6 +109,9 @@ def fresh_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
         add_cross_attention=True,
         **ends,
     )
+    # Here, since a dry run whose costs are remembered builds no model.
+    from transformers import BertLMHeadModel, EncoderDecoderConfig, EncoderDecoderModel
+
     joined = EncoderDecoderConfig.from_encoder_decoder_configs(
         encoder, decoder, decoder_start_token_id=vocabulary.cls_id, vocab_size=encoder.vocab_size, **ends
     )
