@@ -16,6 +16,7 @@ from midmask.leaderboard.lineage import TOLD
 from midmask.leaderboard.surfaces import DECODER_RATIO, ENCODER_RATIO
 from midmask.recipes import RECIPES
 from tests.support.dashboards.browser import ROOT
+from tests.support.queries.labelled import generating
 from tests.support.unread import Unread
 
 PLACES = ("platform/midmask/leaderboard", "dashboards")
@@ -40,6 +41,7 @@ def steps(recipes: list[Recipe]) -> dict[str, list[Step]]:
         for target in targets:
             for step in target.upstream():
                 found.setdefault(step.name, []).append(step)
+    found["generator"] = [Step("generator", generating())]  # a job's own step, of no recipe
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from midmask.app.cost import tell_cost
 from midmask.app.job import Options
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
@@ -50,6 +51,7 @@ def choose_job(options: Options, flags: Namespace) -> None:
         revealing.judged_split(request.documents.corpus)
     if options.dry_run:
         print(describe(request, options))
+        tell_cost([queries_step(request, plan(request.documents, Survey()).corpus)], options)
         return
     verdict, revealed = _run(request, options)
     print(f"\n{verdict_markdown(verdict)}")
@@ -135,7 +137,7 @@ def describe(request: Request, options: Options) -> str:
     step = queries_step(request, plan(recipe, Survey()).corpus)
     contenders = first_contenders(request.systems, request.backbone)
     journal = ContestJournal(request.out, request.identity)
-    lines = ["choice:", f"  corpus = {recipe.corpus.name}", f"  budget = {clock(request.budget)}"]
+    lines = ["choice:", f"  corpus.name = {recipe.corpus.name}", f"  budget = {clock(request.budget)}"]
     lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
     lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
     lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {one.label}" for one in contenders)]
