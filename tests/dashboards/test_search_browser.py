@@ -82,6 +82,18 @@ def buttons(browser: Chrome, side: str, rank: int) -> list[WebElement]:
     return list(browser.find_elements(By.CSS_SELECTOR, f".st-key-hit-{side}-{rank} [role=radio]"))
 
 
+def press_thumb(browser: Chrome, side: str, rank: int, which: int) -> None:
+    """Presses up (0) or down (1) once it is drawn: a thumb's own script comes after the passages."""
+
+    def press(page: Chrome) -> bool:
+        thumbs = buttons(page, side, rank)
+        if len(thumbs) == 2:
+            thumbs[which].click()
+        return len(thumbs) == 2
+
+    WebDriverWait(browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(press)
+
+
 def wait_for_thumbs(browser: Chrome, side: str, rank: int, *given: bool) -> None:
     """Waits until these of the thumbs up and down are given."""
     wanted = [str(one).lower() for one in given]
@@ -113,16 +125,16 @@ def test_two_lists_appear_and_a_thumb_stays(browser: Chrome, site: Searched) -> 
     assert {"port", "server"} <= marked <= {"port", "server", "change"}
     assert "faq.md · characters 81 to 200" in text(browser)
     assert [one.text[-3:] for one in browser.find_elements(By.CSS_SELECTOR, ".mm-side .time")] == [" ms", " ms"]
-    buttons(browser, "right", 1)[0].click()
+    press_thumb(browser, "right", 1, 0)
     wait_for_text(browser, "1 judged query · 1 relevant")
-    buttons(browser, "left", 3)[1].click()
+    press_thumb(browser, "left", 3, 1)
     wait_for_text(browser, "1 relevant · 1 not relevant")
     qrels = (site.folder / "judgements" / "qrels" / "test.tsv").read_text().splitlines()
     assert qrels[1:] == [f"{query_id(asked)}\t{right[0]}\t1", f"{query_id(asked)}\t{left[2]}\t0"]
     browser.refresh()
     wait_for_thumbs(browser, "right", 1, True, False)
     wait_for_thumbs(browser, "left", 3, False, True)
-    buttons(browser, "left", 3)[1].click()
+    press_thumb(browser, "left", 3, 1)
     wait_for_text(browser, "1 relevant · 0 not relevant")
     (line,) = wait_for_table(browser, "judged systems", lambda lines: len(lines) >= 2)[:1]
     assert line[0] == RIGHT and line[1] == "1.000"
@@ -138,7 +150,7 @@ def test_hostile_text_is_inert(browser: Chrome, site: Searched) -> None:
     assert HOSTILE in cards[0].text.replace("\n", " ") and "<b>Bold</b> title" in cards[0].text
     assert not browser.find_elements(By.CSS_SELECTOR, ".mm-hit img, .mm-hit script, .mm-hit b, .mm-hit strong")
     rank = found(browser, "right").index("notes/hostile.md#0-90") + 1
-    buttons(browser, "right", rank)[0].click()
+    press_thumb(browser, "right", rank, 0)
     wait_for_text(browser, "1 judged query · 1 relevant")
     browser.get(f"{site.address}/search?how=Judge+next")
     wait_for_text(browser, "Does this passage answer the query?")
@@ -154,7 +166,7 @@ def test_a_blind_list_hides_and_credits_the_teams(browser: Chrome, site: Searche
     wait_for_list(browser, "blind", [pick.doc_id for pick in picks])
     assert not browser.find_elements(By.CSS_SELECTOR, ".mm-side, .change")
     rank, (doc_id, team) = next((at, pick) for at, pick in enumerate(picks, start=1) if pick.team == RIGHT)
-    buttons(browser, "blind", rank)[0].click()
+    press_thumb(browser, "blind", rank, 0)
     wait_for_text(browser, f"Blind, {LEFT} won 0, {RIGHT} won 1, and 0 were ties: too close to call")
     (row,) = site.journal().rows
     assert (row.doc_id, row.team, row.mode, row.grade) == (doc_id, team, "blind", 1)
@@ -165,12 +177,13 @@ def test_a_blind_list_hides_and_credits_the_teams(browser: Chrome, site: Searche
 def test_the_pool_is_judged_one_by_one_and_a_skipped_passage_goes(browser: Chrome, site: Searched) -> None:
     browser.get(f"{site.address}/search?how=Judge+next")
     wait_for_text(browser, "Does this passage answer the query?")
-    seen = []
-    for name in ("Relevant", "Not_relevant", "Skip"):
-        (doc_id,) = found(browser, "next")
-        seen.append(doc_id)
-        browser.find_element(By.CSS_SELECTOR, f"[class*='st-key-next'][class*='{name.split('_')[0]}'] button").click()
+    seen: list[str] = []
+    for name in ("Relevant", "Not", "Skip", None):
         WebDriverWait(browser, PATIENCE).until(lambda page: found(page, "next") not in ([], seen[-1:]))
+        if name:
+            seen += found(browser, "next")
+            where = (By.CSS_SELECTOR, f"[class*='st-key-next'][class*='{name}'] button")
+            WebDriverWait(browser, PATIENCE).until(expected_conditions.element_to_be_clickable(where)).click()
     assert len(set(seen)) == 3
     rows = site.journal().rows
     assert [(row.doc_id, row.grade, row.mode) for row in rows] == [(seen[0], 1, "next"), (seen[1], 0, "next")]
