@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from midmask.choice.highlight import TextPart, excerpt, highlight
+from midmask.choice.highlight import excerpt, highlight, marked_html
 from midmask.choice.interleaving import blind_judgements
 from midmask.choice.judgements import Judgement, JudgementJournal, JudgementStore
 from midmask.corpora.provenance import provenance_of
@@ -173,13 +173,15 @@ def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -
     whole = ""
     if shown.before or shown.after:
         cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
-        whole = f"<details><summary>Whole passage</summary><p>{_marked(highlight(cut, query))}</p></details>"
-    head = _marked(highlight(title or file, query))
+        whole = (
+            f"<details><summary>Whole passage</summary><p>{marked_html(highlight(cut, query), escape)}</p></details>"
+        )
+    head = marked_html(highlight(title or file, query), escape)
     before, after = "… " if shown.before else "", " …" if shown.after else ""
     return (
         f'<article class="mm-hit" data-doc="{escape(doc_id)}">'
         f'<div class="head"><span class="rank">{escape(rank)}</span><span class="path">{head}</span>{mark}</div>'
-        f"<p>{before}{_marked(shown.parts)}{after}</p>"
+        f"<p>{before}{marked_html(shown.parts, escape)}{after}</p>"
         f'<div class="origin" title="{escape(doc_id)}">{escape(file + place)}</div>'
         f"{whole}</article>"
     )
@@ -193,7 +195,3 @@ def _place(doc_id: str) -> tuple[str, str]:
     row = "" if origin.row is None else f" · row {origin.row:,}"
     span = "" if origin.start is None else f" · characters {origin.start:,} to {origin.end:,}"
     return origin.file, row + span
-
-
-def _marked(parts: Sequence[TextPart]) -> str:
-    return "".join(f"<mark>{escape(part.text)}</mark>" if part.marked else escape(part.text) for part in parts)

@@ -137,10 +137,28 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
+MODEL_FILES = (".json", ".safetensors", ".model", ".jinja", ".txt")
+"""Suffixes of files of a model folder that decide what the model does."""
+
+
 def file_fingerprint(path: str | Path) -> str:
     """16 hexadecimal digits of the SHA-256 of a file's bytes, read in a stream."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def model_content(folder: Path, field: str) -> dict[str, str]:
+    """Fingerprints of a model folder's files, as a part of an artifact's identity.
+
+    Args:
+        field: what the folder was given for, for the error's text.
+
+    Raises:
+        UserError: if there is no config.json.
+    """
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{field} = model:{folder}: no config.json in it; name a model folder")
+    return {file.name: file_fingerprint(file) for file in sorted(folder.iterdir()) if file.suffix in MODEL_FILES}
 
 
 def library_versions(names: tuple[str, ...] = NUMERIC_LIBRARIES) -> dict[str, str]:

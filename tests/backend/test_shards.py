@@ -1,9 +1,13 @@
 """Steps that work shard by shard give the same bytes on Ray Data as in one process, also when they go on."""
 
+import gc
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
 
 from midmask import tokens
 from midmask.artifact import Artifact, Place
@@ -23,6 +27,13 @@ STEPS: dict[str, tuple[Sharded, Config]] = {
     "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),
     "train": (PSEUDO_QUERIES, PseudoQueriesConfig(source="train")),
 }
+
+
+@pytest.fixture
+def without_gc() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +89,17 @@ def test_a_workers_mistake_is_one_line(inputs: dict[str, Artifact], ray_local: N
     with pytest.raises(UserError, match="no sequence-to-sequence or causal model can be read there") as error:
         run_sharded(PSEUDO_QUERIES, config, inputs, Place(str(tmp_path / "out")), actors=1)
     assert "\n" not in str(error.value)
+
+
+def test_a_failed_step_gives_its_cpus_back(
+    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path, without_gc: None
+) -> None:
+    """While the error is held, and with it all that its traceback refers to."""
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    config = PseudoQueriesConfig(source=f"model:{tmp_path}")
+    with pytest.raises(UserError) as error:
+        run_sharded(PSEUDO_QUERIES, config, inputs, Place(str(tmp_path / "out")), actors=1)
+    end = time.monotonic() + 60
+    while (held := ray.cluster_resources()["CPU"] - ray.available_resources().get("CPU", 0)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not held and "\n" not in str(error.value)

@@ -77,7 +77,7 @@ def test_tasks_measure_what_one_process_measures(run, layout, tmp_path):
     torch.set_num_threads(1)
     alone = Place(str(tmp_path / "alone"))
     run_here(layout, alone)
-    here, there = collect(layout, job.storage), collect(layout, alone)
+    here, there = collect(layout.cells, job.storage), collect(layout.cells, alone)
     assert len(here) == len(there) == 2 * 5
     for one, other in zip(here, there, strict=True):
         assert (one.key, one.seed, one.split, one.measures) == (other.key, other.seed, other.split, other.measures)
@@ -93,7 +93,7 @@ def test_every_cell_is_a_run_of_one_experiment(run):
     cells = {one.name: one for one in nested if one.tags["midmask.step"] == "evaluate"}
     assert set(cells) == {cell.name for cell in job.layout.cells}
     found = {(row.recipe, row.split): row.measures for row in rows(tracked) if row.recipe == "bm25"}
-    results = collect(job.layout, job.storage)
+    results = collect(job.layout.cells, job.storage)
     assert found == {("bm25", one.split): pytest.approx(one.measures) for one in results.where(system="bm25")}
     for cell in job.layout.cells:
         for (place, split), step in cell.evaluations.items():
@@ -118,7 +118,7 @@ def test_the_report_holds_every_table_in_three_formats(run):
             assert (job.out / "tables" / f"{name}.{ending}").stat().st_size
         table = (job.out / "tables" / f"{name}.md").read_text()
         assert all(f" {system} " in table for system in ("bm25", "none", "mlm"))
-    assert list(read_results(Place(str(job.out / "results.parquet")))) == list(collect(job.layout, job.storage))
+    assert list(read_results(Place(str(job.out / "results.parquet")))) == list(collect(job.layout.cells, job.storage))
 
 
 def test_a_second_run_computes_nothing_and_says_so(run):
@@ -141,7 +141,8 @@ def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run
     job = Job(layout, options(tmp_path, corpus), tmp_path / "report")
     text, failed = run_benchmark(job, report_of)
     assert set(failed) == {cell.name for cell in layout.cells if cell.key.system == "mlm"}
-    assert "## Not measured" in text and {one.key.system for one in collect(layout, job.storage)} == {"bm25", "none"}
+    there = {one.key.system for one in collect(layout.cells, job.storage)}
+    assert "## Not measured" in text and there == {"bm25", "none"}
     tracked = read_runs(job.options.tracking_uri)
     assert [one.tags["midmask.step"] for one in tracked if one.status == "failed"].count("benchmark") == 1
     (storage / "pretrain" / step.fingerprint).unlink()
@@ -211,7 +212,7 @@ def test_trainings_of_two_workers_measure_what_one_process_measures(layout, corp
             both = [load(step.place(storage)).result for storage in (job.storage, alone)]
             assert [one.get("workers", 1) for one in both] == [2, 1]
             assert both[0]["loss"] == pytest.approx(both[1]["loss"], rel=1e-4)
-    here, there = collect(mlm, job.storage), collect(mlm, alone)
+    here, there = collect(mlm.cells, job.storage), collect(mlm.cells, alone)
     assert len(here) == len(there) == 2
     for one, other in zip(here, there, strict=True):
         assert one.measures == pytest.approx(other.measures, abs=1e-6)

@@ -179,7 +179,7 @@ def test_the_pool_is_judged_one_by_one_and_a_skipped_passage_goes(browser: Chrom
     wait_for_text(browser, "Does this passage answer the query?")
     seen: list[str] = []
     for name in ("Relevant", "Not", "Skip", None):
-        WebDriverWait(browser, PATIENCE).until(lambda page: found(page, "next") not in ([], seen[-1:]))
+        WebDriverWait(browser, PATIENCE).until(lambda page: found(page, "next") not in ([], seen[-1:]))  # noqa: B023
         if name:
             seen += found(browser, "next")
             where = (By.CSS_SELECTOR, f"[class*='st-key-next'][class*='{name}'] button")

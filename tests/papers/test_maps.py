@@ -72,7 +72,7 @@ def test_a_value_per_seed_of_the_fine_tuning_and_draws_for_a_single_one(run):
 
 def test_the_report_tells_them_and_the_claim_is_weighed(run, tmp_path):
     layout, storage, found = run
-    results = collect(layout, storage)
+    results = collect(layout.cells, storage)
     text = write_report(results, layout.benchmark, tmp_path, maps=found)
     (row, _) = re.findall(r"^\| cotmae\[experts=all\] +\| +[01] .*", text, re.M)
     assert "1.42e-04" in row and "3.54e-05" in row, "the published KL and JS"

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from midmask.api.corpus import Corpus
 from midmask.api.storage import open_store, runner_in
+from midmask.benchmark.design import IN_BATCH
 from midmask.choice.budget import budget_seconds
-from midmask.choice.contenders import SYSTEMS, VIEWS
+from midmask.choice.contenders import SYSTEMS
 from midmask.choice.deliver import deliver
 from midmask.choice.request import Request
 from midmask.choice.run import choose as hold
 from midmask.choice.verdict import Verdict
 from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
-from midmask.estimate.devices import this_machine
 from midmask.queries.config import QueriesConfig
 
 FOLDER = "verdicts"
@@ -24,7 +24,7 @@ def choose(
     *,
     budget: str = "30m",
     systems: Sequence[str] = SYSTEMS,
-    representations: Sequence[str] = tuple(VIEWS),
+    representations: Sequence[str] = tuple(IN_BATCH),
     sources: Mapping[str, float] | None = None,
     backbone: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
@@ -54,13 +54,12 @@ def choose(
     if not isinstance(corpus, Corpus):
         raise UserError(f"corpus: a {type(corpus).__name__}; midmask.Corpus.from_folder(path) makes a corpus")
     store = open_store(storage)
-    machine = this_machine()
     given = {path: str(value) if isinstance(value, Path) else value for path, value in (settings or {}).items()}
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
     queries = QueriesConfig(seed=seed) if sources is None else QueriesConfig(sources=dict(sources), seed=seed)
     request = Request(
         corpus=corpus.in_store(store),
-        budget=budget_seconds(budget, machine.count if machine.device.kind == "cuda" else 0),
+        budget=budget_seconds(budget),
         out=Path(out).expanduser().absolute() if out else Path.cwd() / FOLDER / corpus.name,
         queries=queries,
         systems=tuple(systems),

@@ -1,20 +1,26 @@
-"""Steps that work shard by shard, on the cluster: Ray Data maps over the shards that are missing.
+"""Steps that work shard by shard, on the cluster: tasks of Ray Data make the shards that are missing, or actors where a
+worker loads much.
 
-Each is written to the storage by the worker that made it; only names pass through the driver.
+Each shard is written to the storage by the worker that made it; only names pass through the driver. The actors are our
+own: those of Ray Data end when nothing refers to them, but after a failure the logged error still does, and the next
+training would wait for their CPUs without end.
 """
 
+import logging
+from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import ray
 import ray.data
-from ray.data import ActorPoolStrategy
 
-from midmask.artifact import Place
+from midmask.artifact import Artifact, Place
+from midmask.backend.pool import actor_pool, deal, refuse_unschedulable
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.sharded import Inputs, Sharded
+
+log = logging.getLogger(__name__)
 
 
 def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, actors: int) -> dict[str, Any]:
@@ -28,44 +34,57 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
     """
     step.begin(config, inputs, out)
     if missing := step.missing(inputs, out):
-        try:
-            _make_shards(step, config, inputs, out, missing, actors).materialize()
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, UserError):
-                # Ray Data appends advice about retries to a task's error.
-                raise UserError(str(error.cause).split("\n", 1)[0]) from None
-            raise
+        work = (step, config, dict(inputs), out)
+        if step.stays(config):
+            _make_with_actors(work, missing, actors)
+        else:
+            _make_with_tasks(work, missing)
     return step.finish(config, inputs, out)
 
 
-def _make_shards(step: Sharded, config: Config, inputs: Inputs, out: Place, names: list[str], actors: int) -> Any:
+Work = tuple[Sharded, Config, dict[str, Artifact], Place]
+"""Step, config, inputs and where the shards are written."""
+
+
+def _make_with_actors(work: Work, names: list[str], actors: int) -> None:
+    count = min(actors, len(names))
+    refuse_unschedulable(count, 1)
+    units = deque(range(len(names)))
+    with actor_pool(ShardWorker, [(work, names)] * count, 1) as pool:
+        for number, _ in deal([actor.make for actor in pool], [units] * count):
+            log.info("%s is made", names[number])
+
+
+class ShardWorker:
+    """An actor that opens the step's worker once and makes many shards with it."""
+
+    def __init__(self, work: Work, names: list[str]) -> None:
+        self._work, self._names = work, names
+        self._make: Callable[[str], None] | None = None
+
+    def make(self, number: int) -> int:
+        """Makes the shard of this number and returns it. The first one opens the worker: an error while an actor is
+        made would come back as a traceback alone.
+        """
+        step, config, inputs, out = self._work
+        self._make = self._make or step.worker(config, inputs, out)
+        self._make(self._names[number])
+        return number
+
+
+def _make_with_tasks(work: Work, names: list[str]) -> None:
     shards = ray.data.from_items([{"shard": name} for name in names], override_num_blocks=len(names))
     shards.context.enable_progress_bars = False
     shards.context.raise_original_map_exception = True  # else its kind is lost on the way
-    work = (step, config, dict(inputs), out)
-    if not step.stays(config):
-        return shards.map(_make, fn_args=work)
-    pool = ActorPoolStrategy(size=min(actors, len(names)))
-    gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
-    return shards.map(_Worker, fn_constructor_args=work, compute=pool, num_cpus=1, num_gpus=gpus)
+    try:
+        shards.map(_make, fn_args=work).materialize()
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            # Ray Data appends advice about retries to a task's error.
+            raise UserError(str(error.cause).split("\n", 1)[0]) from None
+        raise
 
 
 def _make(row: dict[str, str], step: Sharded, config: Config, inputs: Inputs, out: Place) -> dict[str, str]:
     step.worker(config, inputs, out)(row["shard"])
     return row
-
-
-class _Worker:
-    """An actor that opens the step's worker once and makes many shards with it.
-
-    It is opened by the first shard: of an error while an actor is made, Ray gives the traceback alone.
-    """
-
-    def __init__(self, step: Sharded, config: Config, inputs: Inputs, out: Place) -> None:
-        self._open = partial(step.worker, config, inputs, out)
-        self._make: Callable[[str], None] | None = None
-
-    def __call__(self, row: dict[str, str]) -> dict[str, str]:
-        self._make = self._make or self._open()
-        self._make(row["shard"])
-        return row

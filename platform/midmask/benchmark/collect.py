@@ -1,18 +1,18 @@
 """From the artifacts of a benchmark's cells to results."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow.parquet as pq
 
 from midmask.artifact import RECORD, Artifact, Place, load
-from midmask.benchmark.layout import BenchmarkCell, Layout
+from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, Results
 from midmask.experiment.costs import Costs, costs_of
 
 
-def collect(layout: Layout, storage: Place) -> Results:
-    """What lies in the storage of the benchmark's cells; an evaluation that has not been made gives no result."""
-    return Results(result for cell in layout.cells for result in _results(cell, storage))
+def collect(cells: Iterable[BenchmarkCell], storage: Place) -> Results:
+    """What lies in the storage of these cells; an evaluation that has not been made gives no result."""
+    return Results(result for cell in cells for result in _results(cell, storage))
 
 
 def _results(cell: BenchmarkCell, storage: Place) -> Iterator[Result]:

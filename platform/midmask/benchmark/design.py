@@ -22,6 +22,19 @@ RepresentationKind = Literal["dense", "splade", "lexical", "hybrid"]
 
 VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": "all"}
 
+IN_BATCH: dict[RepresentationKind, str] = {
+    "dense": "in_batch",
+    "splade": "in_batch_splade",
+    "hybrid": "in_batch_hybrid",
+}
+"""Representation -> protocol of one stage with in-batch negatives."""
+
+BM25_SHARE = 0.5
+"""BM25's share in a system that joins its list with an encoder's: both count alike."""
+
+WITH_BM25 = {"evaluation.bm25_share": BM25_SHARE}
+"""Changes of a setting whose systems are searched together with BM25."""
+
 BM25 = "bm25"
 NONE = "none"
 

@@ -4,6 +4,7 @@ Nested runs are: trainings, with their curves; steps that go through a whole col
 measures, its files and what it cost.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.experiment.costs import TRAINING
+from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import report_finished
 from midmask.identity import flatten
@@ -57,16 +59,23 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     steps = job.layout.steps().values()
     times = measured_times(steps, job.storage)
     graph = Graph.left_in(job.storage, job.left(), times.weight)
-    observer = GraphObserver(
+    observer = cells_observer(tracked, job.layout.cells, graph, times)
+    report_finished(steps, job.storage, observer)
+    execute(graph, job.storage, tracked.use, observer, keep_going=True)
+    return observer.failures
+
+
+def cells_observer(
+    tracked: TrackedJob, cells: Sequence[BenchmarkCell], graph: Graph, times: StepTimes
+) -> GraphObserver:
+    """Tracks cells: trainings, and steps that go through a whole collection, are runs nested in the job's."""
+    return GraphObserver(
         tracked,
-        [tracked_system(cell) for cell in job.layout.cells],
+        [tracked_system(cell) for cell in cells],
         GraphProgress(graph.left.values(), tracked.use.side_by_side, times),
         step_runs=(*TRAINING, *WHOLE_COLLECTION),
         keep_going=True,
     )
-    report_finished(steps, job.storage, observer)
-    execute(graph, job.storage, tracked.use, observer, keep_going=True)
-    return observer.failures
 
 
 def tracked_system(cell: BenchmarkCell) -> TrackedSystem:

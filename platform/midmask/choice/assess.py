@@ -78,7 +78,7 @@ class Experience:
 
     def gain(self, key: SystemKey, own: Result, baseline: Result) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask."""
-        return self.gains[kind_of(*name_of(key))].gain(_paired(own, baseline), LEVEL)
+        return self.gains[kind_of(*name_of(key))].gain(paired(own, baseline), LEVEL)
 
     def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", baseline: Result) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
@@ -87,12 +87,12 @@ class Experience:
         kinds = {kind_of(*name_of(key)): key for key in (one.key, best.key)}
         apart = self.gain(one.key, one.result, baseline).value - self.gain(best.key, best.result, baseline).value
         fits = [self.gains[kind] for kind in kinds]
-        sampling = Variance.of_mean(_paired(one.result, best.result))
+        sampling = Variance.of_mean(paired(one.result, best.result))
         variances = [sampling, *(Variance(fit.between**2, fit.freedom) for fit in fits)]
         return interval(apart, variances, 1 - LEVEL).high < 0
 
 
-def _paired(own: Result, other: Result) -> Doubles:
+def paired(own: Result, other: Result) -> Doubles:
     """Differences on the queries that both have."""
     values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
     return np.array([value - others[query] for query, value in values.items() if query in others], dtype=np.float64)
@@ -150,16 +150,12 @@ def recommend(
     finalists = [one for one in systems if one.finalist]
     best = finalists[0]
     near = [one for one in finalists if best.gain - one.gain <= ALIKE]
-    first = by_name[best.system, best.representation]
-    alike = [
-        one
-        for one in near
-        if one is best or not known.is_behind(by_name[one.system, one.representation], first, baseline)
-    ]
+    first = by_name[best.name]
+    alike = [one for one in near if one is best or not known.is_behind(by_name[one.name], first, baseline)]
     chosen = min(alike, key=lambda one: (one.seconds, one.bytes_per_passage, one.rank))
     distinguishable = chosen.gain_low > 0
-    over = next(one.label for one in systems if (one.system, one.representation) == name_of(baseline.key))
-    return Recommendation(chosen.system, chosen.representation, distinguishable, _reason(chosen, best, alike, over))
+    over = next(one.label for one in systems if one.name == name_of(baseline.key))
+    return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, over))
 
 
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:

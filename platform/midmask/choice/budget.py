@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from midmask.choice.contenders import Size
 from midmask.errors import UserError
+from midmask.estimate.devices import this_machine
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 FORMS = "30m, 8h, 1h30m, or 4gpuh for hours of all GPUs together"
@@ -17,12 +18,16 @@ LEAST = 60.0
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
 
 
-def budget_seconds(text: str, gpus: int) -> float:
-    """The seconds that a budget allows on a machine with so many GPUs.
+def budget_seconds(text: str, gpus: int | None = None) -> float:
+    """The seconds that a budget allows.
+
+    Args:
+        gpus: that share the work; none: this machine's.
 
     Raises:
         UserError: for a text of another form, hours of GPUs where there is none, or less than a minute.
     """
+    gpus = _own_gpus() if gpus is None else gpus
     hours = re.fullmatch(r"(\d+(?:\.\d+)?)gpuh", text)
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     if hours and not gpus:
@@ -36,6 +41,11 @@ def budget_seconds(text: str, gpus: int) -> float:
     if seconds < LEAST:
         raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
     return seconds
+
+
+def _own_gpus() -> int:
+    machine = this_machine()
+    return machine.count if machine.device.kind == "cuda" else 0
 
 
 class Clock:

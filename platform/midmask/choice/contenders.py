@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from midmask.benchmark.design import BM25, NONE, Benchmark, Setting
+from midmask.benchmark import design
+from midmask.benchmark.design import BM25, IN_BATCH, NONE, Benchmark, Setting, variant
+from midmask.benchmark.layout import HEADLESS
 from midmask.benchmark.results import SystemKey
+from midmask.choice.verdict import SystemName
 from midmask.encoders.backbone import SIZES
 from midmask.recipes import RECIPES
 
 AS_IS, TUNED, MINED = "as it is", "fine-tuned", "mined negatives"
 WITH_BM25 = " with BM25"
-FUSED = {"evaluation.bm25_share": 0.5}
-VIEWS = {"dense": "in_batch", "splade": "in_batch_splade", "hybrid": "in_batch_hybrid"}
-"""Representation -> protocol of the fine-tuning."""
 
 SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondenser", "simcse")
 """In the order in which they are tried: no middle training, then from the plainest; the bag of words alone, and two
@@ -28,11 +28,11 @@ MEASURE = MEASURES[0]
 UNTUNED = Setting(protocols={"dense": "in_batch"}, stages=0)
 SETTINGS: Mapping[str, Setting] = {
     AS_IS: UNTUNED,
-    AS_IS + WITH_BM25: UNTUNED.model_copy(update={"changes": FUSED}),
-    TUNED: Setting(protocols=VIEWS),
-    TUNED + WITH_BM25: Setting(protocols=VIEWS, changes=FUSED),
+    AS_IS + WITH_BM25: UNTUNED.model_copy(update={"changes": design.WITH_BM25}),
+    TUNED: Setting(protocols=IN_BATCH),
+    TUNED + WITH_BM25: Setting(protocols=IN_BATCH, changes=design.WITH_BM25),
     MINED: Setting(protocols={"dense": "ance"}),
-    MINED + WITH_BM25: Setting(protocols={"dense": "ance"}, changes=FUSED),
+    MINED + WITH_BM25: Setting(protocols={"dense": "ance"}, changes=design.WITH_BM25),
 }
 
 
@@ -57,7 +57,7 @@ class Contender:
         """It alone, and together with BM25, which costs one search more."""
         if self.system == BM25:
             return (SystemKey(BM25, NONE, BM25, NONE),)
-        trains = self.setting != AS_IS and RECIPES[self.system.partition("[")[0]]().objective is not None
+        trains = self.setting != AS_IS and RECIPES[variant(self.system)[0]]().objective is not None
         read = "corpus" if trains else NONE
         settings = [self.setting] if self.representation == "hybrid" else [self.setting, self.setting + WITH_BM25]
         return tuple(SystemKey(self.system, read, self.representation, setting) for setting in settings)
@@ -67,7 +67,7 @@ class Contender:
         return " · ".join(name_of(self.keys[0]))
 
 
-def name_of(key: SystemKey) -> tuple[str, str]:
+def name_of(key: SystemKey) -> SystemName:
     """(system, representation) as a verdict names them: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
     if key.system == BM25:
         return BM25, BM25
@@ -94,7 +94,7 @@ def relatives(contender: Contender, representations: Sequence[str]) -> tuple[Con
     """The same system by its other representations, and with mined negatives: tried once it is known to be good."""
     if contender.setting != TUNED or contender.representation != "dense":
         return ()
-    headless = contender.system.partition("[")[0] in ("simcse", "ict")
+    headless = variant(contender.system)[0] in HEADLESS
     others = () if headless else tuple(kind for kind in representations if kind != "dense")
     words = tuple(Contender(contender.system, kind, TUNED) for kind in others)
     return (*words, Contender(contender.system, "dense", MINED))
@@ -123,7 +123,7 @@ def contest(
         title="Middle training of an encoder for these documents",
         corpus=corpus,
         systems=(BM25, *systems),
-        representations=tuple(VIEWS),
+        representations=tuple(IN_BATCH),
         settings=dict(SETTINGS),
         splits=tuple(splits),
         seeds=(seed,),

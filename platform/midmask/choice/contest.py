@@ -12,7 +12,7 @@ from functools import partial
 
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.layout import BenchmarkCell, Layout, cell_of, cell_on, recipe_of
+from midmask.benchmark.layout import BenchmarkCell, cell_of, cell_on, recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import Clock, Limits, affordable
 from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, relatives
@@ -108,9 +108,8 @@ class Contest:
         """What could be measured in time."""
         cells = [cell for contender in contenders for cell in self.cells(contender, size_of(contender), split)]
         self._workshop.measure(cells, until)
-        layout = Layout(self._conditions.make(Size(1, 1), [split]), tuple(cells))
         self._journal.write(self._clock.spent)
-        return {result.key: result for result in collect(layout, self._workshop.storage) if result.split == split}
+        return {result.key: result for result in collect(cells, self._workshop.storage) if result.split == split}
 
     def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others."""

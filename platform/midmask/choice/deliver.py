@@ -39,9 +39,7 @@ def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
         "verdict.json": verdict.as_json(),
     }
     for name, text in texts.items():
-        new = folder / f"{name}.new"
-        new.write_text(text, "utf-8")
-        new.replace(folder / name)
+        Place(str(folder / name)).write(text.encode())
     return verdict
 
 

@@ -1,6 +1,7 @@
 """The words of a query in a passage, and the part of the passage that has most of them."""
 
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from midmask.retrieve.bm25 import WORD
@@ -43,6 +44,12 @@ def highlight(text: str, query: str) -> tuple[TextPart, ...]:
         end = stop
     parts.append(TextPart(text[end:], False))
     return tuple(part for part in parts if part.text)
+
+
+def marked_html(parts: Iterable[TextPart], escaped: Callable[[str], str]) -> str:
+    """The parts as HTML. escaped: makes a text safe to stand in a page."""
+    texts = ((escaped(part.text), part.marked) for part in parts)
+    return "".join(f"<mark>{text}</mark>" if marked else text for text, marked in texts)
 
 
 def excerpt(text: str, query: str, length: int = LENGTH) -> Excerpt:

@@ -11,22 +11,22 @@ from midmask.app.job import Options
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
 from midmask.backend.resources import share
-from midmask.benchmark.design import names_in
+from midmask.benchmark.design import IN_BATCH, names_in
 from midmask.choice import reveal as revealing
 from midmask.choice.budget import budget_seconds
-from midmask.choice.contenders import SYSTEMS, VIEWS, first_contenders
+from midmask.choice.contenders import SYSTEMS, first_contenders
 from midmask.choice.deliver import deliver
 from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
 from midmask.choice.request import Request
-from midmask.choice.run import HeldContest, choose, queries_step
+from midmask.choice.run import choose, queries_step
 from midmask.choice.tracked_workshop import TrackedWorkshop
 from midmask.choice.verdict import Verdict
 from midmask.command import same_command
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
-from midmask.estimate.devices import this_machine
 from midmask.experiment.plan import plan
+from midmask.experiment.step import Step
 from midmask.experiment.survey import Survey
 from midmask.identity import as_user_error, flatten
 from midmask.progress import clock
@@ -50,8 +50,9 @@ def choose_job(options: Options, flags: Namespace) -> None:
     if request.reveal:
         revealing.judged_split(request.documents.corpus)
     if options.dry_run:
-        print(describe(request, options))
-        tell_cost([queries_step(request, plan(request.documents, Survey()).corpus)], options)
+        step = queries_step(request, plan(request.documents, Survey()).corpus)
+        print(describe(request, step, Place(options.storage)))
+        tell_cost([step], options)
         return
     verdict, revealed = _run(request, options)
     print(f"\n{verdict_markdown(verdict)}")
@@ -78,16 +79,14 @@ def request_for(options: Options, flags: Namespace) -> Request:
         queries = QueriesConfig.model_validate(wanted)
     except ValidationError as error:
         raise as_user_error(error, "queries.") from None
-    machine = this_machine()
-    gpus = machine.count if machine.device.kind == "cuda" else 0
     out = Path(flags.out).expanduser().absolute() if flags.out else options.home / "verdicts" / corpus.short_name
     return Request(
         corpus=corpus,
-        budget=budget_seconds(flags.budget, gpus),
+        budget=budget_seconds(flags.budget),
         out=out,
         queries=queries,
         systems=tuple(names_in(flags.systems)) if flags.systems else SYSTEMS,
-        representations=tuple(names_in(flags.representations)) if flags.representations else tuple(VIEWS),
+        representations=tuple(names_in(flags.representations)) if flags.representations else tuple(IN_BATCH),
         changes=options.changes,
         seed=options.seed or 0,
         reveal=flags.reveal,
@@ -116,13 +115,13 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
         if revealed is not None:
             revealing.write(revealed, request.out)
-        _track(choice, request.out, tracked)
+        _track(verdict, request.out, tracked)
         return verdict, revealed
 
 
-def _track(choice: HeldContest, folder: Path, tracked: TrackedJob) -> None:
+def _track(verdict: Verdict, folder: Path, tracked: TrackedJob) -> None:
     """The verdict's files and figures, in the job's run."""
-    run, verdict = tracked.run, choice.verdict
+    run = tracked.run
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".md", ".html")):
         run.log_file(path, "verdict")
     run.describe(verdict_markdown(verdict))
@@ -131,13 +130,15 @@ def _track(choice: HeldContest, folder: Path, tracked: TrackedJob) -> None:
     run.finish("finished")
 
 
-def describe(request: Request, options: Options) -> str:
-    """What --dry-run prints: who takes part, the steps before the contest, and what a killed run has left."""
-    recipe, storage = request.documents, Place(options.storage)
-    step = queries_step(request, plan(recipe, Survey()).corpus)
+def describe(request: Request, step: Step, storage: Place) -> str:
+    """What --dry-run prints: who takes part, the steps before the contest, and what a killed run has left.
+
+    Args:
+        step: the last of those before the contest, which makes the queries.
+    """
     contenders = first_contenders(request.systems, request.backbone)
     journal = ContestJournal(request.out, request.identity)
-    lines = ["choice:", f"  corpus.name = {recipe.corpus.name}", f"  budget = {clock(request.budget)}"]
+    lines = ["choice:", f"  corpus.name = {request.documents.corpus.name}", f"  budget = {clock(request.budget)}"]
     lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
     lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
     lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {one.label}" for one in contenders)]

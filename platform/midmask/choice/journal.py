@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from midmask.artifact import Place
 from midmask.choice.contenders import Contender, Size
 
 FILE = "contest.json"
@@ -55,10 +56,7 @@ class ContestJournal:
         self.spent = self.spent if spent is None else spent
         rounds = [asdict(one) for one in self.rounds]
         content = {"identity": self._identity, "spent": self.spent, "rounds": rounds, "given_up": self.given_up}
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        new.write_text(json.dumps(content, indent=2))
-        new.replace(self._file)
+        Place(str(self._file)).write_json(content)
 
 
 def _round(found: dict[str, Any]) -> Round:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midmask.artifact import Artifact, Place, produce
+from midmask.benchmark.design import BM25_SHARE
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
@@ -39,9 +40,6 @@ Show = Callable[[str], None]
 
 ScoredDocument = tuple[str, float]
 """A document id and the score of the query with it; larger is better."""
-
-BM25_SHARE = 0.5
-"""BM25's share in a system that joins its list with an encoder's: both count alike."""
 
 JOINED_DEPTH = 101
 """Passages of each list that are joined, as in an evaluation of the usual depth: a deeper list would rank otherwise."""

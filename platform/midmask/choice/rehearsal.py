@@ -4,15 +4,13 @@ To encode a whole collection for every system of every round would take most of 
 easier to search, for all systems alike; the finalists search the whole collection.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from midmask.artifact import Artifact, Place, produce
-from midmask.choice.traces import passages_of, queries_of, relevant_of
+from midmask.choice.traces import passages_in, queries_of, relevant_of
 from midmask.corpora import CorpusConfig
 from midmask.identity import fingerprint
 from midmask.queries.collection import write_collection
-from midmask.queries.made import Passage
 from midmask.randomness.texts import fixed_sample
 
 OTHERS = 2_000
@@ -37,16 +35,13 @@ def rehearsal(made: Artifact, collection: Place, name: str, passages: int, stora
         relevant = relevant_of(collection, SPLIT)
         asked = queries_of(collection)
         kept = {passage for own in relevant.values() for passage in own}
-        texts = passages_of(collection)
-        kept |= set(fixed_sample([passage for passage in texts if passage not in kept], OTHERS))
+        others = [one.doc_id for one in passages_in(collection) if one.doc_id not in kept]
+        kept |= set(fixed_sample(others, OTHERS))
+        texts = (one for one in passages_in(collection) if one.doc_id in kept)
         rows = ((query, str(asked[query]["text"]), "", "") for query in relevant)
         pairs = [(query, passage) for query, own in relevant.items() for passage in own]
-        write_collection(out / name, _chosen(texts, kept), list(rows), {SPLIT: pairs})
+        write_collection(out / name, texts, list(rows), {SPLIT: pairs})
         return {"passages": len(kept), "queries": len(relevant)}
 
     place = produce(storage / FOLDER / identity / name, record, write).place
     return CorpusConfig(name=f"beir:{place / name}", splits="official")
-
-
-def _chosen(texts: dict[str, tuple[str, str]], kept: set[str]) -> Iterator[Passage]:
-    return (Passage(passage, *own) for passage, own in texts.items() if passage in kept)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from midmask.choice import wording
-from midmask.choice.highlight import TextPart, excerpt, highlight
+from midmask.choice.highlight import excerpt, highlight, marked_html
 from midmask.choice.picture import NARROW, WIDE, drawable, front, picture
 from midmask.choice.report_style import style_sheet
 from midmask.choice.report_text import given_up_note, table_note
@@ -198,13 +198,13 @@ def _example(kind: str, one: Example) -> str:
         f"<div><dt><bdi>{text(label)}</bdi></dt><dd>{wording.rank_words(rank)}</dd></div>"
         for label, rank in one.ranks.items()
     )
-    title = f"<b><bdi>{_marked(highlight(one.title, one.query))}</bdi></b> " if one.title else ""
+    title = f"<b><bdi>{marked_html(highlight(one.title, one.query), text)}</bdi></b> " if one.title else ""
     found = excerpt(one.text, one.query)
     before, after = "… " if found.before else "", " …" if found.after else ""
-    passage = f"{title}{before}<bdi>{_marked(found.parts)}</bdi>{after}"
+    passage = f"{title}{before}<bdi>{marked_html(found.parts, text)}</bdi>{after}"
     whole = ""
     if found.before or found.after:
-        content = _marked(highlight(one.text, one.query))
+        content = marked_html(highlight(one.text, one.query), text)
         content = f"<blockquote><p><bdi>{content}</bdi></p></blockquote>"
         whole = f"<details><summary>The whole passage</summary>{content}</details>"
     return (
@@ -212,10 +212,6 @@ def _example(kind: str, one: Example) -> str:
         f"<div><dt>made from</dt><dd>{text(one.source)}</dd></div></dl>"
         f"<blockquote><p>{passage}</p></blockquote>{whole}</article>\n"
     )
-
-
-def _marked(parts: Iterable[TextPart]) -> str:
-    return "".join(f"<mark>{text(part.text)}</mark>" if part.marked else text(part.text) for part in parts)
 
 
 def _limits(verdict: Verdict) -> str:

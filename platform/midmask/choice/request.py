@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from midmask.choice.contenders import SYSTEMS, VIEWS, Size, contest
+from midmask.benchmark.design import IN_BATCH, variant
+from midmask.choice.contenders import SYSTEMS, Size, contest
 from midmask.corpora import CorpusConfig
 from midmask.errors import unknown
 from midmask.experiment.schema import Recipe
@@ -34,7 +36,7 @@ class Request:
     out: Path
     queries: QueriesConfig
     systems: tuple[str, ...] = SYSTEMS
-    representations: tuple[str, ...] = tuple(VIEWS)
+    representations: tuple[str, ...] = tuple(IN_BATCH)
     changes: Mapping[str, Any] | None = None
     seed: int = 0
     reveal: bool = False
@@ -42,10 +44,10 @@ class Request:
 
     def __post_init__(self) -> None:
         for kind in self.representations:
-            if kind not in VIEWS:
-                raise unknown("representation", kind, VIEWS)
+            if kind not in IN_BATCH:
+                raise unknown("representation", kind, IN_BATCH)
         for system in self.systems:
-            RECIPES[system.partition("[")[0]]
+            RECIPES[variant(system)[0]]
 
     @property
     def backbone(self) -> str:
@@ -57,7 +59,7 @@ class Request:
         given = {path: value for path, value in (self.changes or {}).items() if not path.startswith("corpus.")}
         return {"backbone.name": self.backbone, **given}
 
-    @property
+    @cached_property
     def documents(self) -> Recipe:
         """A recipe on the documents themselves, in the splits of their files."""
         reading = {path: value for path, value in (self.changes or {}).items() if path.startswith("corpus.")}
@@ -69,7 +71,7 @@ class Request:
         """Of the documents, in tables and folders."""
         return self.documents.corpus.short_name
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """What the decisions of the contest depend on."""
         made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed)

@@ -5,26 +5,26 @@ comes out is also a record of how far such verdicts can be believed (`calibratio
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
+from midmask.artifact import Place
 from midmask.benchmark.collect import collect
-from midmask.benchmark.layout import Layout, cell_on
+from midmask.benchmark.layout import cell_on
 from midmask.benchmark.results import Result
 from midmask.choice.agreement import kendall_tau, regret
+from midmask.choice.assess import paired
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.contenders import MEASURE, name_of
 from midmask.choice.levels import LevelRecord
 from midmask.choice.request import Request
 from midmask.choice.run import HeldContest
-from midmask.choice.verdict import SystemEstimate
+from midmask.choice.verdict import SystemEstimate, SystemName
 from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import Variance
 from midmask.experiment.needed_splits import usual_split
 from midmask.experiment.survey import Survey
@@ -88,31 +88,29 @@ def reveal(request: Request, choice: HeldContest, workshop: Workshop) -> Reveale
     split, survey = judged_split(corpus), Survey()
     cells = [cell_on(choice.benchmark, cell, corpus, split, survey, max_queries=MOST_QUERIES) for cell in choice.cells]
     workshop.measure(cells, float("inf"))
-    found = {one.key: one for one in collect(Layout(choice.benchmark, tuple(cells)), workshop.storage)}
+    found = {one.key: one for one in collect(cells, workshop.storage)}
     made = {name_of(one.key): one.result for one in choice.measured}
     judged = {name_of(key): result for key, result in found.items()}
     return compare(choice, made, judged)
 
 
-def compare(
-    choice: HeldContest, made: Mapping[tuple[str, str], Result], judged: Mapping[tuple[str, str], Result]
-) -> Revealed:
+def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapping[SystemName, Result]) -> Revealed:
     """The verdict beside the judgements.
 
     Args:
         made, judged: (system, representation) -> result on made and on judged queries.
     """
     verdict = choice.verdict
-    names = [(one.system, one.representation) for one in verdict.systems]
+    names = [one.name for one in verdict.systems]
     values = [judged[name].measures[MEASURE] for name in names]
-    chosen = (verdict.recommendation.system, verdict.recommendation.representation)
+    chosen = verdict.recommendation.name
     base = next(name for name, one in zip(names, verdict.systems, strict=True) if one.label == verdict.baseline)
     gains = [(one, value - judged[base].measures[MEASURE]) for one, value in zip(verdict.systems, values, strict=True)]
-    finalists = [(one, gain) for one, gain in gains if one.finalist and (one.system, one.representation) != base]
+    finalists = [(one, gain) for one, gain in gains if one.finalist and one.name != base]
     source = ALL if len(verdict.queries.source) > 1 else next(iter(verdict.queries.source))
     records = [
         _record(verdict.corpus, source, name, (made[name], made[base]), (judged[name], judged[base]))
-        for name in ((one.system, one.representation) for one, _ in finalists)
+        for name in (one.name for one, _ in finalists)
     ]
     return Revealed(
         systems=verdict.systems,
@@ -126,7 +124,7 @@ def compare(
 
 
 def _record(
-    corpus: str, source: str, name: tuple[str, str], made: tuple[Result, Result], judged: tuple[Result, Result]
+    corpus: str, source: str, name: SystemName, made: tuple[Result, Result], judged: tuple[Result, Result]
 ) -> GainRecord:
     """Args: made, judged: the system's result and the baseline's."""
     own, people = _gain(*made), _gain(*judged)
@@ -135,11 +133,10 @@ def _record(
 
 def _gain(own: Result, other: Result) -> tuple[float, float]:
     """(mean, standard error) of the paired differences."""
-    values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
-    paired = np.array([value - others[query] for query, value in values.items()])
-    return float(paired.mean()), float(np.sqrt(Variance.of_mean(paired).value))
+    differences = paired(own, other)
+    return float(differences.mean()), math.sqrt(Variance.of_mean(differences).value)
 
 
 def write(revealed: Revealed, folder: Path) -> None:
     """Writes revealed.json."""
-    (folder / FILE).write_text(revealed.as_json(), "utf-8")
+    Place(str(folder / FILE)).write(revealed.as_json().encode())

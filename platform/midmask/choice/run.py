@@ -159,10 +159,10 @@ def _verdict(
     base = _baseline(measured)
     by_split = {"test": base, "dev": outcome.dev[base.key]}
     systems = estimates(measured, by_split, known)
-    label = next(one.label for one in systems if (one.system, one.representation) == name_of(base.key))
+    label = next(one.label for one in systems if one.name == name_of(base.key))
     advice = recommend(systems, measured, base, known)
-    chosen = next(one for one in systems if (one.system, one.representation) == (advice.system, advice.representation))
-    result = next(one.result for one in measured if name_of(one.key) == (advice.system, advice.representation))
+    chosen = next(one for one in systems if one.name == advice.name)
+    result = next(one.result for one in measured if name_of(one.key) == advice.name)
     won, lost = examples(made.collection, result, base, (chosen.label, label))
     return Verdict(
         corpus=request.short_name,

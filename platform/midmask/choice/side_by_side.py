@@ -93,9 +93,8 @@ class SideBySide:
     @property
     def recommended(self) -> str:
         """Label of the recommended system."""
-        wanted = self.verdict.recommendation
-        named = (wanted.system, wanted.representation)
-        found = (one.label for one in self._ranked() if (one.system, one.representation) == named)
+        wanted = self.verdict.recommendation.name
+        found = (one.label for one in self._ranked() if one.name == wanted)
         return next(found, self._ranked()[0].label)
 
     @property

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from midmask.artifact import Place, load
@@ -11,6 +11,7 @@ from midmask.choice.verdict import Example
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
 from midmask.experiment.step import Step
+from midmask.queries.made import Passage
 
 SHARED = ("prepare", "tokenise", "queries", "evaluate")
 """Steps that are no part of a system's price."""
@@ -51,8 +52,11 @@ def bytes_per_passage(evaluation: Step, storage: Place, words: float) -> float:
 
 def words_of(collection: Place) -> float:
     """Different words of a passage of a BEIR folder, on average."""
-    counts = [len({*f"{title} {text}".lower().split()}) for title, text in passages_of(collection).values()]
-    return sum(counts) / len(counts)
+    words = passages = 0
+    for one in passages_in(collection):
+        words += len({*f"{one.title} {one.text}".lower().split()})
+        passages += 1
+    return words / passages
 
 
 def queries_of(collection: Place) -> dict[str, dict[str, Any]]:
@@ -60,14 +64,16 @@ def queries_of(collection: Place) -> dict[str, dict[str, Any]]:
     return {row["_id"]: row for row in _rows(collection / "queries.jsonl.gz")}
 
 
-def passages_of(collection: Place) -> dict[str, tuple[str, str]]:
-    """Id -> (title, text) of a BEIR folder."""
-    rows = _rows(collection / "corpus.jsonl.gz")
-    return {row["_id"]: (row.get("title", ""), row["text"]) for row in rows}
+def passages_in(collection: Place) -> Iterator[Passage]:
+    """The passages of a BEIR folder in order, read in a stream: a collection may be larger than memory."""
+    for row in _rows(collection / "corpus.jsonl.gz"):
+        yield Passage(row["_id"], row.get("title", ""), row["text"])
 
 
-def _rows(file: Place) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(file.read()).splitlines()]
+def _rows(file: Place) -> Iterator[dict[str, Any]]:
+    with file.reading() as stream, gzip.open(stream) as lines:
+        for line in lines:
+            yield json.loads(line)
 
 
 def examples(
@@ -81,33 +87,36 @@ def examples(
     """
     own, other = by_query(chosen.per_query, RR), by_query(baseline.per_query, RR)
     changes = sorted((own[query] - other[query], query) for query in own if query in other)
-    texts, asked = passages_of(collection), queries_of(collection)
     relevant = {query: own[0] for query, own in relevant_of(collection, chosen.split).items()}
+    won = _pick((query for change, query in reversed(changes) if change > 0), relevant)
+    lost = _pick((query for change, query in changes if change < 0), relevant)
+    wanted, asked = {relevant[query] for query in (*won, *lost)}, queries_of(collection)
+    texts = {one.doc_id: one for one in passages_in(collection) if one.doc_id in wanted}
 
-    def pick(order: Sequence[tuple[float, str]]) -> tuple[Example, ...]:
-        seen: set[str] = set()
-        found: list[Example] = []
-        for _, query in order:
-            passage = relevant.get(query)
-            if passage is not None and passage not in seen and len(found) < SHOWN:
-                seen.add(passage)
-                ranks = dict(zip(labels, (_rank(own[query]), _rank(other[query])), strict=True))
-                found.append(_example(asked[query], texts[passage], ranks))
-        return tuple(found)
+    def shown(query: str) -> Example:
+        ranks = dict(zip(labels, (_rank(own[query]), _rank(other[query])), strict=True))
+        return _example(asked[query], texts[relevant[query]], ranks)
 
-    won = [change for change in reversed(changes) if change[0] > 0]
-    lost = [change for change in changes if change[0] < 0]
-    return pick(won), pick(lost)
+    return tuple(map(shown, won)), tuple(map(shown, lost))
+
+
+def _pick(queries: Iterable[str], relevant: Mapping[str, str]) -> list[str]:
+    """The first queries that have a passage, one of each passage."""
+    first: dict[str, str] = {}
+    for query in queries:
+        if query in relevant:
+            first.setdefault(relevant[query], query)
+    return list(first.values())[:SHOWN]
 
 
 def _rank(reciprocal: float) -> int | None:
     return round(1 / reciprocal) if reciprocal > 0 else None
 
 
-def _example(query: Mapping[str, object], passage: tuple[str, str], ranks: Mapping[str, int | None]) -> Example:
+def _example(query: Mapping[str, object], passage: Passage, ranks: Mapping[str, int | None]) -> Example:
     metadata = query.get("metadata")
     source = str(metadata.get("source", "")) if isinstance(metadata, dict) else ""
-    return Example(str(query["text"]), source, *passage, ranks=ranks)
+    return Example(str(query["text"]), source, passage.title, passage.text, ranks)
 
 
 def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:

@@ -6,11 +6,10 @@ from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Artifact, Place, load
-from midmask.backend.executor import WHOLE_COLLECTION, execute
+from midmask.backend.executor import execute
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.benchmark.run import tracked_system
+from midmask.benchmark.run import cells_observer
 from midmask.choice.workshop import evaluations_of
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
@@ -44,12 +43,6 @@ class TrackedWorkshop:
         graph = Graph.left_in(self.storage, targets, times.weight)
         if not graph.left:
             return
-        observer = GraphObserver(
-            self._job,
-            [tracked_system(cell) for cell in cells],
-            GraphProgress(graph.left.values(), self.lanes, times),
-            step_runs=(*TRAINING, *WHOLE_COLLECTION),
-            keep_going=True,
-        )
+        observer = cells_observer(self._job, cells, graph, times)
         report_finished(graph.there.values(), self.storage, observer)
         execute(graph, self.storage, self._job.use, observer, keep_going=True, until=until)

@@ -7,6 +7,9 @@ from typing import Any
 
 from midmask.errors import unknown
 
+SystemName = tuple[str, str]
+"""(system, representation), such as `("retromae", "dense with BM25")`."""
+
 
 @dataclass(frozen=True)
 class QueryCounts:
@@ -45,6 +48,10 @@ class SystemEstimate:
     finalist: bool = True
 
     @property
+    def name(self) -> SystemName:
+        return self.system, self.representation
+
+    @property
     def label(self) -> str:
         """What tables call it."""
         return self.system if self.representation in ("", self.system) else f"{self.system} · {self.representation}"
@@ -58,6 +65,10 @@ class Recommendation:
     representation: str
     distinguishable: bool
     reason: str
+
+    @property
+    def name(self) -> SystemName:
+        return self.system, self.representation
 
 
 @dataclass(frozen=True)
@@ -137,9 +148,9 @@ class Verdict:
         Raises:
             UserError: if the verdict has none.
         """
-        wanted = (self.recommendation.system, self.recommendation.representation)
+        wanted = self.recommendation.name
         for one in self.systems:
-            if (one.system, one.representation) == wanted:
+            if one.name == wanted:
                 return one
         raise unknown("recommended system", " · ".join(wanted), [one.label for one in self.systems])
 

@@ -19,15 +19,12 @@ from midmask.derived.prompts import PASSAGE, Prompt, ends_of, find_line_breaks
 from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.reading import quiet_transformers
 from midmask.errors import UserError
-from midmask.identity import Config, added, file_fingerprint, runtime
+from midmask.identity import Config, added, runtime
 from midmask.randomness.masks import Purpose, draw_seeds, hashes
 from midmask.randomness.texts import hash64
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
 """How the names of architectures end that continue a text."""
-
-CONTENT = (".json", ".safetensors", ".model", ".jinja")
-"""Endings of the files of a model folder that decide what it writes."""
 
 
 class GenerateConfig(Config):
@@ -57,20 +54,6 @@ class GenerateConfig(Config):
         if value.count(PASSAGE) != 1:
             raise ValueError(f"a prompt must contain {PASSAGE} once, where the passage is put")
         return value
-
-
-def model_content(folder: Path, field: str) -> dict[str, str]:
-    """Fingerprints of a model folder's files, as a part of an artifact's identity.
-
-    Args:
-        field: what the folder was given for, for the error's text.
-
-    Raises:
-        UserError: if there is no config.json.
-    """
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{field} = model:{folder}: no config.json in it; name a model folder")
-    return {file.name: file_fingerprint(file) for file in sorted(folder.iterdir()) if file.suffix in CONTENT}
 
 
 class Generator:

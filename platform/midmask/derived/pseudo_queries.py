@@ -26,10 +26,10 @@ from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.corpora.sentences import sentences, splitter
-from midmask.derived.generate import GenerateConfig, Generator, model_content
+from midmask.derived.generate import GenerateConfig, Generator
 from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
 from midmask.errors import UserError
-from midmask.identity import Config, file_fingerprint
+from midmask.identity import Config, file_fingerprint, model_content
 from midmask.sharded import Inputs, Sharded
 from midmask.tokens import ROW_GROUP, encoder
 

@@ -71,10 +71,10 @@ def collect(
     found: dict[str, Candidate] = {}
     passages: dict[str, Passage] = {}
     facts: dict[str, dict[str, int]] = {}
+    index_known = Known(known.weights, known.titles, index)
     for number, (source, weight) in enumerate(config.sources.items()):
         limit = math.ceil(config.candidates * config.max_queries * weight / whole)
-        facts_known = Known(known.weights, known.titles, index)
-        opened = open_source(source, config, facts_known, limit, out / WRITTEN / f"{number:02d}")
+        opened = open_source(source, config, index_known, limit, out / WRITTEN / f"{number:02d}")
         drawn = draw_passages(known.doc_ids, config.seed, kind_and_place(source)[0], limit)
         read = _blocks(corpus, drawn)
         for some in read:

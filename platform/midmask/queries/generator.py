@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from midmask.artifact import Place
-from midmask.derived.generate import Generator, model_content
-from midmask.identity import identity_of
+from midmask.derived.generate import Generator
+from midmask.identity import identity_of, model_content
 from midmask.queries.cache import Answer, QueryCache
 from midmask.queries.config import QueriesConfig
 from midmask.queries.made import MadeQuery, Passage

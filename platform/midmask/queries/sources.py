@@ -9,7 +9,7 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.corpora.sentences import splitter
 from midmask.errors import UserError
-from midmask.identity import file_fingerprint, library_versions
+from midmask.identity import library_versions, model_content
 from midmask.queries.config import QueriesConfig, kind_and_place
 from midmask.queries.files import FileQueries
 from midmask.queries.keyphrases import KeyphraseQueries
@@ -80,11 +80,5 @@ def queries_content(config: QueriesConfig) -> dict[str, Any]:
                 raise UserError(f"queries.sources, {source}: there is no such file")
             found[source] = Place(place).digest()
         if kind == "model":
-            folder = Path(place)
-            if not (folder / "config.json").is_file():
-                raise UserError(f"queries.sources, {source}: no config.json in it; name a model folder")
-            kinds = (".json", ".safetensors", ".model", ".txt")
-            found[source] = {
-                file.name: file_fingerprint(file) for file in sorted(folder.iterdir()) if file.suffix in kinds
-            }
+            found[source] = model_content(Path(place), "queries.sources")
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from midmask.benchmark.design import Benchmark, Setting
+from midmask.benchmark.design import IN_BATCH, WITH_BM25, Benchmark, Setting
 from midmask.benchmark.presets.given import TOY_GIVEN, Given
 
 BACKBONE = "minilm"
@@ -19,11 +19,6 @@ LABELLED = {"1k labels": (1_000, 100), "10k labels": (10_000, 312), "all labels"
 
 WIDE = "10k labels"
 """The setting under which representations, negatives and the systems beside the axis are compared."""
-
-FUSED = {"evaluation.bm25_share": 0.5}
-
-VIEWS = {"dense": "in_batch", "splade": "in_batch_splade", "hybrid": "in_batch_hybrid"}
-"""Representation -> protocol."""
 
 LEXICAL = ("none", "mlm", "dupmae")
 """Systems whose words are scored too, which mine negatives and see all labels: the methods that train the MLM head on
@@ -71,7 +66,7 @@ def pretrained(given: Given = TOY_GIVEN) -> Benchmark:
         corpus=given.corpus,
         systems=("bm25", *AXIS, *BESIDE),
         collections={"corpus": given.pretrain_on},
-        representations=tuple(VIEWS),
+        representations=tuple(IN_BATCH),
         settings=settings,
         only=allowed,
         seeds=(0, 1, 2),
@@ -93,9 +88,9 @@ def _settings() -> dict[str, Setting]:
     return {
         "no labels": untuned,
         **tuned,
-        WIDE: tuned[WIDE].model_copy(update={"protocols": VIEWS}),
-        "no labels with BM25": untuned.model_copy(update={"changes": FUSED}),
-        f"{WIDE} with BM25": _labelled(WIDE, **FUSED),
+        WIDE: tuned[WIDE].model_copy(update={"protocols": IN_BATCH}),
+        "no labels with BM25": untuned.model_copy(update={"changes": WITH_BM25}),
+        f"{WIDE} with BM25": _labelled(WIDE, **WITH_BM25),
         f"{WIDE} mined": _labelled(WIDE, **{"stages.*.mine.max_queries": None}).model_copy(
             update={"protocols": {"dense": "ance"}}
         ),
