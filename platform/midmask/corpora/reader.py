@@ -8,6 +8,7 @@ from midmask.artifact import Place
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.formats import FORMATS
+from midmask.errors import UserError
 
 READER_VERSION = 2
 """Raised whenever a reader gives other rows for the same source."""
@@ -46,7 +47,13 @@ class FolderReader:
     open_folder: Callable[[Place, str, int], CorpusPieces]
 
     def open(self, config: CorpusConfig) -> CorpusPieces:
-        return self.open_folder(Place.named(config.place), config.short_name, config.max_characters)
+        folder = Place.named(config.place)
+        if folder.exists() and not folder.is_folder():
+            raise UserError(
+                f"corpus {config.name}: {folder} is a file; wanted is a folder with {self.layout}. To read a single "
+                f"document, write docs:{config.place}"
+            )
+        return self.open_folder(folder, config.short_name, config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
