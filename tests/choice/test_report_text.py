@@ -113,6 +113,14 @@ def test_what_is_empty_has_no_part() -> None:
     assert "No limits were recorded." in text
 
 
+def test_where_bm25_wins_the_model_is_the_best_encoders() -> None:
+    one = replace(verdict(), recommendation=Recommendation("bm25", "bm25", True, ""))
+    best = next(row for row in one.finalists if row.model)
+    text = verdict_markdown(one)
+    assert one.delivered == best and f"the model here is that of {best.label}" in text
+    assert "SentenceTransformer(" in text
+
+
 def test_bm25_has_no_model_to_load() -> None:
     one = replace(verdict(), recommendation=Recommendation("bm25", "bm25", True, ""), model="")
     text = verdict_markdown(one)

@@ -148,7 +148,9 @@ def test_counts_of_queries() -> None:
     ],
 )
 def test_who_loads_a_representation(representation: str, found: str | None) -> None:
-    one = replace(verdict(), recommendation=Recommendation("any", representation, True, ""))
+    chosen = replace(verdict().recommended, system="any", representation=representation)
+    recommendation = Recommendation("any", representation, True, "")
+    one = replace(verdict(), systems=(chosen, *verdict().systems), recommendation=recommendation)
     assert loader(representation) == found
     assert loading_lines(one)[:1] == ([f"from sentence_transformers import {found}"] if found else [])
 

@@ -275,3 +275,11 @@ def test_answers_are_kept_as_lines(served: Served, tmp_path: Path) -> None:
     ask(served, cache=Place(str(tmp_path)))
     lines = [json.loads(line) for file in tmp_path.glob("*.jsonl") for line in file.read_text().splitlines()]
     assert len({line["key"] for line in lines}) == 12 and all(line["tokens"] == 10 for line in lines)
+
+
+def test_half_of_a_character_is_replaced(served: Served, tmp_path: Path) -> None:
+    """JSON can write a lone surrogate, which no file can hold."""
+    served.answer = lambda message: "what is \ud83d this"
+    found = ask(served, cache=Place(str(tmp_path)))
+    assert {one.text for one in found} == {"what is ? this"}
+    assert all("what is ? this" in file.read_text() for file in tmp_path.glob("*.jsonl"))

@@ -27,9 +27,9 @@ def model_card(verdict: Verdict, folder_card: str = "") -> str:
     Raises:
         UserError: if the recommended system is not among the verdict's systems.
     """
-    taken = verdict.recommended
+    taken = verdict.delivered
+    shown = (taken, verdict.recommended)
     found = wording.loader(taken.representation)
-    lines = wording.loading_lines(verdict, MODEL)
     inherited = _TITLE.sub("", _FRONT_MATTER.sub("", folder_card)).strip()
     parts = [
         _front_matter(found),
@@ -37,7 +37,7 @@ def model_card(verdict: Verdict, folder_card: str = "") -> str:
         f"Chosen by midmask from {len(verdict.systems)} systems, without labelled queries. "
         f"{text(wording.headline(verdict))} {text(wording.certainty(verdict))}",
         "## How to load",
-        *(use(verdict, MODEL)[1:] if lines else [wording.NO_LOADER]),
+        *use(verdict, MODEL)[1:],
         "The model's folder is `.` here; nothing is fetched from a network.",
         "## Data",
         f"{verdict.passages:,} passages of {text(verdict.corpus)}. {text(wording.query_sentence(verdict.queries))} "
@@ -48,7 +48,7 @@ def model_card(verdict: Verdict, folder_card: str = "") -> str:
         "for training. Systems were given up by dev queries; the figures are of test queries. "
         f"{text(verdict.recommendation.reason)}",
         "## Figures",
-        systems_table(verdict, [one for one in verdict.finalists if one == taken or one.label == verdict.baseline]),
+        systems_table(verdict, [one for one in verdict.finalists if one in shown or one.label == verdict.baseline]),
         f"Gain over {text(verdict.baseline)}: {gain_cell(verdict, taken)}. {text(table_note(verdict))}",
         text(" ".join(wording.belief(verdict.calibration))),
         "## Limits",

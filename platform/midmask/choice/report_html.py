@@ -245,7 +245,8 @@ def _use(verdict: Verdict) -> str:
     else:
         lines = wording.loading_lines(verdict)
         python = _code("\n".join(lines)) if lines else f"<p>{wording.NO_LOADER}</p>\n"
-        use = _code(wording.search_command(verdict)) + python
+        other = f"<p>{text(found)}</p>\n" if (found := wording.other_model(verdict)) else ""
+        use = _code(wording.search_command(verdict)) + other + python
     return _section("Use the model", use) + _section("Make it again", again)
 
 

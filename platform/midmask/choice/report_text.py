@@ -134,4 +134,5 @@ def use(verdict: Verdict, model: str | None = None) -> list[str]:
         return [f"{text(verdict.recommended.label)} has no model: nothing was trained for it."]
     lines = wording.loading_lines(verdict, model)
     shell = code(wording.search_command(verdict), "sh")
-    return [shell, code("\n".join(lines), "python") if lines else wording.NO_LOADER]
+    other = [text(found)] if (found := wording.other_model(verdict)) else []
+    return [shell, *other, code("\n".join(lines), "python") if lines else wording.NO_LOADER]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from midmask.artifact import Artifact, Place
@@ -20,7 +20,7 @@ from midmask.choice.levels import load_levels
 from midmask.choice.rehearsal import rehearsal
 from midmask.choice.request import Request
 from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
-from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
+from midmask.choice.verdict import Calibration, QueryCounts, Verdict
 from midmask.choice.workshop import Workshop
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
@@ -164,7 +164,7 @@ def _verdict(
     chosen = next(one for one in systems if one.name == advice.name)
     result = next(one.result for one in measured if name_of(one.key) == advice.name)
     won, lost = examples(made.collection, result, base, (chosen.label, label))
-    return Verdict(
+    verdict = Verdict(
         corpus=request.short_name,
         passages=made.passages,
         queries=made.counts,
@@ -173,7 +173,7 @@ def _verdict(
         calibration=calibration(held_out(records), LEVEL) if records else Calibration((), 0.0, 0.0),
         baseline=label,
         measure=MEASURE,
-        model=_best_model(systems, chosen),
+        model="",
         collection=str(made.collection),
         budget_seconds=request.budget,
         spent_seconds=clock.spent,
@@ -183,17 +183,13 @@ def _verdict(
         not_tried=outcome.not_tried,
         limits=_limits(request, made, bool(records)),
     )
+    return replace(verdict, model=verdict.delivered.model)
 
 
 def _baseline(measured: Sequence[MeasuredSystem]) -> Result:
     """The encoder as it is; one that was never trained has nothing to offer before its fine-tuning, so BM25."""
     found = {name_of(one.key): one.result for one in measured if one.finalist}
     return found.get((AS_IS, "dense")) or found[name_of(LEXICAL.keys[0])]
-
-
-def _best_model(systems: Sequence[SystemEstimate], chosen: SystemEstimate) -> str:
-    """The recommended system's; for BM25, that of the best system that has one."""
-    return chosen.model or next((one.model for one in systems if one.model), "")
 
 
 def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:

@@ -101,10 +101,10 @@ class Example:
 class Verdict:
     """The answer to: which middle training, what does it gain, how sure is that, is it worth the hours.
 
-    baseline: label of the system that gains are over. measure: such as nDCG@10. model: folder of the recommended
-    system's model. collection: BEIR folder of the passages with the made queries. won, lost: queries on which the
-    recommended system is better than the baseline, and worse. not_tried: label -> why. limits: sentences on what the
-    verdict does not show. command: makes it again. folder: where it was written.
+    baseline: label of the system that gains are over. measure: such as nDCG@10. model: folder of the delivered system's
+    model; "" if no system has one. collection: BEIR folder of the passages with the made queries. won, lost: queries on
+    which the recommended system is better than the baseline, and worse. not_tried: label -> why. limits: sentences on
+    what the verdict does not show. command: makes it again. folder: where it was written.
     """
 
     corpus: str
@@ -153,6 +153,12 @@ class Verdict:
             if one.name == wanted:
                 return one
         raise unknown("recommended system", " · ".join(wanted), [one.label for one in self.systems])
+
+    @property
+    def delivered(self) -> SystemEstimate:
+        """The system whose model lies in `model`: the recommended one; where that has none, the best that has one."""
+        with_model = [one for one in (self.recommended, *self.finalists, *self.given_up) if one.model]
+        return with_model[0] if with_model else self.recommended
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

@@ -183,13 +183,21 @@ def loader(representation: str) -> str | None:
     return "SparseEncoder" if representation.startswith("splade") else "SentenceTransformer"
 
 
+def other_model(verdict: Verdict) -> str:
+    """A sentence where the recommended system has no model, and another one's is delivered; else ""."""
+    taken, delivered = verdict.recommended, verdict.delivered
+    if delivered == taken:
+        return ""
+    return f"{taken.label} has no model; the model here is that of {delivered.label}, the best system that has one."
+
+
 def loading_lines(verdict: Verdict, model: str | None = None) -> list[str]:
     """Three lines of Python that load the model and compare a query with passages; none if no library can.
 
     Args:
         model: the model's name in these lines; none: its folder.
     """
-    found = loader(verdict.recommendation.representation)
+    found = loader(verdict.delivered.representation)
     if found is None:
         return []
     return [

@@ -180,7 +180,9 @@ def _checked(url: str) -> str:
 
 def _text_and_tokens(found: Any) -> tuple[str, int]:
     usage = found.get("usage") or {}
-    return str(found["choices"][0]["message"]["content"] or ""), int(usage.get("total_tokens") or 0)
+    text = str(found["choices"][0]["message"]["content"] or "")
+    text = text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
+    return text, int(usage.get("total_tokens") or 0)
 
 
 def _message(error: HTTPError) -> str:

@@ -90,8 +90,7 @@ def index_texts(config: Bm25Config, passages: Iterable[tuple[list[str], list[str
     Raises:
         UserError: if there is no word in them.
     """
-    import bm25s
-
+    bm25s = import_bm25s()
     words = StemmedWords()
     names: list[str] = []
     rows: list[list[int]] = []
@@ -139,12 +138,19 @@ class StemmedWords:
         return [self.known[stem] for stem in stems if stem in self.known]
 
 
+def import_bm25s() -> Any:
+    """The library, imported where it is first needed and without its messages about each index it builds."""
+    import bm25s
+
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG itself
+    return bm25s
+
+
 class Bm25Index:
     """A saved index, its arrays memory-mapped. `doc_ids`: the passages' ids in row order."""
 
     def __init__(self, place: Place) -> None:
-        import bm25s
-
+        bm25s = import_bm25s()
         with (place / "doc_ids.parquet").reading() as stream:
             self.doc_ids = pq.read_table(stream)["doc_id"].combine_chunks()
         self._index = bm25s.BM25.load((place / "index").local(), mmap=True, show_progress=False)
