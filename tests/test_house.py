@@ -22,7 +22,8 @@ TOP_LEVEL = {
     *("pyproject.toml", "README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt"),
 }
 LONGEST_FILE, LONGEST_JOB, LONGEST_FUNCTION = 300, 60, 60  # lines
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
 
 
 def files_of_the_project() -> list[Path]:
@@ -52,6 +53,16 @@ def pins() -> dict[str, str]:
 def requirements() -> list[Requirement]:
     extras = PROJECT["optional-dependencies"].values()
     return [Requirement(line) for line in [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]]
+
+
+def test_what_is_no_code_is_installed_with_the_packages() -> None:
+    """A pattern names files that are there, and every file has one: a wheel without its records fails when it is used."""
+    source = ROOT / "platform"
+    wanted = {path for path in files_of_the_project() if path.is_relative_to(source) and path.suffix != ".py"}
+    patterns = SETTINGS["tool"]["setuptools"]["package-data"]
+    found = {(package, one): set((source / package).glob(one)) for package, own in patterns.items() for one in own}
+    assert not [one for one, files in found.items() if not files]
+    assert wanted == set().union(*found.values())
 
 
 def test_platform_is_no_package() -> None:
