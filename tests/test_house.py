@@ -56,7 +56,7 @@ def requirements() -> list[Requirement]:
 
 
 def test_what_is_no_code_is_installed_with_the_packages() -> None:
-    """A pattern names files that are there, and every file has one: a wheel without its records fails when it is used."""
+    """Each file has a pattern and each pattern files: a wheel without its records fails when it is used."""
     source = ROOT / "platform"
     wanted = {path for path in files_of_the_project() if path.is_relative_to(source) and path.suffix != ".py"}
     patterns = SETTINGS["tool"]["setuptools"]["package-data"]
