@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
 
+from midmask.flops import flop_counter
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from tests.speed.steps import objective_named, training_step
@@ -38,3 +41,13 @@ def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
     objective = objective_named(name, "tiny", words)
     batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=ROWS, length=LENGTH)
     assert count_flops(training_step(objective, batch)) == expected(name, objective.draw(batch))
+
+
+def test_a_fused_backward_pass_counts_twice_the_forward_pass() -> None:
+    """It computes the scores again, which is no more work of the model; 12 x length x width x tokens in all."""
+    rows, heads, length, width = 2, 4, 16, 8
+    q, k, v = (torch.randn(rows, heads, length, width, requires_grad=True) for _ in range(3))
+    with flop_counter() as counted:
+        scaled_dot_product_attention(q, k, v).sum().backward()
+    assert any("flash" in str(name) for name in counted.get_flop_counts()["Global"])
+    assert counted.get_total_flops() == 12 * length * (heads * width) * (rows * length)

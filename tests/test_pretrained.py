@@ -170,6 +170,14 @@ def test_a_download_that_is_allowed_fetches_the_model(tmp_path: Path, weights: l
     assert found == {"config.json", "vocab.txt", *kept}
 
 
+def test_a_hub_that_would_answer_is_not_asked_unless_allowed(tmp_path: Path) -> None:
+    with hub({"config.json": b"{}", "model.safetensors": b"0"}) as address:
+        asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "MIDMASK_ALLOW_DOWNLOAD": "0", "HF_HUB_OFFLINE": "0"}
+        done = run(SHOWS.format(name="owner/model"), **asked)
+    assert done.returncode and "unknown backbone.name 'owner/model'" in done.stderr
+    assert not list(tmp_path.rglob("config.json"))
+
+
 def test_a_download_that_fails_says_why(tmp_path: Path) -> None:
     with hub({}) as address:
         asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "MIDMASK_ALLOW_DOWNLOAD": "1"}

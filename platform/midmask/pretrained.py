@@ -10,7 +10,6 @@ cache lacks is downloaded into it.
 
 import hashlib
 import importlib.util
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from midmask.errors import UserError, reason, unknown
-from midmask.switches import ALLOW_DOWNLOAD
+from midmask.switches import ALLOW_DOWNLOAD, is_on
 
 EXTRA = 'pip install -e ".[cpu,pretrained]"'
 SETTINGS = ("*.json", "*.txt", "*.model", "[0-9]*_*/*")
@@ -101,7 +100,7 @@ def _sha256(file: Path) -> str:
 
 
 def _hub_snapshot(name: str, field: str, choices: tuple[str, ...]) -> Path:
-    allowed = bool(os.environ.get(ALLOW_DOWNLOAD))
+    allowed = is_on(ALLOW_DOWNLOAD)
     try:
         return _snapshot(name, allowed)
     except Exception as error:  # the hub's library raises those of several HTTP libraries

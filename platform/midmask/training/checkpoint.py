@@ -10,7 +10,6 @@ The learning rate and every random draw are functions of (seed, step), so the po
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.switches import NO_VERIFY
+from midmask.switches import NO_VERIFY, is_on
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ def _read(place: Place, name: str, position: dict[str, Any]) -> dict[str, Tensor
     """The tensors of a file; raises UserError unless its bytes are those that the position states."""
     try:
         data = (place / name).read()
-        stated = None if os.environ.get(NO_VERIFY) else position.get("sha256", {}).get(name)
+        stated = None if is_on(NO_VERIFY) else position.get("sha256", {}).get(name)
         if stated not in (None, hashlib.sha256(data).hexdigest()):
             raise _damage_error(place, name)
         return dict(safetensors.torch.load(data))
