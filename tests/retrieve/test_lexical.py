@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.retrieve import lexical
+from midmask.retrieve.best import candidates
 from midmask.retrieve.lexical import LexicalIndex, LexicalShard
 from midmask.retrieve.sparse import SparseRows
 from tests.support.retrieve.vectors import ids
@@ -106,6 +107,18 @@ def test_guesses_are_no_further_from_the_scores_than_they_say():
             exact = np.array([lexical_score(queries, query, passages, row) for row in block])
             assert np.array_equal(guessed.exact(np.arange(300)), exact)
             assert 0 < np.abs(guessed.scores_N - exact).max() <= guessed.error < 1
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 9), st.sampled_from([1e-3, 0.1, 3.0]), st.booleans())
+def test_no_guess_within_its_error_hides_one_of_the_best(seed, count, k, error, opposed):
+    """Also where the best are guessed low, and all others high."""
+    draw = np.random.default_rng(seed)
+    exact_N = draw.standard_normal(count)
+    best = np.argsort(-exact_N)[:k]
+    off_N = np.ones(count) if opposed else draw.uniform(-1, 1, count)
+    off_N[best] = -1 if opposed else off_N[best]
+    guessed_N = (exact_N + 0.999 * error * off_N).astype(np.float32)
+    assert set(best) <= set(candidates(guessed_N, error, k, np.float32(-np.inf)).tolist())
 
 
 def test_queries_of_another_vocabulary_are_refused():
