@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midmask.mining.audit import MARGINS, Audit, as_markdown
@@ -25,6 +25,9 @@ lists = st.fixed_dictionaries({"a": ranked_lists, "b": ranked_lists})
 relevant = st.fixed_dictionaries({query: st.sets(st.sampled_from(DOCS), min_size=1, max_size=2) for query in QUERIES})
 teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-2, 2).map(float))
 PER_QUERY = 3
+LEVEL = [("d0", 4.0), ("d1", 3.0), ("d2", 2.0), ("d3", 1.0)]
+"""A list whose candidates the teacher puts level with the positive d0, above it and below it (`TEACHER`)."""
+TEACHER = {("q0", doc): score for doc, score in (("d0", 1.0), ("d1", 1.0), ("d2", 2.0), ("d3", 0.0))}
 
 
 def audited(found: Lists, positives: dict[str, set[str]], teacher: dict[tuple[str, str], float], pieces: int):
@@ -50,6 +53,7 @@ def one(found: Lists, positives, teacher, audit: Audit) -> tuple[Stretch, np.nda
 
 @settings(deadline=None, max_examples=40)
 @given(lists, relevant, teachers, st.integers(1, 3))
+@example({"a": {"q0": LEVEL}, "b": {"q0": LEVEL}}, {query: {"d0"} for query in QUERIES}, TEACHER, 1)
 def test_every_number_counted_again(found, positives, teacher, pieces):
     report, (stretch, _, chosen) = audited(found, positives, teacher, pieces)
     rows = stretch.table.to_pylist()

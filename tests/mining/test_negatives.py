@@ -3,12 +3,13 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.mining.filters import VERDICTS, FilterConfig, verdicts
+from midmask.mining.filters import VERDICTS, FilterConfig, beyond_absolute, beyond_relative, verdicts
 from midmask.mining.negatives import CANDIDATES, Choice, draw, examine, negatives_table, refuse_unscored
 from tests.support.mining.candidates import SOURCES, Lists, candidates, known, scored
 
@@ -90,6 +91,14 @@ def test_every_candidate_gets_the_first_rule_that_refuses_it(found, positives, n
             found, row["source"], row["query_id"], row["rank"], positives[row["query_id"]], near, teacher, rule, ranks
         )
         assert VERDICTS[code] == expected, row
+
+
+def test_a_candidate_just_at_the_margin_may_be_a_negative():
+    """As in sentence-transformers: refused where s + margin > p."""
+    scores = np.array([0.75, 1.0, 1.25])
+    assert beyond_absolute(scores, np.full(3, 1.5), 0.5).tolist() == [False, False, True]
+    assert beyond_relative(scores, np.full(3, 2.0), 0.5).tolist() == [False, False, True]
+    assert beyond_relative(np.array([-3.5, -3.0, -2.5]), np.full(3, -2.0), 0.5).tolist() == [False, False, True]
 
 
 def slow_draw(rows: list[dict[str, Any]], priority: list[int], choice: Choice) -> list[int]:
