@@ -70,5 +70,11 @@ def test_a_file_that_is_no_space_is_refused_in_one_line_with_its_name(tmp_path: 
     refused(lambda: load_space(tmp_path / "x.yaml"), "x.yaml")
 
 
+def test_an_alias_is_not_read_even_where_it_stands_for_little(tmp_path: Path) -> None:
+    ratios = "  objective.encoder_mask_ratio: &a {values: [0.3]}\n  objective.decoder_mask_ratio: *a\n"
+    (tmp_path / "x.yaml").write_text(f"name: x\nrecipe: retromae\nparameters:\n{ratios}")
+    refused(lambda: load_space(tmp_path / "x.yaml"), "x.yaml", "the alias *a is not read; write the values out")
+
+
 def test_a_folder_is_no_space(tmp_path: Path) -> None:
     refused(lambda: load_space(tmp_path), str(tmp_path))
