@@ -1,6 +1,7 @@
 """Disks that are full or may not be written, and servers that refuse access: one line each, at once."""
 
 import contextlib
+import itertools
 import logging
 import os
 import shutil
@@ -20,10 +21,10 @@ from tests.support.tracking.stores import QUICK, TAGS, history
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 64 KiB."""
+    """A real file system of 64 KiB and 64 files."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "tmpfs", str(folder)]
     if os.getuid() != 0 or not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("only root can mount a small file system here")
     yield folder
@@ -31,9 +32,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> None:
+    """Leaves room for no byte and no further file."""
     with open(folder / "ballast", "wb", buffering=0) as stream, contextlib.suppress(OSError):
         while True:
             stream.write(bytes(1024))
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            (folder / f"ballast-{number}").touch()
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
