@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -96,31 +96,39 @@ class Killer(threading.Thread):
         self.join()
 
 
+def run_with_a_kill(run: Callable[[Place], object], worker: str, pattern: str, folder: Path) -> tuple[Place, Killer]:
+    """Runs into fresh folders until an actor was killed in the middle: a run may end before its actors are found."""
+    for number in range(10):
+        with Killer(worker, folder / str(number), pattern) as killer:
+            run(out := Place(f"file://{folder}/{number}"))
+        if killer.killed and killer.files:
+            return out, killer
+    pytest.fail("no actor was killed in ten runs")
+
+
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "QUERY_BLOCK", 1)  # thirty query blocks, so that there is a middle
 
 
-def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice(
-    ray_local, inputs, tmp_path: Path, pooled: Place
-):
+def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice(ray_local, inputs, tmp_path: Path):
     alone = Place(str(tmp_path / "alone"))
     encoding.encode(PASSAGES, inputs, alone)
-    with Killer("EncodeWorker", tmp_path / "pooled", "dense/*.npy") as killer:
-        pool.encode(PASSAGES, inputs, pooled, actors=2)
-    assert killer.killed and killer.files, "no actor was killed, so this test shows nothing"
+    pooled, killer = run_with_a_kill(
+        lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "EncodeWorker", "dense/*.npy", tmp_path / "pooled"
+    )
     assert digests(pooled) == digests(alone)
     assert {path: path.stat().st_mtime_ns for path in killer.files} == killer.files
 
 
 def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
-    ray_local, inputs, tmp_path: Path, pooled: Place, short_blocks
+    ray_local, inputs, tmp_path: Path, short_blocks
 ):
     vectors = encoded(inputs, Place(str(tmp_path)))
     search(CONFIG, vectors, Place(str(tmp_path / "alone")))
-    with Killer("SearchWorker", tmp_path / "pooled", "partial/*") as killer:
-        pool.search(CONFIG, vectors, pooled, actors=2)
-    assert killer.killed and killer.files, "no actor was killed, so this test shows nothing"
+    pooled, _ = run_with_a_kill(
+        lambda out: pool.search(CONFIG, vectors, out, actors=2), "SearchWorker", "partial/*", tmp_path / "pooled"
+    )
     assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
 
 
