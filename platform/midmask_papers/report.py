@@ -31,7 +31,7 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
         failed: cell -> why it could not be run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    results, maps = collect(layout.cells, storage), embedding_maps(layout, storage)
+    results, maps = collect(layout.cells, storage, layout.recorded), embedding_maps(layout, storage)
     return write_report(results, layout.benchmark, folder, maps=maps, left_out=layout.left_out, failed=failed)
 
 

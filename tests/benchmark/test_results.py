@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
-from midmask.benchmark.results import Result, Results, SystemKey
+from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.errors import UserError
 from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.evaluation.tables import by_measure, tabulate
 from midmask.experiment.costs import Costs
-from tests.support.benchmark.results import read_results
 
 COSTS = Costs(12.5, 0.25, 0.0, 3000, 400, 512.0, None)
 
@@ -67,8 +66,9 @@ def test_two_systems_never_share_a_row():
 def test_a_file_of_results_holds_them_all(values, names, tmp_path_factory):
     place = Place(str(tmp_path_factory.mktemp("results") / "results.parquet"))
     given = Results(result(name, number, values) for number, name in enumerate(names))
-    given.write(place)
-    assert list(read_results(place)) == list(given)
+    given.write(place, {"names": names})
+    found, about = read_results(place)
+    assert list(found) == list(given) and about == {"names": names}
 
 
 def test_a_result_without_values_is_not_written(tmp_path):

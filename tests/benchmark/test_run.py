@@ -19,12 +19,12 @@ from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.job import Job, describe
 from midmask.benchmark.layout import lay_out
+from midmask.benchmark.results import read_results
 from midmask.benchmark.run import run_benchmark
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 from midmask_papers.report import report_of
-from tests.support.benchmark.results import read_results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
@@ -65,7 +65,7 @@ def layout(corpus):
 def run(layout, corpus, tmp_path_factory, ray_local):
     """The benchmark, run once."""
     folder = tmp_path_factory.mktemp("run")
-    job = Job(layout, options(folder, corpus), folder / "report")
+    job = Job(layout, options(folder, corpus), folder / "report", Place(str(folder / "records")))
     text, failed = run_benchmark(job, report_of)
     return job, text, failed
 
@@ -118,7 +118,8 @@ def test_the_report_holds_every_table_in_three_formats(run):
             assert (job.out / "tables" / f"{name}.{ending}").stat().st_size
         table = (job.out / "tables" / f"{name}.md").read_text()
         assert all(f" {system} " in table for system in ("bm25", "none", "mlm"))
-    assert list(read_results(Place(str(job.out / "results.parquet")))) == list(collect(job.layout.cells, job.storage))
+    found, _ = read_results(Place(str(job.out / "results.parquet")))
+    assert list(found) == list(collect(job.layout.cells, job.storage))
 
 
 def test_a_second_run_computes_nothing_and_says_so(run):
@@ -130,6 +131,15 @@ def test_a_second_run_computes_nothing_and_says_so(run):
     assert before == {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
     parents = [one for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"]
     assert sorted(one.status for one in parents) == ["cached", "finished"]
+
+
+def test_every_cell_leaves_a_record_which_a_finished_benchmark_writes_again(run):
+    job, _, _ = run
+    before = {name: (job.records / name).read() for name in job.records.names()}
+    assert len(before) == len(job.layout.cells)
+    (job.records / min(before)).delete()
+    run_benchmark(job, report_of)
+    assert {name: (job.records / name).read() for name in job.records.names()} == before
 
 
 def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run):

@@ -16,9 +16,8 @@ import numpy as np
 from scipy import stats
 
 from midmask.artifact import Place
-from midmask.benchmark.results import Results, SystemKey
+from midmask.benchmark.results import Results, SystemKey, read_results
 from midmask.evaluation.rendering import markdown
-from tests.support.benchmark.results import read_results
 from tests.support.reproduce.pages import HEADER, Figure
 
 LEVEL = 0.05
@@ -64,7 +63,7 @@ def main() -> int:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--measure", action="append", default=[])
     options = parser.parse_args()
-    results = read_results(Place(str(options.results)))
+    results, _ = read_results(Place(str(options.results)))
     measures = options.measure or [name for name in USUAL if name in results[0].measures]
     found = figures(results, results[0].corpus, options.split, measures)
     print(markdown(HEADER, [figure.cells() for figure in found]))

@@ -13,11 +13,10 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.benchmark.presets import PRESETS
-from midmask.benchmark.results import Result, Results, SystemKey
+from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask_papers.layouts import slots_of
 from midmask_papers.published import PAPERS, published
 from tests.reproduce.expected import FLOOR, figures
-from tests.support.benchmark.results import read_results
 from tests.support.reproduce.pages import FOLDER, SCALES, Figure, Section, section
 
 ROOT = FOLDER.parents[1]
@@ -119,7 +118,7 @@ def test_the_toy_gives_what_its_page_promises(name: str, tmp_path: Path):
         ["bash", "-euo", "pipefail", "-c", toy.command], cwd=ROOT, env=environment, text=True, capture_output=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    results = read_results(Place(str(tmp_path / "benchmarks" / name / "results.parquet")))
+    results, _ = read_results(Place(str(tmp_path / "benchmarks" / name / "results.parquet")))
     promised = toy.figures
     (where,) = {(one.corpus, one.split) for one in promised}
     found = figures(results, *where, sorted({one.measure for one in promised}))

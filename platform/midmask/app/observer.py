@@ -42,6 +42,11 @@ class TrackedSystem:
     main: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def fingerprint(self) -> str:
+        """Of all its evaluations: the tag `midmask.fingerprint` of its run."""
+        return fingerprint({name: step.fingerprint for name, step in self.evaluations.items()})
+
 
 class GraphObserver:
     """Tracks and shows the steps that are computed, and links the runs of those that were finished before.
@@ -157,9 +162,8 @@ class GraphObserver:
         if system.name in self._measured or not all(step.is_finished(storage) for step in evaluations.values()):
             return
         self._measured.add(system.name)
-        identity = fingerprint({name: step.fingerprint for name, step in evaluations.items()})
         recipe_tags = base_tags(self._job.name, system.recipe)
-        tags = {**recipe_tags, **system.tags, "midmask.step": "evaluate", "midmask.fingerprint": identity}
+        tags = {**recipe_tags, **system.tags, "midmask.step": "evaluate", "midmask.fingerprint": system.fingerprint}
         if self._job.link_finished(system.name, tags):
             return
         with self._job.open_run(system.name, tags, flatten(system.recipe)) as run:

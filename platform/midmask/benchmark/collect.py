@@ -1,6 +1,7 @@
 """From the artifacts of a benchmark's cells to results."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import pyarrow.parquet as pq
 
@@ -10,9 +11,15 @@ from midmask.benchmark.results import Result, Results
 from midmask.experiment.costs import Costs, costs_of
 
 
-def collect(cells: Iterable[BenchmarkCell], storage: Place) -> Results:
-    """What lies in the storage of these cells; an evaluation that has not been made gives no result."""
-    return Results(result for cell in cells for result in _results(cell, storage))
+def collect(
+    cells: Iterable[BenchmarkCell], storage: Place, recorded: Mapping[str, Results] = MappingProxyType({})
+) -> Results:
+    """What lies in the storage of these cells; an evaluation that has not been made gives no result.
+
+    Args:
+        recorded: cell's name -> its results as they were recorded elsewhere, which are taken instead.
+    """
+    return Results(result for cell in cells for result in recorded.get(cell.name) or _results(cell, storage))
 
 
 def _results(cell: BenchmarkCell, storage: Place) -> Iterator[Result]:

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Place
 from midmask.benchmark.design import Benchmark, names_in, variant
-from midmask.benchmark.layout import Layout, group_by_reason, lay_out
+from midmask.benchmark.layout import BenchmarkCell, Layout, group_by_reason, lay_out
 from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.records import describe_records, known_records, read_records
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
 from midmask.experiment.needed_splits import refuse_missing_splits
@@ -31,11 +32,12 @@ says of cells why they were not measured.
 
 @dataclass(frozen=True)
 class Job:
-    """A benchmark, laid out, with the flags of a command line applied."""
+    """A benchmark, laid out, with the flags of a command line applied. records: the folder of its cells' records."""
 
     layout: Layout
     options: Options
     out: Path
+    records: Place | None = None
 
     @property
     def storage(self) -> Place:
@@ -51,8 +53,11 @@ class Job:
         return step.is_finished(self.storage)
 
     def left(self) -> list[Step]:
-        """Evaluations that are not there."""
-        return [step for cell in self.layout.cells for step in cell.evaluations.values() if not self.is_finished(step)]
+        """Evaluations that are not there, of cells without a record."""
+        return [step for cell in self.unrecorded() for step in cell.evaluations.values() if not self.is_finished(step)]
+
+    def unrecorded(self) -> list[BenchmarkCell]:
+        return [cell for cell in self.layout.cells if cell.name not in self.layout.recorded]
 
 
 def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> None:
@@ -62,10 +67,11 @@ def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> 
         UserError: for a benchmark that cannot be laid out, or cells that could not be measured.
     """
     wanted = preset_with_flags(options, flags)
-    layout = lay_out(wanted)
+    records = Place.named(flags.records) if flags.records else None
+    layout = with_records(lay_out(wanted), records)
     for line in group_by_reason(layout.left_out):
         print(f"left out {line.removeprefix('- ')}")
-    job = Job(layout, options, _folder(options, flags, wanted))
+    job = Job(layout, options, _folder(options, flags, wanted), records)
     refuse_missing_splits(job.left())
     if options.dry_run:
         print(describe(job))
@@ -79,6 +85,16 @@ def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> 
     if failed:
         reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
         raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")
+
+
+def with_records(layout: Layout, folder: Place | None) -> Layout:
+    """The layout with what the folder's records say of its cells, and a note of it among the conditions."""
+    if folder is None:
+        return layout
+    known = known_records(layout.cells, read_records(folder))
+    notes = (*layout.benchmark.notes, *describe_records(known))
+    benchmark = layout.benchmark.model_copy(update={"notes": notes})
+    return replace(layout, benchmark=benchmark, recorded={name: record.results for name, record in known.items()})
 
 
 def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
@@ -171,7 +187,7 @@ def describe(job: Job) -> str:
     lines += ["", f"configuration of {one.name}:"]
     lines += [f"  {path} = {value}" for path, value in flatten(one.recipe).items()]
     lines += ["", f"{len(job.layout.cells)} cells:"]
-    lines += [f"  {'cached' if _done(job, cell.evaluations) else 'to do '}  {cell.name}" for cell in job.layout.cells]
+    lines += [f"  {_state(job, cell):<8}  {cell.name}" for cell in job.layout.cells]
     graph = Graph.left_in(job.storage, job.left())
     left = Counter(step.name for step in graph.left.values())
     total = Counter(step.name for step in job.layout.steps().values())
@@ -183,5 +199,7 @@ def describe(job: Job) -> str:
     return "\n".join(lines)
 
 
-def _done(job: Job, evaluations: Any) -> bool:
-    return all(job.is_finished(step) for step in evaluations.values())
+def _state(job: Job, cell: BenchmarkCell) -> str:
+    if cell.name in job.layout.recorded:
+        return "recorded"
+    return "cached" if all(job.is_finished(step) for step in cell.evaluations.values()) else "to do"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from midmask.benchmark.design import BM25, NONE, Benchmark, variant
-from midmask.benchmark.results import SystemKey
+from midmask.benchmark.results import Results, SystemKey
 from midmask.corpora import CorpusConfig
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
@@ -63,11 +63,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Layout:
-    """A benchmark laid out."""
+    """A benchmark laid out. recorded: cell's name -> results that were measured elsewhere and need not be again."""
 
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
     left_out: tuple[LeftOut, ...] = field(default=())
+    recorded: Mapping[str, Results] = field(default_factory=dict)
 
     def steps(self) -> dict[str, Step]:
         """Every step behind the cells by fingerprint, in an order in which they can be run."""

@@ -3,17 +3,18 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import overload
+from typing import Any, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
 from midmask.errors import unknown
+from midmask.evaluation.measures import aggregate
 from midmask.experiment.costs import Costs
 
-COSTS = b"midmask.costs"
-"""Key of the costs in the schema metadata of a results file."""
+COSTS, ABOUT = b"midmask.costs", b"midmask.about"
+"""Keys in the schema metadata of a results file: costs by result, and what else its writer states."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +118,12 @@ class Results(Sequence[Result]):
             found.setdefault(label, []).append(result.per_query)
         return found
 
-    def write(self, place: Place) -> None:
+    def write(self, place: Place, about: Mapping[str, Any] | None = None) -> None:
         """As one Parquet file: a row per value (system, collection, representation, setting, seed, corpus, split,
-        query_id, measure, value), a row group per result, the costs beside the schema.
+        query_id, measure, value), a row group per result, the costs beside the schema, and `about`, plain data.
         """
         costs = [None if result.costs is None else asdict(result.costs) for result in self._found]
-        schema = SCHEMA.with_metadata({COSTS: json.dumps(costs)})
+        schema = SCHEMA.with_metadata({COSTS: json.dumps(costs), ABOUT: json.dumps(about or {})})
         with place.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
             for result in self._found:
                 writer.write_table(_with_names(result).cast(schema))
@@ -152,3 +153,24 @@ def _with_names(result: Result) -> pa.Table:
     columns = [pa.array([named[name]] * len(result.per_query), SCHEMA.field(name).type) for name in NAMES]
     own = [result.per_query[name] for name in ("query_id", "measure", "value")]
     return pa.table([*columns, *own], schema=SCHEMA)
+
+
+def read_results(place: Place) -> tuple[Results, dict[str, Any]]:
+    """What `Results.write` has written: the results, and what the writer stated about them.
+
+    Raises:
+        ValueError, KeyError, TypeError: for a file that is not of this form.
+    """
+    with place.reading() as stream:
+        file = pq.ParquetFile(stream)
+        metadata = file.schema_arrow.metadata or {}
+        costs: list[dict[str, Any] | None] = json.loads(metadata[COSTS])
+        found = [_result(file.read_row_group(number), cost) for number, cost in enumerate(costs)]
+        return Results(found), json.loads(metadata.get(ABOUT, b"{}"))
+
+
+def _result(table: pa.Table, costs: dict[str, Any] | None) -> Result:
+    *key, seed, corpus, split = (table[name][0].as_py() for name in NAMES)
+    per_query = table.select(["query_id", "measure", "value"]).replace_schema_metadata()
+    known = None if costs is None else Costs(**costs)
+    return Result(SystemKey(*key), seed, corpus, split, aggregate(per_query), per_query, known)

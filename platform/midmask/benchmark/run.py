@@ -13,11 +13,13 @@ from midmask.app.lineage import all_datasets
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import BM25_TAGS
 from midmask.app.tracked_job import TrackedJob, open_job
+from midmask.artifact import Place
 from midmask.backend.executor import WHOLE_COLLECTION, execute
 from midmask.backend.resources import share
 from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.records import Recording, RecordWriter
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
@@ -41,6 +43,8 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
     use = partial(share, len(job.layout.cells), options.workers, options.workers_per_training)
     with open_job(options, name, tags, flatten(wanted), finished=not job.left(), share=use) as tracked:
         if tracked is None:
+            if job.records:
+                _record_writer(job, job.records).write_measured()
             return write_report(job.layout, job.storage, job.out, {}), {}
         failures = _run(job, tracked)
         text = write_report(job.layout, job.storage, job.out, failures)
@@ -59,10 +63,15 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     steps = job.layout.steps().values()
     times = measured_times(steps, job.storage)
     graph = Graph.left_in(job.storage, job.left(), times.weight)
-    observer = cells_observer(tracked, job.layout.cells, graph, times)
-    report_finished(steps, job.storage, observer)
-    execute(graph, job.storage, tracked.use, observer, keep_going=True)
+    observer = cells_observer(tracked, job.unrecorded(), graph, times)
+    watched = Recording(observer, _record_writer(job, job.records)) if job.records else observer
+    report_finished(steps, job.storage, watched)
+    execute(graph, job.storage, tracked.use, watched, keep_going=True)
     return observer.failures
+
+
+def _record_writer(job: Job, folder: Place) -> RecordWriter:
+    return RecordWriter(folder, job.unrecorded(), job.storage, lambda cell: tracked_system(cell).fingerprint)
 
 
 def cells_observer(

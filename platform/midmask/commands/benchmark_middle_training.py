@@ -19,6 +19,12 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="FOLDER", help="folder of the report; default: benchmarks/PRESET in the project"
     )
+    parser.add_argument(
+        "--records",
+        metavar="FOLDER",
+        help="writes a small file for each measured cell; cells whose file is there are not measured again, so a "
+        "benchmark can go on where its store is not",
+    )
     add_zero_shot_flag(parser)
 
 

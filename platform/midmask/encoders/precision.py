@@ -91,12 +91,13 @@ def _has_bf16() -> bool:
 
 def _known_gain(width: int) -> float:
     """The probe's result, measured once for each kind of processor, so that the same command gives the same plan."""
-    kind: dict[str, Any] = {"processor": platform.processor() or platform.machine(), "model": _processor_model()}
+    kind: dict[str, Any] = {"processor": platform.processor() or platform.machine(), "model": processor_model()}
     name = f"bf16/{fingerprint({**kind, 'torch': torch.__version__, 'width': width})}.json"
     return recall(name, float, partial(_probe, width), plain=float)
 
 
-def _processor_model() -> str:
+def processor_model() -> str:
+    """The name of this machine's processor; empty where the system does not tell."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
         return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
     return ""

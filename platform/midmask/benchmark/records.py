@@ -1,0 +1,152 @@
+"""Records of measured cells: a small file each, with which a benchmark goes on where its store is not.
+
+A record has a cell's values per query and its costs, neither weights nor vectors, so a folder of records can be kept
+under version control. A cell whose record is there is not measured again; the report takes its values from the record.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from midmask.artifact import Artifact, Place
+from midmask.benchmark.collect import collect
+from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.results import Results, read_results
+from midmask.encoders.precision import processor_model
+from midmask.errors import UserError
+from midmask.experiment.run import Observer
+from midmask.experiment.step import Step
+from midmask.identity import fingerprint
+from midmask.retrieve.encode import EncodeConfig
+
+log = logging.getLogger(__name__)
+
+ENDING = ".parquet"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Where and how a cell was measured.
+
+    identity: of what was computed, as `identity_of_cell`. fingerprint: of the cell's tracked run, its tag
+    `midmask.fingerprint`. precision: of the encodings; empty for BM25. processor: its model's name.
+    """
+
+    identity: str
+    fingerprint: str
+    precision: str
+    processor: str
+
+
+@dataclass(frozen=True)
+class CellRecord:
+    """One record that was read."""
+
+    measurement: Measurement
+    results: Results
+
+
+def identity_of_cell(cell: BenchmarkCell) -> str:
+    """16 hexadecimal digits that depend on all that decides a cell's values, except the precision of products: with
+    `auto`, machines choose it by their processors, and measures differ by less than 0.001
+    (docs/results/pretrained.md).
+    """
+    known: dict[str, str] = {}
+    return fingerprint({" ".join(name): _plain_identity(step, known) for name, step in cell.evaluations.items()})
+
+
+def _plain_identity(step: Step, known: dict[str, str]) -> str:
+    if step.fingerprint not in known:
+        inputs = {name: _plain_identity(source, known) for name, source in step.inputs.items()}
+        config = _without_precision(step.identity["config"])
+        known[step.fingerprint] = fingerprint({**step.identity, "config": config, "inputs": inputs})
+    return known[step.fingerprint]
+
+
+def _without_precision(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_precision(item) for name, item in value.items() if name != "precision"}
+    return [_without_precision(item) for item in value] if isinstance(value, list) else value
+
+
+def read_records(folder: Place) -> dict[str, CellRecord]:
+    """The records in a folder by identity; none if there is no folder yet.
+
+    Raises:
+        UserError: for a file that is no record.
+    """
+    found: dict[str, CellRecord] = {}
+    for name in folder.names():
+        if name.endswith(ENDING):
+            try:
+                results, about = read_results(folder / name)
+                record = CellRecord(Measurement(**about), results)
+            except (ValueError, TypeError, KeyError, OSError) as error:
+                raise UserError(
+                    f"--records {folder}: {name} is no record of a cell ({error}); delete it, and the cell is "
+                    "measured again"
+                ) from None
+            found[record.measurement.identity] = record
+    return found
+
+
+def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellRecord]) -> dict[str, CellRecord]:
+    """Cell's name -> its record, for the cells that have one."""
+    named = ((cell.name, records.get(identity_of_cell(cell))) for cell in cells)
+    return {name: record for name, record in named if record is not None}
+
+
+def describe_records(known: Mapping[str, CellRecord]) -> list[str]:
+    """A line per processor and precision: which cells were measured there before."""
+    groups: dict[str, list[str]] = {}
+    for name, record in known.items():
+        own = record.measurement
+        where = " in ".join(part for part in (own.processor or "an unknown processor", own.precision) if part)
+        groups.setdefault(where, []).append(name)
+    return [f"Taken from records, measured on {where}: {'; '.join(names)}." for where, names in groups.items()]
+
+
+class RecordWriter:
+    """Writes the records of cells that have none yet.
+
+    Args:
+        cells: without a record. storage: of their artifacts. fingerprint: of a cell's tracked run.
+    """
+
+    def __init__(
+        self,
+        folder: Place,
+        cells: Iterable[BenchmarkCell],
+        storage: Place,
+        fingerprint: Callable[[BenchmarkCell], str],
+    ) -> None:
+        self._folder, self._storage, self._fingerprint = folder, storage, fingerprint
+        self._left = {cell.name: cell for cell in cells}
+
+    def write_measured(self) -> None:
+        """Writes the records of the cells that are measured by now."""
+        for cell in list(self._left.values()):
+            if all(step.is_finished(self._storage) for step in cell.evaluations.values()):
+                self._write(self._left.pop(cell.name))
+
+    def _write(self, cell: BenchmarkCell) -> None:
+        configs = [step.config for last in cell.evaluations.values() for step in last.upstream()]
+        precisions = sorted({config.precision for config in configs if isinstance(config, EncodeConfig)})
+        own = Measurement(identity_of_cell(cell), self._fingerprint(cell), " and ".join(precisions), processor_model())
+        name = re.sub(r"[^a-z0-9]+", "-", f"{cell.name} {own.identity[:6]}".lower())
+        collect([cell], self._storage).write(self._folder / f"{name}{ENDING}", asdict(own))
+        log.info("%s: recorded in %s", cell.name, self._folder / f"{name}{ENDING}")
+
+
+class Recording:
+    """Passes reports on to an observer, and writes the record of a cell as soon as all of it is measured."""
+
+    def __init__(self, observer: Observer, writer: RecordWriter) -> None:
+        self.begin, self.log, self.fail = observer.begin, observer.log, observer.fail
+        self._end, self._writer = observer.end, writer
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        self._end(step, artifact, cached=cached)
+        self._writer.write_measured()

@@ -1,0 +1,167 @@
+"""Records of cells: a benchmark goes on where its store is not, with the same report, and computes nothing twice."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from midmask.app.flags import parse
+from midmask.app.job import Options, resolve
+from midmask.artifact import Artifact, Place
+from midmask.benchmark.collect import collect
+from midmask.benchmark.design import Benchmark, Setting
+from midmask.benchmark.job import Job, describe, with_records
+from midmask.benchmark.layout import Layout, lay_out
+from midmask.benchmark.records import Recording, RecordWriter, identity_of_cell, read_records
+from midmask.errors import UserError
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
+from midmask_papers.report import report_of
+from tests.support.benchmark.tiny import SHORT, write_collection
+
+STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return write_collection(tmp_path_factory.mktemp("records") / "tiny")
+
+
+def layout(corpus: str, **changes: object) -> Layout:
+    return lay_out(
+        Benchmark(
+            name="try",
+            title="A try",
+            corpus=corpus,
+            systems=("bm25", "none", "mlm"),
+            settings={"in_batch": Setting(protocols={"dense": "in_batch"})},
+            changes={**SHORT, **STAGES, **changes},
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded(corpus, tmp_path_factory) -> tuple[Layout, Place, Place]:
+    """A benchmark that was run in one store: its layout, the store, and the folder of its records."""
+    folder = tmp_path_factory.mktemp("recorded")
+    whole, store, records = layout(corpus), Place(str(folder / "store")), Place(str(folder / "records"))
+    writer = RecordWriter(records, whole.cells, store, lambda cell: f"run of {cell.name}")
+    runner = Runner(store, LOCAL, Recording(Silent(), writer))
+    for cell in whole.cells:
+        assert len(records.names()) == whole.cells.index(cell), "as soon as a cell is measured, and not before"
+        for step in cell.evaluations.values():
+            runner.run(step)
+    return whole, store, records
+
+
+def job(of: Layout, folder: Path, records: Place) -> Job:
+    flags = parse(["--storage", str(folder / "store"), "--tracking-uri", f"sqlite:///{folder}/m.db"], None)
+    options: Options = replace(resolve(flags, Path("jobs/benchmark_middle_training.py").absolute()), home=folder)
+    return Job(with_records(of, records), options, folder / "report", records)
+
+
+def test_an_empty_store_with_records_has_nothing_to_do(recorded, tmp_path):
+    whole, _, records = recorded
+    there = job(whole, tmp_path, records)
+    assert there.left() == [] and describe(there).count("  recorded  ") == len(whole.cells)
+
+
+def test_the_report_from_records_has_the_same_values(recorded, tmp_path):
+    whole, store, records = recorded
+    there = job(whole, tmp_path, records)
+    here, found = collect(whole.cells, store), collect(whole.cells, there.storage, there.layout.recorded)
+    assert list(found) == list(here) and len(here) == 2 * 3
+    own = report_of(whole, store, tmp_path / "own", {})
+    other = report_of(there.layout, there.storage, tmp_path / "other", {})
+    assert [line for line in other.splitlines() if "from records" not in line] == own.splitlines()
+
+
+def test_the_report_names_the_machine_and_the_numbers(recorded, tmp_path):
+    whole, _, records = recorded
+    (note, *_) = job(whole, tmp_path, records).layout.benchmark.notes
+    assert note.startswith("Taken from records, measured on ")
+    measured = {one.measurement.fingerprint: one.measurement for one in read_records(records).values()}
+    assert set(measured) == {f"run of {cell.name}" for cell in whole.cells}
+    assert {one.precision for one in measured.values()} == {"", "fp32"}
+
+
+def test_only_cells_without_a_record_are_left(recorded, tmp_path):
+    whole, _, records = recorded
+    for name in records.names():
+        if not name.startswith("mlm"):
+            (tmp_path / "some").mkdir(exist_ok=True)
+            (tmp_path / "some" / name).write_bytes((records / name).read())
+    there = job(whole, tmp_path, Place(str(tmp_path / "some")))
+    assert [cell.key.system for cell in there.unrecorded()] == ["mlm"]
+    assert {step.name for step in there.left()} == {"evaluate"} and len(there.left()) == 2
+
+
+def test_a_record_of_other_conditions_is_not_taken(recorded, corpus, tmp_path):
+    _, _, records = recorded
+    longer = job(layout(corpus, **{"pretrain.steps": 4}), tmp_path, records)
+    assert [cell.key.system for cell in longer.unrecorded()] == ["mlm"], "the others have no middle training"
+
+
+def test_a_collection_is_known_by_its_content_wherever_it_lies(recorded, corpus, tmp_path):
+    _, _, records = recorded
+    copy = shutil.copytree(corpus.removeprefix("beir:"), tmp_path / "copy" / "tiny")
+    assert not job(layout(f"beir:{copy}"), tmp_path, records).left()
+    queries = (copy / "queries.jsonl").read_text()
+    (copy / "queries.jsonl").write_text(queries.replace("amber", "ochre"))
+    changed = job(layout(f"beir:{copy}"), tmp_path, records)
+    assert changed.unrecorded() == list(changed.layout.cells)
+
+
+def test_the_precision_of_products_does_not_tell_cells_apart(corpus, recorded):
+    """`auto` is bf16 on some processors, and a benchmark may go on on another one."""
+    whole, _, _ = recorded
+    bf16 = {"pretrain.precision": "bf16", "stages.*.train.precision": "bf16", "evaluation.precision": "bf16"}
+    other = layout(corpus, **bf16)
+    assert {cell.name: identity_of_cell(cell) for cell in other.cells} == {
+        cell.name: identity_of_cell(cell) for cell in whole.cells
+    }
+    steps = {step.fingerprint for step in other.steps().values() if step.name == "finetune"}
+    assert steps and not steps & set(whole.steps())
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet"])
+def test_a_file_that_is_no_record_is_refused(content, recorded, tmp_path):
+    whole, _, _ = recorded
+    (tmp_path / "mlm.parquet").write_bytes(content)
+    with pytest.raises(UserError, match=r"mlm\.parquet is no record of a cell.*delete it"):
+        job(whole, tmp_path, Place(str(tmp_path)))
+
+
+def test_other_results_are_no_record(recorded, tmp_path):
+    whole, store, _ = recorded
+    collect(whole.cells, store).write(Place(str(tmp_path / "results.parquet")))
+    with pytest.raises(UserError, match=r"results\.parquet is no record"):
+        job(whole, tmp_path, Place(str(tmp_path)))
+
+
+def test_reports_reach_the_observer(recorded):
+    """The wrapped observer sees every begin, log, end and fail."""
+    seen: list[str] = []
+
+    class Seen:
+        def begin(self, step):
+            seen.append("begin")
+
+        def log(self, step, at, values):
+            seen.append("log")
+
+        def fail(self, step, error, lost):
+            seen.append("fail")
+
+        def end(self, step, artifact, *, cached):
+            seen.append("end")
+
+    whole, store, records = recorded
+    (step, *_) = whole.steps().values()
+    watched = Recording(Seen(), RecordWriter(records, (), store, lambda cell: ""))
+    watched.begin(step)
+    watched.log(step, 1, {})
+    watched.fail(step, ValueError(), [])
+    watched.end(step, Artifact(step.place(store), {}), cached=True)
+    assert seen == ["begin", "log", "fail", "end"]
