@@ -15,7 +15,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations mutants fuzz chaos races guide docs check lint format types contracts venv ui leaderboard clean
+.PHONY: help demo test test-all mutations mutants fuzz chaos races guide coverage docs check lint format types contracts venv ui leaderboard clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ guide: $(MADE) ## what is written by the code itself: the table of formats in do
 	$(BIN)/python -m midmask.corpora.guide docs/*.md
 	$(BIN)/python -m midmask.recipes.fields
 	$(BIN)/python -m midmask.recipes.fields_page docs/fields.md
+
+coverage: $(MADE) ## which of the papers' printed numbers have a cell that runs, and by which command
+	@$(BIN)/python -m midmask_papers.coverage
 
 docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
 	$(BIN)/zensical build --strict --clean --config-file .zensical.toml

@@ -89,11 +89,15 @@ def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:
     return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
 
 
+def corpus_names(name: str) -> tuple[str, ...]:
+    """The names under which a corpus that papers call so may be searched: its own, and its ids in ir_datasets."""
+    return name, f"beir-{name}", f"msmarco-passage-{name}", f"msmarco-passage-{name}-judged"
+
+
 def resolve_corpus(name: str, results: Results) -> str:
-    """The corpus that papers call so, by its own name or by its id in ir_datasets; the name itself if there is none."""
+    """The corpus that papers call so; the name itself if it was not measured."""
     corpora = results.names("corpus")
-    ids = (name, f"beir-{name}", f"msmarco-passage-{name}", f"msmarco-passage-{name}-judged")
-    return next((one for one in ids if one in corpora), name)
+    return next((one for one in corpus_names(name) if one in corpora), name)
 
 
 def match(

@@ -138,6 +138,8 @@ COTMOTE = (
         PERCENT,
         baseline="fully separate",
     ),
+    Sheet("table2", "Table 2: MS MARCO and TREC DL", partial(slots_of, "cotmote", "2", _label, _measure), PERCENT),
+    Sheet("beir", "BEIR, zero-shot", partial(slots_of, "cotmote", "BEIR", _label, _measure), PERCENT),
     _cotmote("3", "experts", ("Siamese", "Full sep", OWN)),
     _cotmote("4", "experts pre-trained on the other side's texts", ("CoT-MoTE, experts' corpora switched", OWN)),
     _cotmote("5", "negatives", ("CoT-MoTE, BM25 negatives (stage 1)", OWN)),

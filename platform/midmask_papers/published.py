@@ -1,6 +1,6 @@
 """The numbers that the papers print, as data: a reproduction is compared with them.
 
-One YAML file a paper in `published/`, transcribed from methods.md 14. A table there is a grid: what a value is of
+One YAML file a paper in `numbers/`, transcribed from methods.md 14. A table there is a grid: what a value is of
 (system, measure, …) is told by its column, its row and what all share; a value in braces has a note, where the sources
 contradict each other (methods.md 15).
 """
@@ -103,12 +103,20 @@ class PublishedTable(Config):
         return found
 
 
+class UnknownValues(Config):
+    """Values that a paper prints, or draws, and that are not here."""
+
+    what: str = Field(description="which values")
+    why: str = Field(description="why they are not here")
+
+
 class Paper(Config):
-    """One file of `published/`."""
+    """One file of `numbers/`."""
 
     paper: str = Field(description="short name, that of the preset")
     citation: str = Field(description="authors, year, title, venue")
     conditions: dict[str, str] = Field(description="backbone, collections, titles, steps, seeds, as the paper has them")
+    missing: tuple[UnknownValues, ...] = Field((), description="what the text at hand lacks")
     tables: tuple[PublishedTable, ...] = Field(description="its tables")
 
     def numbers(self) -> tuple[Published, ...]:

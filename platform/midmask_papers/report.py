@@ -53,7 +53,10 @@ def write_report(
         left_out: combinations that were not run, and why.
         failed: cell -> why it could not be run.
     """
-    tables = [*paper_tables(benchmark.name, results, benchmark.notes), *tables_of(results, benchmark)]
+    tables = [
+        *paper_tables(benchmark.name, results, benchmark.notes),
+        *tables_of(results, benchmark),
+    ]
     for named in tables:
         _write_table(named, folder / "tables")
     results.write(Place(str(folder / "results.parquet")))

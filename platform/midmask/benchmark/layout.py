@@ -2,7 +2,7 @@
 is left out with a reason.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -109,6 +109,11 @@ def lay_out(benchmark: Benchmark) -> Layout:
         reasons = "; ".join(dict.fromkeys(one.reason for one in left_out))
         raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
     return Layout(benchmark, tuple(cells), tuple(left_out))
+
+
+def sensible_keys(benchmark: Benchmark) -> Iterator[SystemKey]:
+    """The combinations of a benchmark that are run, unless their recipe turns out to be impossible."""
+    return (key for key in benchmark.keys() if not _senseless(benchmark, key))
 
 
 def _is_fine_tuned(benchmark: Benchmark, key: SystemKey) -> bool:

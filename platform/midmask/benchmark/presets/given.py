@@ -1,6 +1,6 @@
 """What a command line says that presets are made of, and the sizes that they share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +20,15 @@ class Given:
     def elsewhere(self, label: str) -> dict[str, tuple[str, ...]]:
         """The further collections under one label, if there are any."""
         return {label: self.pretrain_on} if self.pretrain_on else {}
+
+    def general(self, label: str, systems: Sequence[str], beside: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """For a benchmark's `only`: which systems read the further collections under one label, if there are any, and
+        which the corpus.
+
+        Args:
+            systems: of the benchmark that read the corpus. beside: those that read the further collections.
+        """
+        return {label: tuple(beside), "corpus": tuple(systems)} if self.pretrain_on else {}
 
 
 TOY_GIVEN = Given()

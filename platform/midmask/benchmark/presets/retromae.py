@@ -20,7 +20,8 @@ FACTORS = (
 
 def retromae(given: Given = TOY_GIVEN) -> Benchmark:
     """BERT, SEED, Condenser, coCondenser and RetroMAE as DPR and ANCE are fine-tuned, RetroMAE distilled too; and each
-    factor under DPR's protocol.
+    factor under DPR's protocol. NQ is `--corpus nq:FOLDER`, by its answers' strings; BEIR's sets are
+    `--zero-shot beir18:FOLDER`.
     """
     variants = tuple(f"retromae[{fields}]" for fields in FACTORS)
     systems = ("none", "seed", "condenser", "cocondenser", "retromae")
@@ -33,7 +34,7 @@ def retromae(given: Given = TOY_GIVEN) -> Benchmark:
         collections={"corpus": (), **given.elsewhere("wiki")},
         only={"ance": systems, "retromae_distil": ("retromae",)},
         settings=settings,
-        measures=("retromae",),
+        measures=("nq",) if given.corpus.startswith("nq:") else ("retromae",),
         baseline="none",
         notes=conditions(given, "Xiao et al. 2022"),
         **sizes(given),

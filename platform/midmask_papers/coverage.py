@@ -1,0 +1,155 @@
+"""Which of the papers' printed numbers have a cell that runs: the lists of numbers crossed with the presets.
+
+`python -m midmask_papers.coverage` prints the shares, the command behind each table, and what has no cell, with the
+reason. It ends with code 1 if a number of a system that midmask implements has none.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from midmask.benchmark.design import Benchmark
+from midmask.benchmark.layout import sensible_keys
+from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.results import SystemKey
+from midmask.corpora import CorpusConfig
+from midmask.evaluation.groups import GROUPS
+from midmask.evaluation.presets import expand
+from midmask.evaluation.rendering import markdown
+from midmask_papers.matching import corpus_names, key_of
+from midmask_papers.published import PAPERS, Published, paper
+
+MSMARCO, WIKIPEDIA = "msmarco:/data/msmarco", "texts:/data/wikibook"
+TREC_DL = tuple(f"ir_datasets:msmarco-passage/trec-dl-{year}/judged" for year in (2019, 2020))
+JUDGED_FROM_VECTORS = ("KL", "JS")
+"""Divergences, which a benchmark measures of the systems whose embeddings it maps."""
+ELSEWHERE = {
+    "stop share": "`python -m tests.speed.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)"
+}
+"""Measure -> the command that gives it, where no benchmark does."""
+
+
+@dataclass(frozen=True)
+class PresetRun:
+    """A preset at published scale on the paper's own collections."""
+
+    preset: str
+    corpus: str = MSMARCO
+    pretrain_on: tuple[str, ...] = (WIKIPEDIA,)
+    zero_shot: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        flags = [f"--preset {self.preset} --scale published --corpus {self.corpus}"]
+        flags += [f"--pretrain-on {name}" for name in self.pretrain_on]
+        flags += [f"--zero-shot {name}" for name in self.zero_shot]
+        return " ".join(["python jobs/benchmark_middle_training.py", *flags])
+
+    @cached_property
+    def benchmark(self) -> Benchmark:
+        return PRESETS[self.preset](Given("published", self.corpus, self.pretrain_on))
+
+    @cached_property
+    def keys(self) -> tuple[SystemKey, ...]:
+        return tuple(sensible_keys(self.benchmark))
+
+    @cached_property
+    def corpora(self) -> frozenset[str]:
+        """Names of what is searched, and of BEIR's groups that are complete."""
+        found = {CorpusConfig(name=self.corpus).short_name}
+        for name in self.zero_shot:
+            group = name.partition(":")[0]
+            found |= {group, *GROUPS[group]} if group in set(GROUPS) else {CorpusConfig(name=name).short_name}
+        return frozenset(found)
+
+    def covers(self, number: Published) -> bool:
+        """Whether a cell of this run is what the paper prints: the same system, and fields that the paper tells."""
+        wanted = vars(key_of(number))
+        systems = [
+            key for key in self.keys if all(not wanted[name] or vars(key)[name] == wanted[name] for name in wanted)
+        ]
+        if number.measure in JUDGED_FROM_VECTORS:
+            return number.system in self.benchmark.maps
+        searched = not self.corpora.isdisjoint(corpus_names(number.corpus))
+        compared = bool(number.against)  # differences and shares of wins follow from cells
+        return bool(systems) and searched and (compared or number.measure in expand(self.benchmark.measures))
+
+
+RUNS: Mapping[str, tuple[PresetRun, ...]] = {
+    "sigir23": (
+        PresetRun("sigir23", zero_shot=("beir13:/data/beir", *TREC_DL)),
+        PresetRun("sigir23", "tripclick:/data/tripclick", (MSMARCO, WIKIPEDIA)),
+    ),
+    "dupmae": (PresetRun("dupmae", zero_shot=("beir18:/data/beir", *TREC_DL)),),
+    "retromae": (PresetRun("retromae", zero_shot=("beir18:/data/beir",)), PresetRun("retromae", "nq:/data/nq")),
+    "cotmote": (PresetRun("cotmote", zero_shot=("beir14:/data/beir", *TREC_DL)),),
+    "rom": (PresetRun("rom"),),
+}
+"""Paper -> the commands that measure what it prints."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """A printed number. command: what measures it; empty where nothing does. implemented: whether midmask has the
+    system; the others are cited by the papers only.
+    """
+
+    number: Published
+    implemented: bool
+    command: str
+
+
+def coverage(name: str) -> Iterator[Coverage]:
+    """Every printed number of a paper, in its order."""
+    for number in paper(name).numbers():
+        runs = RUNS[name] if number.system else ()
+        commands = [run.command for run in runs if run.covers(number)]
+        yield Coverage(number, bool(number.system), ELSEWHERE.get(number.measure, next(iter(commands), "")))
+
+
+def report(found: Mapping[str, list[Coverage]]) -> str:
+    """Markdown: a line for each table; then the commands, systems that are cited only, values that are not at hand, and
+    numbers of implemented systems without a cell.
+    """
+    every = [one for own in found.values() for one in own if one.implemented]
+    covered = sum(bool(one.command) for one in every)
+    share = f"{covered} of {len(every)} printed numbers of systems that midmask implements have a cell"
+    counts = markdown(["paper", "table", "printed", "implemented", "with a cell", "cited only"], list(_rows(found)))
+    commands = [f"{run.command}  # {name}" for name in found for run in RUNS[name]]
+    cited = {name: dict.fromkeys(one.number.label for one in own if not one.implemented) for name, own in found.items()}
+    missing = [f"{name}: {one.what}: {one.why}" for name in found for one in paper(name).missing]
+    parts = [f"{share}: {covered / len(every):.1%}.", counts, "\n".join(["```sh", *commands, "```"])]
+    parts += _section("Cited by the papers only", [f"{name}: {', '.join(own)}" for name, own in cited.items() if own])
+    parts += _section("Not in the texts at hand", missing)
+    lacking = [one.number for one in every if not one.command]
+    parts += _section(
+        "Without a cell",
+        [f"{one.paper}, table {one.table}: {one.label}, {one.measure} on {one.corpus}" for one in lacking],
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(heading: str, lines: Sequence[str]) -> list[str]:
+    """A heading over a list; nothing without lines."""
+    return [f"## {heading}", "\n".join(f"- {line}" for line in lines)] if lines else []
+
+
+def _rows(found: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:
+    for name, own in found.items():
+        for table in dict.fromkeys(one.number.table for one in own):
+            here = [one for one in own if one.number.table == table]
+            counts = (len(here), sum(one.implemented for one in here), sum(bool(one.command) for one in here))
+            cited = sum(not one.implemented for one in here)
+            yield [name, table, *map(str, counts), str(cited)]
+
+
+def measure_coverage() -> dict[str, list[Coverage]]:
+    """Paper -> all its printed numbers."""
+    return {name: list(coverage(name)) for name in PAPERS}
+
+
+if __name__ == "__main__":
+    everything = measure_coverage()
+    print(report(everything), end="")
+    sys.exit(any(one.implemented and not one.command for own in everything.values() for one in own))
