@@ -6,11 +6,12 @@ from functools import partial
 from midmask.benchmark.results import Results
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.registry import Registry
-from midmask_papers.claims_cotmote import COTMOTE, divergences
+from midmask_papers.claims_cotmote import COTMOTE, divergences, lowest_divergences
 from midmask_papers.claims_dupmae import CONCLUSIONS
 from midmask_papers.claims_masking import fewer_stops, rom_helps, self_contrast, stop_share
 from midmask_papers.claims_retromae import RETROMAE
 from midmask_papers.claims_sigir23 import SIGIR23
+from midmask_papers.claims_sigir23_effects import EFFECTS
 from midmask_papers.published import PAPERS, paper
 from midmask_papers.statistics import Statistic, read_shipped
 from midmask_papers.verdict import Claim, Ruling, points
@@ -47,7 +48,13 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
         "Queries and passages lie farther apart when each has its own encoder (KL and JS of their densities).",
         partial(divergences, statistics),
     )
-    found = (*SIGIR23, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, *masking)
+    lowest = Claim(
+        "cotmote.4_lowest",
+        "cotmote",
+        "With experts, queries and passages lie nearer to each other than with one encoder, and than with two.",
+        partial(lowest_divergences, statistics),
+    )
+    found = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
     return Registry("claim", {claim.name: claim for claim in found})
 
 

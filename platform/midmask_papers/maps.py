@@ -48,16 +48,12 @@ class Mapped:
 
 
 def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
-    """Maps of the cells that the benchmark asks for, as far as they have been run and their vectors are there; the same
-    400 pairs of a query and a relevant passage of the first split for all of them.
+    """Maps of the systems that the benchmark asks for, each under its first condition, as far as they have been run and
+    their vectors are there; the same 400 pairs of a query and a relevant passage of the first split for all of them.
     """
-    wanted = layout.benchmark.maps
-    return [
-        found
-        for cell in layout.cells
-        if cell.key.system in wanted and cell.key.representation == "dense"
-        for found in _map_cell(cell, storage)
-    ]
+    wanted = [cell for cell in layout.cells if cell.key.representation == "dense"]
+    first = {cell.key.system: cell.key for cell in reversed(wanted) if cell.key.system in layout.benchmark.maps}
+    return [found for cell in wanted if first.get(cell.key.system) == cell.key for found in _map_cell(cell, storage)]
 
 
 def _map_cell(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:

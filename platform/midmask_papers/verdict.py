@@ -140,6 +140,18 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Ruling:
     )
 
 
+def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruling:
+    """The verdict on a claim that a contrast is no more than `bound` in either direction: it holds if the interval lies
+    within the bounds, does not if it lies outside, and is not decidable if it reaches across one of them.
+    """
+    found = decide(part, results)
+    if found.low is None or found.high is None:
+        return replace(found, sentence=f"{found.sentence} {how_to_measure(preset)}")
+    inside, outside = -bound <= found.low and found.high <= bound, found.low > bound or found.high < -bound
+    outcome: ClaimOutcome = "holds" if inside else "does not hold" if outside else "not decidable"
+    return replace(found, outcome=outcome, sentence=f"{found.sentence} Nothing is at most {100 * bound:g} points.")
+
+
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
     found = [decide(part, results, LEVEL / len(parts)) for part in parts]

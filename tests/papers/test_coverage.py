@@ -47,7 +47,7 @@ def test_a_number_under_conditions_that_no_preset_has_is_not_covered(field, valu
 
 def test_a_divergence_is_covered_where_embeddings_are_mapped():
     number = one("cotmote", "1", "Siamese", "KL")
-    assert is_covered(number) and not is_covered(replace(number, system="cotmote"))
+    assert is_covered(number) and not is_covered(replace(number, system="cotmote_switched"))
 
 
 def test_what_a_paper_does_not_tell_may_be_anything():

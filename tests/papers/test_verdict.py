@@ -1,0 +1,68 @@
+"""Verdicts: what an interval and a published size decide, and how several parts are one verdict."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.evaluation.statistics.intervals import IntervalEstimate
+from midmask_papers.claims import CLAIMS
+from midmask_papers.matching import Term
+from midmask_papers.verdict import ClaimPart, Ruling, combine, decide, judge
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
+from tests.support.benchmark.worlds import truth
+
+
+@settings(max_examples=20, deadline=None)
+@given(draw=st.integers(0, 10**6), step=st.floats(0.005, 0.2), seeds=st.integers(1, 3), scale=st.floats(0.01, 3))
+def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seeds, scale):
+    a, b = dense("retromae"), dense("mlm")
+    part = ClaimPart("", (Term(1, a, 0.3), Term(-1, b, 0.29)), "RR@10", ("msmarco", "dev"))
+    turned = replace(part, terms=(Term(1, b, 0.3), Term(-1, a, 0.29)))
+    truth = {a: 0.3 + step, b: 0.3}
+    found = results(drawn(truth, noise=Noise().scaled(scale), queries=30, seeds=seeds, draw=draw))
+    one, other = (decide(each, found) for each in (part, turned))
+    assert one.estimate == pytest.approx(-other.estimate)
+    assert (one.outcome == "holds") <= (other.outcome == "does not hold")
+    sure = results(drawn(truth, noise=Noise().scaled(1e-4), queries=30, seeds=seeds, draw=draw))
+    assert [decide(each, sure).outcome for each in (part, turned)] == ["holds", "does not hold"]
+
+
+@given(value=st.floats(-1, 1), half=st.floats(0, 1), size=st.none() | st.floats(0.001, 1), factor=st.floats(0.001, 1))
+def test_judging_is_monotonous(value, half, size, factor):
+    """A narrower interval that lies within never turns one decision into the other."""
+    wide = judge(IntervalEstimate(value, value - half, value + half, 0), size)
+    narrow = judge(IntervalEstimate(value, value - factor * half, value + factor * half, 0), size)
+    assert wide == narrow or wide == "not decidable" or (wide, narrow) == ("does not hold", "holds")
+    assert (
+        judge(IntervalEstimate(value, value, value, 0), size) != "not decidable"
+        or value == 0
+        or (size and value >= size)
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "size", "outcome"),
+    [
+        (0.01, 0.02, 0.05, "holds"),
+        (-0.02, -0.01, 0.05, "does not hold"),
+        (-0.01, 0.04, 0.05, "does not hold"),
+        (-0.01, 0.06, 0.05, "not decidable"),
+        (-0.01, 0.06, None, "not decidable"),
+    ],
+)
+def test_judgements_by_hand(low, high, size, outcome):
+    assert judge(IntervalEstimate((low + high) / 2, low, high, 0), size) == outcome
+
+
+def test_of_several_parts_the_worst_counts_and_parts_share_the_level():
+    said = {one: Ruling(one, one, low=0.1) for one in ("holds", "not decidable", "not measured", "does not hold")}
+    assert combine([said["holds"], said["not decidable"]]).outcome == "not decidable"
+    assert combine([said["not decidable"], said["not measured"]]).outcome == "not measured"
+    assert combine([said["not measured"], said["does not hold"], said["holds"]]).outcome == "does not hold"
+    nearest = combine([Ruling("holds", "", 0.5, low=0.4), Ruling("holds", "", 0.3, low=0.1)])
+    assert nearest.estimate == 0.3
+    systems = {key: value for key, value in truth("RR@10", "msmarco").items() if "retromae" in key.system}
+    one, two = (CLAIMS[f"retromae.{name}"].check(results(drawn(systems))) for name in ("enhanced", "one_layer"))
+    assert (two.high - two.low) / two.detectable > (one.high - one.low) / one.detectable
