@@ -27,6 +27,14 @@ def all_sum(tensor: Tensor) -> Tensor:
     return total
 
 
+def least(number: int) -> int:
+    """The smallest of all workers' numbers."""
+    found = torch.tensor([number], device="cuda" if not _is_alone() and dist.get_backend() == "nccl" else "cpu")
+    if not _is_alone():
+        dist.all_reduce(found, dist.ReduceOp.MIN)
+    return int(found)
+
+
 def all_sum_with_gradient(tensor: Tensor) -> Tensor:
     """The sum over all workers, same shape. The gradient of every worker's loss reaches what each has put in."""
     if _is_alone():

@@ -147,20 +147,51 @@ def refusal(recipe: Recipe, shape: str, tmp_path: Path, **named: int) -> str:
     return str(error.value)
 
 
-def test_a_share_that_does_not_fit_is_refused_with_the_sum_and_what_fits_is_right(
-    large: Recipe, tmp_path: Path
-) -> None:
-    told = refusal(large, "1xT4", tmp_path)
+def test_a_share_that_does_not_fit_is_cut_into_as_few_pieces_as_fit(large: Recipe, tmp_path: Path) -> None:
+    told = estimated(large, "1xT4", tmp_path)
+    refuse_impossible(told)
+    charge = next(one for one in told.charges if one.step.name == "pretrain")
+    assert charge.training is not None and charge.memory is not None
+    rows, room = charge.training.at_once(1), 0.92 * 15 * 2**30
+    pieces = -(-2048 // rows)
+    assert charge.memory.total <= room and 1 < rows < 2048 and rows == -(-2048 // pieces)
+    in_fewer = estimated(override(large, {"pretrain.micro_batch": -(-2048 // (pieces - 1))}), "1xT4", tmp_path)
+    assert max(one.memory.total for one in in_fewer.charges if one.memory) > room
+    assert f"micro-batch in pretrain: {rows} of 2048 rows at once, which fit into memory" in as_text(told)
+    assert "micro-batch" not in as_text(estimated(override(large, {"pretrain.batch_size": 8}), "1xT4", tmp_path))
+
+
+def test_micro_batches_that_a_recipe_names_are_refused_where_they_do_not_fit(large: Recipe, tmp_path: Path) -> None:
+    named = override(large, {"pretrain.micro_batch": 2048})
+    told = refusal(named, "1xT4", tmp_path)
     assert "pretrain on 1xT4: 2048 rows at once need" in told and "activations" in told and "AdamW" in told
     fitting = int(told.split("pretrain.micro_batch=")[1].split()[0])
-    assert 1 <= fitting < 2048
-    refuse_impossible(estimate(_evaluated(large, fitting), Place(str(tmp_path)), shape_named("1xT4")))
-    assert "micro_batch" in refusal(override(large, {"pretrain.micro_batch": 2 * fitting}), "1xT4", tmp_path)
+    refuse_impossible(estimated(override(named, {"pretrain.micro_batch": fitting}), "1xT4", tmp_path))
+    assert "micro_batch" in refusal(override(named, {"pretrain.micro_batch": 2 * fitting}), "1xT4", tmp_path)
 
 
-def _evaluated(recipe: Recipe, micro: int) -> list:
-    cut = override(recipe, {"pretrain.micro_batch": micro})
-    return [plan(cut).evaluation(cut.evaluation)]
+def test_where_not_one_row_fits_the_smallest_device_with_room_for_it_is_named(large: Recipe, tmp_path: Path) -> None:
+    """BERT's base size takes 1.7 GiB before the first row."""
+    tight = override(large, {"pretrain.memory_gib": 1.5})
+    told = refusal(tight, "1xL4", tmp_path)
+    assert "pretrain on 1xL4: 1 row at once needs" in told and "there are 1.5 GiB" in told
+    assert "not even one row fits; take a smaller backbone, or shorter rows, or --on 1xT4, which holds one" in told
+
+
+def test_memory_is_that_of_the_longest_rows_on_a_gpu(large: Recipe, tmp_path: Path) -> None:
+    """A row of the longest texts keeps more than one of the mean length, by their ratio."""
+
+    def kept(longest: int) -> float:
+        own = override(large, {"tokens.max_length": longest, "pretrain.micro_batch": 1})
+        charge = next(one for one in estimated(own, "1xH100", tmp_path).charges if one.step.name == "pretrain")
+        assert charge.memory is not None and charge.training is not None
+        return charge.memory.activations / charge.training.counted.kept * charge.training.tokens
+
+    assert kept(256) == pytest.approx(256) and kept(512) == pytest.approx(512)
+
+
+def estimated(recipe: Recipe, shape: str, tmp_path: Path) -> Estimate:
+    return estimate([plan(recipe).evaluation(recipe.evaluation)], Place(str(tmp_path)), shape_named(shape))
 
 
 def test_more_workers_than_devices_are_refused(recipe: Recipe, tmp_path: Path) -> None:

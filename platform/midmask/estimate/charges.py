@@ -10,15 +10,16 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, read_and_written
 from midmask.estimate.counting import Row, count_encoding, count_scoring
-from midmask.estimate.memory import Memory, training_memory
+from midmask.estimate.fitting import fit
+from midmask.estimate.lengths import longest_lengths, mean_lengths
+from midmask.estimate.memory import Memory
 from midmask.estimate.searches import BM25_BYTES, bm25_seconds, index_bytes
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
-from midmask.estimate.trainings import Lengths, Training, pair_tokens, training
-from midmask.estimate.volumes import QUERY_TOKENS, TextVolumes, Volumes
+from midmask.estimate.trainings import Training, pair_tokens, training
+from midmask.estimate.volumes import TextVolumes, Volumes
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
-from midmask.queries.train import GeneratorConfig
 from midmask.teacher.teach import TeachConfig
 
 POSTINGS_PER_SECOND = 1e8
@@ -57,12 +58,13 @@ class Charges:
     Args:
         kind: of the devices, cpu or cuda.
         workers: that a training is spread over.
+        room: bytes of each worker's device, which decide how many rows go through a model at once; none: unlimited.
     """
 
-    def __init__(self, storage: Place, kind: str, workers: int) -> None:
+    def __init__(self, storage: Place, kind: str, workers: int, room: float | None = None) -> None:
         self.volumes = Volumes(storage)
         self.notes: dict[str, None] = {}
-        self._kind, self._workers = kind, workers
+        self._kind, self._workers, self._room = kind, workers, room
 
     def of(self, step: Step) -> Charge:
         own: dict[str, Callable[[Step], Charge]] = {
@@ -107,15 +109,13 @@ class Charges:
         config: Any = step.config
         encoder, vocabulary = self.encoder(step)
         done = step.resume.optimiser_steps if step.resume else 0
-        lengths, steps = self._lengths(step), step.optimiser_steps - done
+        lengths, steps = mean_lengths(step, self.volumes), step.optimiser_steps - done
         own = training(config, encoder, vocabulary, lengths, steps, kind=self._kind)
         if not own.counted.is_whole:
             name = config.objective.name if isinstance(config, PretrainConfig) else config.loss.name
             self.notes[f"{name}: its loss needs numbers to be counted, so only its encoder's work is estimated"] = None
         rows, parameters = config.train.batch_size, own.counted.parameters
-        memory = training_memory(
-            own.counted, own.sizes, rows=own.at_once(self._workers), kind=self._kind, dropout=encoder.dropout > 0
-        )
+        own, memory = fit(own, longest_lengths(step), workers=self._workers, room=self._room, kind=self._kind)
         stays = isinstance(config, PretrainConfig)
         size = training_bytes(parameters, steps=step.optimiser_steps, rows=rows, state_stays=stays)
         return Charge(
@@ -128,24 +128,6 @@ class Charges:
             training=own,
             bf16=config.train.precision == "bf16",
         )
-
-    def _lengths(self, step: Step) -> Lengths:
-        config: Any = step.config
-        texts = self.volumes.texts(step.inputs["tokens"])
-        if isinstance(config, FinetuneConfig | GeneratorConfig):
-            return Lengths(min(texts.tokens, config.passage_length), min(texts.query_tokens, config.query_length))
-        if isinstance(config, TeachConfig):
-            return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))
-        if "spans" in step.inputs:
-            done = self.volumes.find_finished(step.inputs["spans"])
-            longest = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
-            span = done.result["tokens_per_span"] if done else min(longest, texts.tokens / 2 + 1)
-            return Lengths(span, span)
-        if config.objective.reads().rows == "packed":
-            return Lengths(step.inputs["tokens"].config.max_length, 0.0)  # type: ignore[attr-defined]
-        queries = step.inputs.get("pseudo_queries")
-        longest = queries.config.max_length if queries else QUERY_TOKENS  # type: ignore[attr-defined]
-        return Lengths(texts.tokens, min(longest, QUERY_TOKENS))
 
     def _initial(self, step: Step) -> Charge:
         return Charge(step, bytes=4 * self.sizes(step).parameters)

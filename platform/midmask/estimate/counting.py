@@ -6,14 +6,12 @@ from a weight is fake, forward and backward, and costs no arithmetic and no memo
 here knows an objective by its name.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig
@@ -21,6 +19,7 @@ from midmask.encoders.representation import Representation
 from midmask.estimate.remembered import remembered
 from midmask.estimate.sizes import outline_backbone, outline_cross_encoder, outline_seq2seq
 from midmask.flops import flop_counter
+from midmask.kept import kept_tensors
 from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
@@ -234,22 +233,12 @@ class _Forward:
 
 def _forward(objective: Objective, batch: Batch, *, bf16: bool) -> _Forward:
     """Masks and loss. Each tensor's storage is kept once; weights are not counted."""
-    reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
-    weights = {reference(parameter.untyped_storage()) for parameter in objective.parameters()}
-    kept: dict[StorageWeakRef, tuple[int, Tensor]] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if (own := reference(storage)) not in weights:
-            kept[own] = (storage.nbytes(), tensor)
-        return tensor
-
     with (
         flop_counter() as counter,
-        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        kept_tensors(objective) as kept,
         torch.autocast("cpu", torch.bfloat16, enabled=bf16),
     ):
         drawn = objective.draw(batch)
         targets = max(int(count) for count in objective.counts(drawn).values())
         total = objective(drawn).total(objective.counts(drawn))
-    return _Forward(total, float(counter.get_total_flops()), sum(size for size, _ in kept.values()), targets)
+    return _Forward(total, float(counter.get_total_flops()), kept.bytes, targets)

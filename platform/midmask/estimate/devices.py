@@ -27,15 +27,13 @@ from typing import Literal
 import torch
 
 from midmask.errors import UserError, unknown
+from midmask.training.rehearsal import GIB, USABLE
 
-GIB = 2**30
 CORES_PER_GPU = 8
 """CPU cores beside each GPU of a named shape; cloud machines have 8 to 30."""
 FP32_UTILISATION = 0.6
 BF16_GAIN = 2.0
 """Of a CPU that has bf16 products: 1.9 to 2.2 in training, 2.4 in encoding (docs/results/pretrained.md)."""
-USABLE = 0.92
-"""Share of a GPU's memory that tensors can have; the rest is the CUDA context's and lost between blocks."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,11 @@ class Device:
     utilisation: float
     measured: str = ""
     fp32: float | None = None
+
+    @property
+    def room(self) -> float | None:
+        """Bytes that tensors can have; of a CPU core none, since cores share their machine's."""
+        return None if self.memory is None else USABLE * self.memory
 
     @property
     def fp32_rate(self) -> float:

@@ -14,9 +14,9 @@ logits                of a fused cross-entropy, for a chunk of targets (`heads.C
 from dataclasses import dataclass
 
 from midmask.estimate.counting import Counted
-from midmask.estimate.devices import GIB
 from midmask.estimate.sizes import Sizes
 from midmask.heads import CHUNK_VALUES
+from midmask.training.rehearsal import GIB
 
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8
 GPU_MASKS = 1.05
@@ -38,6 +38,10 @@ class Memory:
     @property
     def total(self) -> float:
         return float(sum(vars(self).values()))
+
+    def fitting(self, rows: int, room: float) -> int:
+        """How many rows fit into `room` bytes, where this is what `rows` of them take; 0 or less: not even one."""
+        return int((room - self.total + self.activations) / (self.activations / rows))
 
     def __str__(self) -> str:
         parts = {"weights": self.weights, "gradients": self.gradients, "AdamW": self.optimiser}

@@ -80,7 +80,7 @@ def estimate(
     every = known.count if known.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
     at_once = (workers or max(1, every // count)) if side_by_side else 1
-    charges = Charges(storage, known.device.kind, count)
+    charges = Charges(storage, known.device.kind, count, known.device.room)
     left: dict[str, Step] = {}
     seen: set[str] = set()
     for target in targets:

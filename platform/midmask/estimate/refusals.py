@@ -2,10 +2,11 @@
 
 from midmask.errors import UserError
 from midmask.estimate.charges import Charge
-from midmask.estimate.devices import USABLE
-from midmask.estimate.memory import gib
+from midmask.estimate.devices import DEVICES
+from midmask.estimate.memory import Memory, gib
 from midmask.estimate.plan import Estimate
 from midmask.estimate.rendering import format_count, lasting, slowest
+from midmask.training.rehearsal import GIB
 
 CPU_DAYS = 7
 """A plan of more days without a GPU is refused."""
@@ -52,27 +53,38 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
     device, memory = plan.shape.device, charge.memory
     if memory is None or charge.training is None:
         return
-    together = plan.workers * plan.at_once if device.kind == "cpu" else 1
-    room = plan.shape.ram / together if device.memory is None else USABLE * device.memory
+    together = plan.workers * plan.at_once if device.room is None else 1
+    limit = charge.training.train.memory_gib
+    room = limit * GIB if limit else device.room or plan.shape.ram / together
     if memory.total <= room:
         return
     rows = charge.training.at_once(plan.workers)
-    each = memory.activations / rows
-    fitting = int((room - (memory.total - rows * each)) / each)
-    advice = "not even one row fits; take a smaller backbone or shorter rows"
-    if fitting >= 1:
-        advice = f"set {FIELDS[charge.step.name]}.micro_batch={fitting} or less"
+    needed = "1 row at once needs" if rows == 1 else f"{rows} rows at once need"
     shared = f" for each of {together} that share the memory" if together > 1 else ""
     raise UserError(
-        f"{charge.step.name} on {plan.shape}: {rows} rows at once need {gib(memory.total)} ({memory}), and there are "
-        f"{gib(room)}{shared}; {advice}"
+        f"{charge.step.name} on {plan.shape}: {needed} {gib(memory.total)} ({memory}), and there are "
+        f"{gib(room)}{shared}; {_advice(charge, memory, rows, room)}"
     )
+
+
+def _advice(charge: Charge, memory: Memory, rows: int, room: float) -> str:
+    """What to set so that a training fits, or the smallest device that has room for one row."""
+    field = f"{FIELDS[charge.step.name]}.micro_batch"
+    if (fitting := memory.fitting(rows, room)) >= 1:
+        return f"set {field}={fitting} or less"
+    advice = "not even one row fits; take a smaller backbone, or shorter rows"
+    least = memory.total - memory.activations * (1 - 1 / rows)
+    enough = [device for device in DEVICES.values() if device.room is not None and device.room >= least]
+    if not enough:
+        return advice
+    smallest = min(enough, key=lambda device: device.room or 0)
+    return f"{advice}, or --on 1x{smallest.name}, which holds one"
 
 
 def _refuse_index(plan: Estimate, charge: Charge) -> None:
     """A dense index on GPUs is shared by them; on the host it is there whole, as are words and BM25."""
     shape, own, name = plan.shape, plan.index_of_a_device(charge), charge.step.name
-    room = USABLE * (shape.device.memory or 0)
+    room = shape.device.room or 0.0
     if charge.index and own > room:
         enough = shape.count * -(-own // room)
         raise UserError(

@@ -21,6 +21,7 @@ def as_text(plan: Estimate) -> str:
     kinds = dict.fromkeys(charge.step.name for charge in plan.charges)
     lines += [_line(plan, kind, [one for one in plan.charges if one.step.name == kind]) for kind in kinds]
     lines.append(_line(plan, "in all", plan.charges))
+    lines += _cut_trainings(plan)
     largest = max(plan.charges, key=lambda charge: charge.memory.total if charge.memory else 0.0)
     if largest.memory and largest.training:
         rows = largest.training.at_once(plan.workers)
@@ -40,6 +41,16 @@ def _device(plan: Estimate) -> str:
     trainings = f"{plan.at_once} side by side" if plan.at_once > 1 else "one after another"
     workers = f"{plan.workers} worker{'s' if plan.workers > 1 else ''} each"
     return f"{format_count(device.rate)} FLOP/s {each} ({share}); trainings {trainings}, {workers}"
+
+
+def _cut_trainings(plan: Estimate) -> list[str]:
+    """Which trainings compute their rows in several micro-batches, since their device does not hold all of them."""
+    found: dict[str, None] = {}
+    for charge in plan.charges:
+        if charge.training is not None and charge.training.fitting is not None:
+            rows, share = charge.training.at_once(plan.workers), charge.training.share(plan.workers)
+            found[f"  micro-batch in {charge.step.name}: {rows} of {share} rows at once, which fit into memory"] = None
+    return list(found)
 
 
 def _line(plan: Estimate, name: str, charges: Iterable[Charge]) -> str:

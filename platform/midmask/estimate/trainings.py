@@ -42,13 +42,16 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Training:
-    """A training as it is reckoned. counted: a step of it. tokens: of one row."""
+    """A training as it is reckoned. counted: a step of it. tokens: of one row. dropout: whether the encoder has any.
+    fitting: rows that the device's memory holds, where that cuts a worker's share."""
 
     config: TrainingConfig
     sizes: Sizes
     counted: Counted
     tokens: float
     steps: int
+    dropout: bool
+    fitting: int | None = None
 
     @property
     def train(self) -> TrainConfig:
@@ -58,16 +61,20 @@ class Training:
     def rows(self) -> int:
         return self.steps * self.train.batch_size
 
+    def share(self, workers: int) -> int:
+        """Rows of a step that each of `workers` devices has."""
+        return -(-self.train.batch_size // workers)
+
     def at_once(self, workers: int) -> int:
-        """Rows that go through the model at once on each of `workers` devices."""
-        share = -(-self.train.batch_size // workers)
-        return min(share, self.train.micro_batch or share)
+        """Rows of its share that go through the model at once on each of `workers` devices."""
+        share = self.share(workers)
+        return min(share, self.train.micro_batch or self.fitting or share)
 
     def floor_seconds(self, workers: int) -> float:
         """The least that the training takes, by the operators that its host issues one after another."""
-        share = -(-self.train.batch_size // workers)
+        pieces = -(-self.share(workers) // self.at_once(workers))
         sides = 2 if isinstance(self.config, FinetuneConfig) else 1
-        operators = OPERATORS + OPERATORS_PER_LAYER * self.sizes.layers * sides * -(-share // self.at_once(workers))
+        operators = OPERATORS + OPERATORS_PER_LAYER * self.sizes.layers * sides * pieces
         return self.steps * operators * PER_OPERATOR
 
     def flops(self, workers: int) -> float:
@@ -101,7 +108,8 @@ def training(
     )
     if isinstance(config, PretrainConfig) and config.self_distillation:
         counted = _self_distilled(counted, encoder, vocabulary, row)
-    return Training(config, encoder_sizes(encoder, vocabulary), counted, tokens, steps)
+    sizes = encoder_sizes(encoder, vocabulary)
+    return Training(config, sizes, counted, tokens, steps, dropout=encoder.dropout > 0)
 
 
 def _self_distilled(counted: Counted, encoder: BackboneConfig, vocabulary: int, row: Row) -> Counted:
@@ -110,6 +118,11 @@ def _self_distilled(counted: Counted, encoder: BackboneConfig, vocabulary: int, 
     """
     once = count_encoding(Representation(), encoder, vocabulary, row.passage)
     return replace(counted, row=counted.row + 4 * once, kept=2 * counted.kept)
+
+
+def row_tokens(config: TrainingConfig, lengths: Lengths) -> float:
+    """Tokens of a row whose texts have these lengths."""
+    return _row(config, lengths)[1]
 
 
 def _row(config: TrainingConfig, lengths: Lengths) -> tuple[Row, float]:

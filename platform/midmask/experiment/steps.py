@@ -141,6 +141,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         rows=pretraining_rows(config.objective, places, read.fingerprint, _max_length(inputs["tokens"])),
         stop_after=config.stop_after,
         self_distillation=config.self_distillation,
+        longest=int(read.record["config"]["span_length"]) if name == "spans" else _max_length(inputs["tokens"]),
         **{name: places.get(name) for name in ("start", "resume", "corpus", "probed")},
     )
 

@@ -27,9 +27,10 @@ def sample_vocabulary(size: int = 30522, *, pad_id: int = 0) -> Vocabulary:
 def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenRows:
     """Random texts of exactly `length` tokens, [CLS] and [SEP] included, each token with a random weight."""
     generator = torch_stream(seed)
-    first = int(words.continues_V.long().argmax())
-    ids = torch.randint(5, first, (rows, length), generator=generator)
-    pieces = torch.randint(first, words.size, (rows, length), generator=generator)
+    proper_V = ~words.special_V & (torch.arange(words.size) != words.unk_id)
+    whole, continuing = (proper_V & ~words.continues_V).nonzero()[:, 0], (proper_V & words.continues_V).nonzero()[:, 0]
+    ids = whole[torch.randint(len(whole), (rows, length), generator=generator)]
+    pieces = continuing[torch.randint(len(continuing), (rows, length), generator=generator)] if len(continuing) else ids
     ids = torch.where(torch.rand((rows, length), generator=generator) < CONTINUATIONS, pieces, ids)
     ids[:, 0], ids[:, -1] = words.cls_id, words.sep_id
     weights = torch.rand((rows, length), generator=generator)

@@ -37,7 +37,12 @@ class TrainConfig(Config):
         description="number type of matrix products under autocast; auto: bf16 on a GPU that has it and on a processor "
         "that gains by it, else fp32",
     )
-    micro_batch: int | None = runtime(None, "rows that a worker computes at once; none: all rows of its share", ge=1)
+    micro_batch: int | None = runtime(
+        None, "rows that a worker computes at once; none: as many of its share as fit into the device's memory", ge=1
+    )
+    memory_gib: float | None = runtime(
+        None, "GiB of its device that a worker may use; none: what is free on a GPU, and no limit on a CPU", gt=0
+    )
     log_every: int = runtime(10, "steps between two reports", ge=1)
     health_every: int = runtime(
         200, "pre-training: steps between two measurements of the encoder's health; 0: none", ge=0

@@ -36,6 +36,7 @@ from midmask.training.order import local_reader as local_reader
 from midmask.training.plan import BatchPlan
 from midmask.training.probe import Probe, open_probe
 from midmask.training.reader import Read, reads
+from midmask.training.rehearsal import fit_micro_batch
 from midmask.training.setup import PretrainSetup, TrainingSetup
 from midmask.training.trace import Trace, summary, totals
 
@@ -87,6 +88,8 @@ class _Run:
         self.objective: Objective = objective.to(device).train()
         self.optimiser = build_optimiser(self.objective, config)
         self.guard = self._open_guard()
+        micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
+        self.config = config.model_copy(update={"micro_batch": micro_batch})
         self.model = wrap_distributed(self.objective, self.guard)
         self.trace = Trace(out, divided(self.model).parts, self.plan, writes=world.rank() == 0)
         self.checkpoints = out / "checkpoints"

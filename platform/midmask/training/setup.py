@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from midmask.artifact import Place
+from midmask.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder, take_projection
@@ -19,6 +20,7 @@ from midmask.encoders.text_form import TextForm
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
+from midmask.objectives.sample import finetuning_batch, pretraining_batch
 from midmask.training.examples import Examples
 from midmask.training.guard import Guard
 from midmask.training.optimiser import TrainConfig
@@ -64,6 +66,12 @@ class TrainingSetup(ABC):
     def save(self, objective: Objective, folder: Path) -> None:
         """Writes the trained model as a Hugging Face folder."""
 
+    def longest_rows(self, count: int, words: Vocabulary) -> Batch:
+        """Made-up rows, each as long as a row of this run can be."""
+        assert isinstance(self.rows, PairExamples)
+        query, passage = self.rows.query_length, self.rows.passage_length
+        return finetuning_batch(words, queries=count, group=1 + self.rows.per_query, query=query, passage=passage)
+
 
 @dataclass(frozen=True)
 class StartedSetup(TrainingSetup):
@@ -91,7 +99,7 @@ class PretrainSetup(StartedSetup):
 
     resume: an artifact of a prefix of this very run, to go on from. stop_after: steps to stop after, as a prefix of the
     whole run. corpus: for a probe. probed: the corpus's tokens, if the training reads others. self_distillation: weight
-    of the distance to the starting encoder in the loss.
+    of the distance to the starting encoder in the loss. longest: tokens that a text has at most.
     """
 
     resume: Place | None = None
@@ -99,6 +107,7 @@ class PretrainSetup(StartedSetup):
     corpus: Place | None = None
     probed: Place | None = None
     self_distillation: float = 0.0
+    longest: int = 512
 
     @property
     def stop(self) -> int:
@@ -110,6 +119,9 @@ class PretrainSetup(StartedSetup):
         if backbone.has_fresh_head and self.backbone.head_bias == "unigram":
             backbone.set_output_bias(unigram_log_probabilities(self.tokens, vocabulary))
         return backbone, build_objective(self.objective, backbone, vocabulary, seed=self.train.seed), vocabulary
+
+    def longest_rows(self, count: int, words: Vocabulary) -> Batch:
+        return pretraining_batch(self.objective, words, rows=count, length=self.longest)
 
     def guard(self, device: torch.device) -> Guard | None:
         """The guard against forgetting, where the encoder was trained before."""

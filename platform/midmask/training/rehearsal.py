@@ -1,0 +1,107 @@
+"""How many rows go through a model at once on a device: as many as its memory holds, found by a rehearsal on two rows.
+
+A step's rows may be cut in any way without changing its result: sums are added up, and rows that meet in the loss are
+cut with the gradient cache. So nobody has to set `train.micro_batch`; a plan derives it from the same sum
+(`midmask.estimate.fitting`).
+"""
+
+import logging
+
+import torch
+from torch import nn
+
+from midmask import distributed as world
+from midmask.encoders.precision import autocast_type
+from midmask.errors import UserError
+from midmask.kept import kept_tensors
+from midmask.objectives import CoupledObjective, Objective
+from midmask.training.loop import to_device
+from midmask.training.setup import PretrainSetup, TrainingSetup
+from midmask.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+GIB = 2**30
+USABLE = 0.92
+"""Share of a GPU's memory that tensors can have; the rest is the CUDA context's and lost between blocks."""
+BESIDE_WEIGHTS = 12
+"""Bytes a parameter: its gradient and AdamW's two moments, fp32."""
+CACHED_COPIES = 2
+"""Of the vectors of all rows, where they are cached: the vectors and their gradient."""
+
+
+def even_split(share: int, fitting: int) -> int:
+    """Rows of a micro-batch so that as few as possible, about equally large ones, make `share` rows."""
+    pieces = -(-share // fitting)
+    return -(-share // pieces)
+
+
+def fit_micro_batch(
+    objective: Objective, setup: TrainingSetup, vocabulary: Vocabulary, device: torch.device
+) -> int | None:
+    """Rows that a worker computes at once, the same number on all workers; none: all of its share fit, or nothing
+    limits the memory.
+
+    Raises:
+        UserError: if not even one row fits.
+    """
+    config = setup.train
+    room = _room(objective, config.memory_gib, device)
+    if config.micro_batch is not None or room is None:
+        return config.micro_batch
+    share = -(-config.batch_size // world.size())
+    one, two = (_kept_bytes(objective, setup, vocabulary, rows, device) for rows in (1, 2))
+    each, once = two - one, 2 * one - two
+    if isinstance(setup, PretrainSetup) and setup.self_distillation:
+        each *= 2  # the guard reads the passages once more
+    fitting = int((room - once) // each)
+    if fitting < share:
+        fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)
+    fitting = world.least(fitting)
+    if fitting < 1:
+        raise UserError(
+            f"one row of the training keeps {(one + each) / GIB:.2f} GiB beside the weights, and there are "
+            f"{max(room, 0) / GIB:.2f} GiB; take a smaller backbone.name, shorter rows (tokens.max_length), or a "
+            "device with more memory"
+        )
+    if fitting >= share:
+        return None
+    micro_batch = even_split(share, fitting)
+    logger.info("train.micro_batch: %d of %d rows at once, which is what fits into memory", micro_batch, share)
+    return micro_batch
+
+
+def _room(objective: nn.Module, limit: float | None, device: torch.device) -> float | None:
+    """Bytes for what a forward pass keeps, beside weights, gradients and moments; none: unlimited."""
+    parameters = sum(parameter.numel() for parameter in objective.parameters())
+    beside = (BESIDE_WEIGHTS + 4 * (world.size() > 1)) * parameters  # DistributedDataParallel's buckets
+    if limit is not None:
+        return limit * GIB - 4 * parameters - beside
+    if device.type != "cuda":
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return USABLE * free - beside
+
+
+def _kept_bytes(
+    objective: Objective, setup: TrainingSetup, vocabulary: Vocabulary, rows: int, device: torch.device
+) -> int:
+    """What so many of the longest rows keep for the backward pass."""
+    bf16 = autocast_type(setup.train.precision, device)
+    batch = to_device(setup.longest_rows(rows, vocabulary), device)
+    with (
+        kept_tensors(objective) as kept,
+        torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None),
+    ):
+        objective(objective.draw(batch))
+    return kept.bytes
+
+
+def _cached_bytes(objective: Objective, setup: TrainingSetup, vocabulary: Vocabulary, device: torch.device) -> int:
+    """What the gradient cache holds of a row."""
+    if not isinstance(objective, CoupledObjective):
+        return 0
+    with torch.no_grad():
+        made = objective.represent(objective.draw(to_device(setup.longest_rows(1, vocabulary), device)))
+    facts = sum(tensor.nbytes for tensor in made.facts)
+    return facts + CACHED_COPIES * sum(vector.nbytes for vector in made.vectors)
