@@ -75,6 +75,20 @@ def test_what_is_said_to_fit_does_and_in_fewer_pieces_it_would_not(
         fitted(setup, 0.5 * needs[1])
 
 
+@pytest.mark.parametrize("kind", COUPLED)
+def test_vectors_of_all_rows_lie_beside_what_a_piece_keeps(
+    tokens: Place, corpus: Place, tmp_path: Path, kind: str
+) -> None:
+    """Half of the share would fit to the byte, if nothing else were there."""
+    setup = setup_of(spec(tokens, corpus, tmp_path, kind))
+    _, objective, words = setup.build()
+    half = setup.train.batch_size // 2
+    room = 1.001 * kept(setup, objective.train(), words, half)
+    assert _cached(setup, objective, words, 2 * half) > 0.001 * room
+    micro_batch = fitted(setup, room)
+    assert micro_batch is not None and micro_batch < half
+
+
 def test_no_limit_on_a_cpu_and_what_is_set_stays(tokens: Place, corpus: Place, tmp_path: Path) -> None:
     free, given = (setup_of(spec(tokens, corpus, tmp_path, "mlm", micro_batch=n)) for n in (None, 3))
     _, objective, words = free.build()

@@ -25,6 +25,7 @@ from midmask.objectives.pretraining.rom import ROM
 from midmask.objectives.pretraining.seed import SEED
 from midmask.objectives.pretraining.simcse import SimCSE
 from midmask.objectives.pretraining.simlm import SimLM
+from midmask.objectives.pretraining.tsdae import TSDAE
 from midmask.randomness.torch_seeds import fresh_weights
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
@@ -46,6 +47,7 @@ PRETRAINING: Registry[Any] = Registry(
         "cotmote": CoTMoTE,  # Ma et al. 2023: queries and passages through experts of their own
         "simlm": SimLM,  # Wang et al. 2023: undo what a generator has put in, on both sides
         "seed": SEED,  # Lu et al. 2021: write the text from its vector, with little else to look at
+        "tsdae": TSDAE,  # Wang et al. 2021: write the text from the vector of what is left of it
         "bow": BOW,  # Ma et al. 2024: name the text's words from [CLS], without a decoder
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other

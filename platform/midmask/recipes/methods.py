@@ -106,6 +106,8 @@ METHODS: dict[str, Method] = {
     "simlm": Method("simlm", published=training_sizes(80_000, 2048, 3e-4)),
     # Lu et al., EMNLP 2021: mask of 0.15, three causal layers with a window of two tokens.
     "seed": Method("seed", published=_CONDENSER),
+    # Wang, Reimers & Gurevych, EMNLP Findings 2021: 60% of the words deleted; 100,000 steps of 8, a constant rate.
+    "tsdae": Method("tsdae", published={**training_sizes(100_000, 8, 3e-5, warmup=0.0), "pretrain.decay": 0.0}),
     # Ma et al., SIGIR 2024: mask of 0.3; the bag's weight falls from 1 to 0.1.
     "bow": Method("bow"),
     # Gao, Yao & Chen, EMNLP 2021: self-contrast by a dropout of 0.1, in fine-tuning too.

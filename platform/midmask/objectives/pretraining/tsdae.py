@@ -1,0 +1,125 @@
+"""TSDAE (Wang, Reimers & Gurevych, EMNLP Findings 2021): write the text from the vector of what is left of it.
+
+loss      causal language modelling of the whole text by the decoder; the encoder has no loss of its own
+deleted   each word with probability 0.6; of a text that would lose all, one word stays. The encoder reads the rest
+vector    h, the last hidden state of [CLS]
+trained   encoder, embeddings and MLM head, shared by both sides; and each layer's attention over h
+thrown    the attentions over h. The decoder is the encoder itself: its layers see the past alone, and each reads h
+          between attention and feed-forward
+targets   all tokens after the first, [SEP] too
+differs   sums are divided by the global count of targets. Attention over one vector gives every place the same, W_o
+          (W_v h + b_v) + b_o, so the queries and keys of the published code, and a dropout of its one weight, do not
+          exist here. Words are the tokenizer's, published are NLTK's
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.decoders import attend
+from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.encoders.pooling import sentence_vectors
+from midmask.errors import UserError
+from midmask.masking import find_words, only
+from midmask.objectives.objective import Objective, ObjectiveConfig, use_of_vector
+from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part
+from midmask.objectives.pretraining.vector_decoding import next_tokens
+from midmask.randomness.masks import Purpose, uniform
+from midmask.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class DamagedRows:
+    """What is left of the texts, and the texts, each place with the token after it as its target."""
+
+    left: TokenRows
+    whole: MaskedRows
+
+
+class VectorAttention(nn.Module):
+    """Attention over one vector, which has no choice: LN(x + drop(W_o (W_v h + b_v) + b_o))."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.dropout = backbone.dropout
+        self.value, self.out = (nn.Linear(backbone.width, backbone.width) for _ in range(2))
+        self.norm = nn.LayerNorm(backbone.width, backbone.norm_eps)
+        for linear in (self.value, self.out):
+            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:
+        read_BLD = self.out(self.value(vector_B1D)).expand_as(x_BLD)
+        y: Tensor = self.norm(x_BLD + F.dropout(read_BLD, self.dropout, self.training))
+        return y
+
+
+class TSDAE(Objective):
+    class Config(ObjectiveConfig):
+        """TSDAE; the default is the published share."""
+
+        name: Literal["tsdae"] = Field("tsdae", description="name of the objective")
+        deletion_ratio: float = Field(0.6, ge=0.0, lt=1.0, description="chance of each word to be deleted")
+
+        def check(self, shape: BackboneShape) -> None:
+            if not shape.has_plain_layers:
+                raise UserError(
+                    f"objective.name = tsdae: its decoder is the encoder itself with an attention in each layer, and "
+                    f"layers of {shape.family} are not BERT's. Choose a bert, roberta, distilbert or electra backbone."
+                )
+
+    parts: ClassVar[tuple[str, ...]] = ("decoder_clm",)
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.attentions = nn.ModuleList(VectorAttention(backbone) for _ in range(backbone.layers))
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> DamagedRows:
+        text = batch.texts["passage"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        words = find_words(text, vocabulary)
+        chance_BL = uniform(text.keys_B, Purpose.DELETE, text.ids_BL.shape[1]).gather(1, words.start_BL.long())
+        best_B1 = chance_BL.masked_fill(~words.candidate_BL, -1.0).max(1, keepdim=True).values
+        stays_BL = (chance_BL >= self.config.deletion_ratio) | (chance_BL == best_B1)
+        return DamagedRows(only(text, stays_BL, vocabulary), next_tokens(text))
+
+    def counts(self, drawn: DamagedRows) -> dict[str, Tensor]:
+        return {"decoder_clm": drawn.whole.count}
+
+    def forward(self, drawn: DamagedRows) -> Loss:
+        return Loss({"decoder_clm": self._decode(self._vector(drawn), drawn.whole)})
+
+    def _vector(self, drawn: DamagedRows) -> Tensor:
+        return sentence_vectors(self.backbone, drawn.left.ids_BL, drawn.left.lengths_B)[:, None]
+
+    def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
+        """Padding stands behind a text, where no place of it looks."""
+        x_BLD = self.backbone.embed(rows.ids_BL)
+        for number, attention in enumerate(self.attentions):
+            x_BLD = self._layer(self.backbone.layer_parts(number), attention, x_BLD, vector_B1D)
+        return masked_lm_part(self.backbone, x_BLD, rows)
+
+    def _layer(self, part: dict[str, nn.Module], attention: nn.Module, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:
+        """One layer of the encoder as the decoder's."""
+        dropout = self.backbone.dropout if self.training else 0.0
+        q, k, v = (
+            part[name](x_BLD).unflatten(-1, (self.backbone.heads, -1)).transpose(1, 2)
+            for name in ("query", "key", "value")
+        )
+        attended_BLD = attend(q, k, v, None, dropout, causal=True).transpose(1, 2).flatten(2)
+        y_BLD = part["attention_norm"](x_BLD + F.dropout(part["attention_out"](attended_BLD), dropout))
+        y_BLD = attention(y_BLD, vector_B1D)
+        inner_BLD = part["feed_out"](F.gelu(part["feed_in"](y_BLD)))
+        z_BLD: Tensor = part["feed_norm"](y_BLD + F.dropout(inner_BLD, dropout))
+        return z_BLD
+
+    def health(self, drawn: DamagedRows) -> dict[str, Tensor]:
+        """Whether the decoder makes use of the vector."""
+        return use_of_vector(self._vector(drawn), lambda vector: self._decode(vector, drawn.whole))
