@@ -33,8 +33,8 @@ REFUSED = {
     *((method, variant) for method in ("retromae, embedded queries", "dupmae") for variant in STREAMLESS),
     *((method, variant) for method in ("simlm", "tsdae") for variant in UNLIKE_BERT),
 }
-"""There the embedding module makes no queries of a sentence vector; there SimLM has no layers to copy, and TSDAE none to
-look back with. Everything else runs."""
+"""There the embedding module makes no queries of a sentence vector; there SimLM has no layers to copy, and TSDAE none
+to write with. Everything else runs."""
 
 
 def config_of(method: str) -> ObjectiveConfig:

@@ -76,6 +76,8 @@ METHODS: dict[str, Method] = {
     # "BERT-MS" and "BERT-MS-CLS" of Lassance et al. (SIGIR 2023): masks of 15%, 80/10/10.
     "mlm": Method("mlm", published=_MLM),
     "mlm_cls_tf": Method("mlm_cls_tf", published=_MLM),
+    # Ankner et al., EACL 2024: masks of 30% that fall to 15% over the run.
+    "mlm_falling": Method("mlm", {"encoder_mask_ratio": 0.3, "final_mask_ratio": 0.15}, published=_MLM),
     # Xiao et al., EMNLP 2022: encoder mask 0.3, enhanced decoding with mask 0.5.
     "retromae": Method("retromae", published=_RETROMAE),
     # Xiao et al., ACL 2023: and a bag of words from the ordinary tokens, fine-tuned with both in three stages.

@@ -95,3 +95,19 @@ def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
 def test_an_impossible_ratio_is_refused() -> None:
     with pytest.raises(ValidationError, match="encoder_mask_ratio\n  Input should be less than 1"):
         MLM.Config(encoder_mask_ratio=1.7)
+
+
+@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.3), (0.5, 0.225), (0.999, 0.15015)])
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_a_ratio_that_falls_hides_what_a_run_of_that_ratio_would(progress: float, share: float, mask: str) -> None:
+    text = {"passage": token_rows(random_texts([60] * 20))}
+    falling = objective(encoder_mask=mask, encoder_mask_ratio=0.3, final_mask_ratio=0.15)
+    found = falling.draw(Batch(9, text, progress=progress))
+    expected = objective(encoder_mask=mask, encoder_mask_ratio=share).draw(Batch(0, text))
+    assert torch.equal(found.rows_R, expected.rows_R) and torch.equal(found.ids_BL, expected.ids_BL)
+
+
+def test_without_a_final_ratio_it_stays() -> None:
+    text = {"passage": token_rows(random_texts([60] * 20))}
+    first, last = (objective().draw(Batch(0, text, progress=progress)) for progress in (0.0, 0.9))
+    assert torch.equal(first.rows_R, last.rows_R)
