@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -83,6 +84,13 @@ class TextVectors:
     def pruned(self, terms: int | None) -> "TextVectors":
         """These vectors with all but the `terms` heaviest words of each text set to 0."""
         return self if self.lexical_BV is None else replace(self, lexical_BV=prune(self.lexical_BV, terms))
+
+    def narrowed(self, width: int, *, normalise: bool) -> "TextVectors":
+        """These vectors with the first `width` dimensions of the dense view alone, brought to length 1 again if so."""
+        if self.dense_BD is None:
+            return self
+        first_BW = self.dense_BD[:, :width]
+        return replace(self, dense_BD=F.normalize(first_BW, dim=-1) if normalise else first_BW)
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The views that are there, dense first."""

@@ -178,15 +178,14 @@ class Charges:
         passage_terms = min(passage_terms, config.passage_terms or passage_terms)
         query_terms = min(query_terms, config.query_terms or query_terms)
         postings = queries * passages * query_terms * passage_terms / sizes.vocabulary
-        host, index = index_bytes(
-            representation, sizes, factory=config.index, terms=passage_terms, dense=dense, lexical=lexical
-        )
+        width = (config.width or representation.width or sizes.width) * dense
+        host, index = index_bytes(config.index, width=width, terms=passage_terms * lexical)
         return Charge(
             step,
             fp32=True,
             host=passages * host,
             index=passages * index if self._kind == "cuda" else 0.0,
-            flops=2.0 * queries * passages * (representation.width or sizes.width) * dense,
+            flops=2.0 * queries * passages * width,
             core_seconds=lexical * postings / POSTINGS_PER_SECOND,
             bytes=RANKED * queries * min(config.depth, passages),
         )

@@ -7,9 +7,6 @@ lexical        all entries unpacked in the host's memory
 
 import re
 
-from midmask.encoders.representation import Representation
-from midmask.estimate.sizes import Sizes
-
 BM25_BYTES = 4_000
 """Of the host's memory for each passage while the index is built: 3.9 KiB measured (33 GiB for MS MARCO)."""
 BM25_PASSAGES_PER_SECOND = 7e7
@@ -38,14 +35,11 @@ def dense_bytes(factory: str, width: int) -> float:
     return graph + ids + width * bits / 8
 
 
-def index_bytes(
-    representation: Representation, sizes: Sizes, *, factory: str, terms: float, dense: bool, lexical: bool
-) -> tuple[float, float]:
+def index_bytes(factory: str, *, width: int, terms: float) -> tuple[float, float]:
     """Bytes of one passage in the host's memory, and of these the bytes that a copy on a GPU takes.
 
     Args:
-        terms: words of a lexical view.
-        dense, lexical: views that are searched.
+        width: of the dense view that is searched; 0: none. terms: words of the lexical view; 0: none.
     """
-    vector = dense_bytes(factory, representation.width or sizes.width) if dense else 0.0
-    return vector + (ENTRY_BYTES * terms if lexical else 0.0), 0.0 if "HNSW" in factory else vector
+    vector = dense_bytes(factory, width) if width else 0.0
+    return vector + ENTRY_BYTES * terms, 0.0 if "HNSW" in factory else vector

@@ -42,6 +42,11 @@ class EvaluateConfig(IndexFields, EncodingFields):
     passage_terms: int | None = Field(
         None, ge=1, description="number of a passage's heaviest words that are scored; none: all that were encoded"
     )
+    width: int | None = added(
+        None,
+        "first dimensions of the dense view that are scored, for encoders trained with stages.N.loss.widths; none: all",
+        ge=1,
+    )
     bm25_share: float = added(
         0.0,
         "BM25's share of the ranking, by reciprocal rank fusion with the encoder's: 0.5 counts both alike; 0: the "

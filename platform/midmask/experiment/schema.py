@@ -193,9 +193,24 @@ class Recipe(Config):
         for method in (self.objective, *(stage.loss for stage in self.stages)):
             if method is not None:
                 method.check(shape)
+        if (width := self.evaluation.width) is not None:
+            self._check_scored_width(width, shape.width)
         for number, stage in enumerate(self.stages):
-            stage.loss.check_representation(self.representation)
+            stage.loss.check_representation(self.representation, shape.width)
             self._check_mining(f"stages.{number}.mine", stage)
+
+    def _check_scored_width(self, width: int, whole: int) -> None:
+        """Raises UserError for dimensions that no dense view has, or that an index does not search by."""
+        no_vectors = self.representation.dense is None or self.evaluation.views == "lexical"
+        dimensions = 0 if no_vectors else self.representation.width or whole
+        if width > dimensions:
+            raise UserError(
+                f"evaluation.width = {width}: the dense view that is searched has {dimensions} dimensions; name no more"
+            )
+        if not self.evaluation.is_exact:
+            raise UserError(
+                f"evaluation.width = {width}: it is of an exact search; leave it out, or set evaluation.index=Flat"
+            )
 
     def _check_mining(self, place: str, stage: StageConfig) -> None:
         """Raises UserError for an index that no encoder searches, or a split that the corpus does not have."""

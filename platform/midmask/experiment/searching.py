@@ -57,7 +57,7 @@ def ranking(
         built = IndexConfig(index=wanted.index, ef_construction=wanted.ef_construction, threads=wanted.threads)
         encoded["index"] = Step("index", built, {"passages": encoded["passages"], "tokens": tokens})
     if isinstance(wanted, EvaluateConfig):
-        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms")}
+        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms", "width")}
         config = config.model_copy(update=counted)
     return Step("search", config, {**encoded, "tokens": tokens})
 

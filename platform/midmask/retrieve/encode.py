@@ -154,6 +154,7 @@ class Encode:
         size = sum((self.out / folder).size() for folder in self.views)
         return {
             "views": list(self.views),
+            "normalised": self.representation.normalise,
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,

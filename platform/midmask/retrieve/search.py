@@ -20,14 +20,14 @@ from pydantic import Field
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import runtime
+from midmask.identity import added, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.index import IndexFields, open_faiss_index, set_search_parameters
 from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.shards import Shard, open_shard, search_shard
-from midmask.retrieve.views import read_views, stored_size
+from midmask.retrieve.views import Views, read_views, stored_size
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ class SearchConfig(IndexFields):
     )
     passage_terms: int | None = Field(
         None, ge=1, description="the same of a passage; fewer than were encoded need no new encoding"
+    )
+    width: int | None = added(
+        None, "first dimensions of the dense view that count, for an exact search; none: all", ge=1
     )
     actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
@@ -71,6 +74,7 @@ class Search:
             raise UserError(f"index = {self.config.index}: it is built by the step `index`, an input of this one")
         if not self.config.is_exact and "dense" not in self.views:
             raise UserError(f"index = {self.config.index}: no dense view is searched; leave it at Flat")
+        self._check_width()
         if passages.result["model"] != queries.result["model"]:
             raise UserError(
                 f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
@@ -83,6 +87,27 @@ class Search:
                     f"{self.inputs['tokens'].place} ({self.inputs['tokens'].fingerprint}); encode these"
                 )
         return len(self.query_blocks)
+
+    def _check_width(self) -> None:
+        if (width := self.config.width) is None:
+            return
+        if "dense" not in self.views or not self.config.is_exact:
+            raise UserError(f"width = {width}: it is of an exact search by a dense view; leave it at none")
+        vectors_ND = read_views(self.inputs["passages"].place, self.blocks[0].name, ("dense",)).dense_ND
+        assert vectors_ND is not None
+        if width > vectors_ND.shape[1]:
+            raise UserError(
+                f"width = {width}: the dense view has {vectors_ND.shape[1]} dimensions; name fewer, or none"
+            )
+
+    def narrowed(self, views: Views) -> Views:
+        """A query's views as far as they count."""
+        return views.pruned(self.config.query_terms).narrowed(self.config.width, normalise=self.normalised)
+
+    @property
+    def normalised(self) -> bool:
+        """Whether dense vectors have length 1."""
+        return bool(self.inputs["passages"].result.get("normalised", False))
 
     @property
     def _terms(self) -> str:
@@ -161,8 +186,8 @@ class Search:
 
     def _count_bytes(self) -> int:
         """Of the passages' files as far as they are searched (these views, so many words of each), and of an index."""
-        place, terms = self.inputs["passages"].place, self.config.passage_terms
-        stored = sum(stored_size(place, block.name, self.views, terms) for block in self.blocks)
+        place, terms, width = self.inputs["passages"].place, self.config.passage_terms, self.config.width
+        stored = sum(stored_size(place, block.name, self.views, terms, width) for block in self.blocks)
         return stored + (0 if self.config.is_exact else int(self.inputs["index"].result["bytes"]))
 
     def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
@@ -196,7 +221,16 @@ class SearchWorker:
             set_search_parameters(index, config, config.depth)
         blocks = [work.blocks[number] for number in self._shard]
         place = work.inputs["passages"].place
-        return open_shard(place, blocks, work.views, terms=config.passage_terms, index=index, threads=config.threads)
+        return open_shard(
+            place,
+            blocks,
+            work.views,
+            terms=config.passage_terms,
+            width=config.width,
+            normalise=work.normalised,
+            index=index,
+            threads=config.threads,
+        )
 
     def search(self, number: int) -> int:
         """Writes the shard's ranked list for a query block; returns 1 if it was missing."""
@@ -208,7 +242,7 @@ class SearchWorker:
         queries = read_views(work.inputs["queries"].place, name, work.views)
         _ = self._index  # opened before the clock runs
         started = time.perf_counter()
-        found = search_shard(self._index, queries.pruned(work.config.query_terms), work.config.depth)
+        found = search_shard(self._index, work.narrowed(queries), work.config.depth)
         write_found(target, found, time.perf_counter() - started)
         return 1
 

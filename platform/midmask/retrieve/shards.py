@@ -27,6 +27,8 @@ def open_shard(
     views: Sequence[str],
     *,
     terms: int | None = None,
+    width: int | None = None,
+    normalise: bool = False,
     index: Any = None,
     threads: int = 1,
 ) -> Shard:
@@ -36,9 +38,11 @@ def open_shard(
         encoded: folder of the encoded passages. blocks: of their tokens artifact, contiguous.
         views: what is scored: "dense", "lexical" or both.
         terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
+        width: first dimensions of the dense view that count; none: all. normalise: whether they have length 1 again.
         index: faiss index of all dense vectors, which finds approximately; none: the search is exact.
     """
-    parts = [read_views(encoded, block.name, views).pruned(terms) for block in blocks]
+    read = (read_views(encoded, block.name, views) for block in blocks)
+    parts = [each.pruned(terms).narrowed(width, normalise=normalise) for each in read]
     dense = [part.dense_ND for part in parts if part.dense_ND is not None]
     lexical = [part.lexical for part in parts if part.lexical is not None]
     doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]

@@ -10,6 +10,9 @@ from midmask.artifact import Place
 from midmask.retrieve.packed import packed_size, read_lengths, read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
 
+SHORTEST = 1e-12
+"""The length that a shorter vector is divided by, as torch does it."""
+
 
 @dataclass(frozen=True)
 class Views:
@@ -26,6 +29,15 @@ class Views:
         if self.lexical is not None:
             with (place / "lexical" / f"{name}.rows").writing() as stream:
                 write_rows(stream, self.lexical)
+
+    def narrowed(self, width: int | None, *, normalise: bool) -> "Views":
+        """With the first `width` dimensions of each dense vector alone, of length 1 again if so; none: all."""
+        if width is None or self.dense_ND is None:
+            return self
+        first_NW = np.array(self.dense_ND[:, :width])
+        if normalise:
+            first_NW /= np.maximum(np.linalg.norm(first_NW, axis=1, keepdims=True), SHORTEST)
+        return Views(first_NW, self.lexical)
 
     def pruned(self, terms: int | None) -> "Views":
         """With the `terms` heaviest words of each text alone; none: all that are there."""
@@ -47,9 +59,13 @@ def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
         return Views(dense_ND, read_rows(stream))
 
 
-def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | None) -> int:
-    """Bytes of a block's files if no more than the `terms` heaviest words of each text were kept; none: as they are."""
-    size = (place / "dense" / f"{name}.npy").size() if "dense" in folders else 0
+def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | None, width: int | None = None) -> int:
+    """Bytes of a block's files if no more than the `terms` heaviest words of each text were kept, and `width` first
+    dimensions of its vector; none: as they are."""
+    dense = place / "dense" / f"{name}.npy"
+    size = 0
+    if "dense" in folders:
+        size = dense.size() if width is None else load_vectors(dense)[:, :width].nbytes
     if "lexical" not in folders:
         return size
     lexical = place / "lexical" / f"{name}.rows"

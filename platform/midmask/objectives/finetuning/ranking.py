@@ -2,6 +2,9 @@
 
 seen      queries and passages as they are; each query brings its positive and `group` - 1 hard negatives
 vectors   those of the backbone's `pooling`: dense, lexical or both, pruned by side; with experts, of each side its own
+widths    the loss is also that of each of these first dimensions of the dense view, and all are added, with the same
+          weight (Matryoshka, Kusupati et al., NeurIPS 2022); a vector of length 1 has length 1 again when it is cut. A
+          lexical view is whole in each
 lexical   the terms of `regularisers` are added
 thrown    nothing; a projection of the dense view is the backbone's
 
@@ -9,18 +12,19 @@ Shapes: Q queries of this worker, G passages a query, N passages of all workers 
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from midmask.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
+from midmask.identity import added
 from midmask.objectives.finetuning.regularisers import Regularisers, regularising_parts
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
 from midmask.randomness.masks import fingerprints
@@ -44,7 +48,17 @@ class RankingConfig(ObjectiveConfig):
         "local_negatives: those of all queries of this worker, no other positives",
     )
     drop_duplicates: bool = Field(True, description="a known positive of a query is not also its negative")
+    widths: tuple[int, ...] = added(
+        (), "also rank by so many first dimensions of the dense view, each with the same weight (Matryoshka)"
+    )
     regularisers: Regularisers = Field(default_factory=Regularisers, description="what keeps lexical vectors sparse")
+
+    @field_validator("widths")
+    @classmethod
+    def _widths_are_of_vectors(cls, widths: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(widths)) < len(widths) or min(widths, default=1) < 1:
+            raise ValueError("widths are different numbers of dimensions, each at least 1, such as 64,128,256")
+        return widths
 
     @property
     def needs_negatives(self) -> bool:
@@ -56,12 +70,26 @@ class RankingConfig(ObjectiveConfig):
         """The factors of the loss's terms, by name; those that are 0 are not computed."""
         return {}
 
-    def check_representation(self, representation: Representation) -> None:
-        """Raises UserError if the loss cannot be carried out on such vectors; called before any work."""
+    def check_representation(self, representation: Representation, width: int) -> None:
+        """Raises UserError if the loss cannot be carried out on such vectors; called before any work.
+
+        Args:
+            width: of the encoder's hidden states.
+        """
         if self.regularisers.acts and representation.lexical is None:
             raise UserError(
                 "loss.regularisers: they keep lexical vectors sparse, and representation.lexical = none. Set "
                 "representation.lexical=splade, or leave the regularisers out."
+            )
+        if self.widths and representation.dense is None:
+            raise UserError(
+                "loss.widths: they are of the dense view, and representation.dense = none. Set "
+                "representation.dense=cls, or leave the widths out."
+            )
+        if self.widths and max(self.widths) >= (dimensions := representation.width or width):
+            raise UserError(
+                f"loss.widths = {','.join(map(str, self.widths))}: the dense view has {dimensions} dimensions, which "
+                "are ranked by in any case; name fewer"
             )
 
 
@@ -96,13 +124,18 @@ class RankedRows:
     def group(self) -> int:
         return self.passage_hash_QG.shape[1]
 
+    def narrowed(self, width: int, *, normalise: bool) -> "RankedRows":
+        """The same rows by the first `width` dimensions of their dense views."""
+        query, passage = (text.narrowed(width, normalise=normalise) for text in (self.query, self.passage))
+        return replace(self, query=query, passage=passage)
+
 
 class Ranking(CoupledObjective):
     """A loss of fine-tuning; subclasses are final. Their `parts` end in those of the regularisers."""
 
     def __init__(self, config: RankingConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__(backbone, vocabulary)
-        config.check_representation(backbone.pooling.representation)
+        config.check_representation(backbone.pooling.representation, backbone.width)
         self.config = config
 
     @abstractmethod
@@ -162,7 +195,7 @@ class Ranking(CoupledObjective):
         views_of = self.backbone.pooling.representation.views_of
         query, passage = views_of(vectors[: len(vectors) // 2]), views_of(vectors[len(vectors) // 2 :])
         rows = RankedRows(query, passage, *facts)
-        parts = self.ranking_parts(rows)
+        parts = self._parts_of_all_widths(rows)
         if query.lexical_BV is None or passage.lexical_BV is None:
             return parts
         sparse = regularising_parts(
@@ -173,6 +206,15 @@ class Ranking(CoupledObjective):
             progress=rows.progress_Q[0],
         )
         return {**parts, **sparse}
+
+    def _parts_of_all_widths(self, rows: RankedRows) -> dict[str, Part]:
+        """The loss's own terms, summed over the whole dense view and its beginnings."""
+        normalise = self.backbone.pooling.representation.normalise
+        parts = self.ranking_parts(rows)
+        for width in self.config.widths:
+            more = self.ranking_parts(rows.narrowed(width, normalise=normalise))
+            parts = {name: replace(part, total=part.total + more[name].total) for name, part in parts.items()}
+        return parts
 
 
 def pieces_by_length(text: TokenRows) -> list[tuple[Tensor, int]]:
