@@ -26,6 +26,7 @@ from midmask.objectives.pretraining.seed import SEED
 from midmask.objectives.pretraining.simcse import SimCSE
 from midmask.objectives.pretraining.simlm import SimLM
 from midmask.objectives.pretraining.tsdae import TSDAE
+from midmask.objectives.pretraining.weak_pairs import WeakPairs
 from midmask.randomness.torch_seeds import fresh_weights
 from midmask.registry import Registry
 from midmask.vocabulary import Vocabulary
@@ -51,6 +52,7 @@ PRETRAINING: Registry[Any] = Registry(
         "bow": BOW,  # Ma et al. 2024: name the text's words from [CLS], without a decoder
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other
+        "weak_pairs": WeakPairs,  # Wang et al. 2022, Li et al. 2023: a passage is found by its title
     },
 )
 """What a middle training (`objective`) may be; it reads texts without judgements."""

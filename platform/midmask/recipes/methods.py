@@ -62,6 +62,7 @@ _MLM = training_sizes(8 * MSMARCO / 256, 256, 5e-5, warmup=0.0)
 _RETROMAE = training_sizes(20 * MSMARCO / 1024, 1024, 1e-4)
 _CONDENSER = training_sizes(120_000, 2048, 1e-4)
 _COTMOTE = training_sizes(80_000, 2048, 3e-4)
+_TITLES = {"pseudo_queries": {"source": "titles"}}
 _MINED = {"negatives": ["mined"], "per_query": 4, "mine": {"depth": 100, "min_rank": 2, "per_query": 30}}
 
 
@@ -116,6 +117,9 @@ METHODS: dict[str, Method] = {
     "simcse": Method("simcse", changes={"backbone": {"dropout": 0.1}}),
     # Lee, Chang & Toutanova, ACL 2019: a run of 5 to 50% of the words, cut from nine passages of ten.
     "ict": Method("ict"),
+    # Wang et al. 2022 (E5) and Li et al. 2023 (GTE): titles find their passages.
+    "e5": Method("weak_pairs", changes=_TITLES, published=training_sizes(20_000, 32_768, 2e-4, warmup=0.05)),
+    "gte": Method("weak_pairs", {"candidates": "all"}, _TITLES),
     # RetroMAE with the second stage of its paper: negatives mined once by the first stage ("ANCE-style").
     "retromae_ance": Method("retromae", changes={"protocol": "ance", "stages": [FINETUNING, FINETUNING | _MINED]}),
 }

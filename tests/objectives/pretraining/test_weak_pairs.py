@@ -1,0 +1,83 @@
+"""Contrastive pre-training on weak pairs: its loss and gradients against loops in float64, and what is no negative."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from midmask.batch import Batch, TokenRows
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.identity import override
+from midmask.objectives import build_objective
+from midmask.objectives.pretraining.weak_pairs import WeakPairs
+from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+
+QUERIES, PASSAGES = random_texts([4, 3, 5, 2], seed=1), random_texts([14, 9, 11, 8], seed=2)
+SHARED_TITLE = [*QUERIES[:3], QUERIES[0]]
+"""Pairs 0 and 3 have one title."""
+COPIED = [*PASSAGES[:2], PASSAGES[1], PASSAGES[3]]
+"""Pairs 1 and 2 have one passage."""
+
+
+def objective(**fields: Any) -> WeakPairs:
+    vocabulary = small_vocabulary()
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
+    built = build_objective(override(WeakPairs.Config(), fields), backbone, vocabulary).double()
+    assert isinstance(built, WeakPairs)
+    return built
+
+
+def batch(queries: list[list[int]] = QUERIES, passages: list[list[int]] = PASSAGES) -> Batch:
+    return Batch(0, {"context": token_rows(queries), "passage": token_rows(passages)})
+
+
+def rows_of(text: TokenRows) -> list[list[int]]:
+    return [ids[:length] for ids, length in zip(text.ids_BL.tolist(), text.lengths_B.tolist(), strict=True)]
+
+
+def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[int, int]]) -> list[torch.Tensor]:
+    """-log of a pair's share among its candidates; `same`: pairs that are no negatives of each other."""
+
+    def unit(tokens: list[int]) -> torch.Tensor:
+        first = reference.encode(tokens)[0]
+        return first / torch.sqrt((first**2).sum())
+
+    q, p = ([unit(row) for row in rows_of(read.texts[name])] for name in ("context", "passage"))
+    found = []
+    for i in range(len(q)):
+        others = [j for j in range(len(q)) if j != i and (i, j) not in same and (j, i) not in same]
+        scores = [q[i] @ p[i], *(q[i] @ p[j] for j in others)]
+        if pairs.config.candidates == "all":
+            scores += [q[i] @ q[j] for j in others] + [p[i] @ q[j] for j in others] + [p[i] @ p[j] for j in others]
+        scaled = [score / pairs.config.temperature for score in scores]
+        found.append(log_sum_exp(torch.stack(scaled)) - scaled[0])
+    return found
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.5])
+@pytest.mark.parametrize("candidates", ["passages", "all"])
+def test_loss_and_every_gradient_equal_the_reference(candidates: str, temperature: float) -> None:
+    pairs = objective(candidates=candidates, temperature=temperature)
+    drawn = pairs.draw(batch())
+    part = pairs(drawn).parts["contrastive"]
+    (part.total / part.count).backward()
+    reference = Reference(pairs, heads=2, layers=2, pad_id=0)
+    expected = sum(losses(pairs, reference, batch(), set())) / 4
+    expected.backward()
+    assert pairs.counts(drawn)["contrastive"] == part.count == 4
+    torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
+    assert_same_gradients(pairs, reference, 1e-5)
+
+
+@pytest.mark.parametrize("candidates", ["passages", "all"])
+def test_a_pair_with_the_same_query_or_passage_is_no_negative(candidates: str) -> None:
+    pairs, read = objective(candidates=candidates, temperature=0.5), batch(SHARED_TITLE, COPIED)
+    reference = Reference(pairs, heads=2, layers=2, pad_id=0)
+    expected = sum(losses(pairs, reference, read, {(0, 3), (1, 2)}))
+    total = pairs(pairs.draw(read)).parts["contrastive"].total
+    torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_it_reads_passages_with_pseudo_queries() -> None:
+    assert WeakPairs.Config().reads().rows == "pseudo_queries"
