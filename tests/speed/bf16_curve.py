@@ -28,9 +28,15 @@ SEEDS = (0, 1, 2)
 
 def curve(options: argparse.Namespace, precision: str, seed: int) -> NDArray[np.float64]:
     """Mean losses of windows, shape [steps / WINDOW]."""
-    changes = {"backbone.name": "minilm", "corpus.name": options.corpus, "pretrain.precision": precision}
-    sizes = {"pretrain.steps": options.steps, "pretrain.batch_size": options.rows, "pretrain.health_every": 0}
-    recipe = override(RECIPES[options.method](), {**changes, **sizes, "pretrain.seed": seed})
+    changes = {"backbone.name": "minilm", "tokens.tokenizer": "minilm", "corpus.name": options.corpus}
+    sizes = {"pretrain.steps": options.steps, "pretrain.batch_size": options.rows, "tokens.max_length": 128}
+    train = {
+        "pretrain.precision": precision,
+        "pretrain.seed": seed,
+        "pretrain.learning_rate": 5e-5,
+        "pretrain.health_every": 0,
+    }
+    recipe = override(RECIPES[options.method](), {**changes, **sizes, **train})
     storage = Place(options.storage)
     trained = Runner(storage, LOCAL, Silent()).run(plan(recipe).pretrained)
     losses = read_table(trained.place / "trace.parquet")["loss"].to_numpy()

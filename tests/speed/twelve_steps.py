@@ -41,7 +41,13 @@ class Compared:
 
 def trainings(backbone: str, rows: int) -> Iterator[tuple[str, Step]]:
     """Of each method, and of fine-tuning in two representations."""
-    shape = {"backbone.name": backbone, "corpus.max_passages": 600, "corpus.packages": ["numpy"]}
+    shape = {
+        "backbone.name": backbone,
+        "tokens.tokenizer": backbone,
+        "tokens.max_length": 128,
+        "spans.span_length": 128,
+    }
+    shape |= {"corpus.max_passages": 600, "corpus.packages": ["numpy"]}
     tuning = {"stages.0.train.steps": STEPS, "stages.0.train.batch_size": rows}
     for name in METHODS:
         short = {"pretrain.steps": STEPS, "pretrain.batch_size": rows, "pretrain.health_every": 0}
