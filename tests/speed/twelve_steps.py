@@ -2,8 +2,8 @@
 
     python -m tests.speed.twelve_steps
 
-Each training is a recipe's own step on the embedded corpus, predicted as `--dry-run` does it and then run. The storage
-holds one finished training, twelve steps of MLM, whose utilisation the predictions take. Whatever runs beside
+Each training is a recipe's own step on the embedded corpus, predicted as `--dry-run` does it and then run. The first is
+predicted by the device table, the others by what those before them reached, as in any storage. Whatever runs beside
 makes the machine slower than it was predicted to be: run this alone.
 """
 
