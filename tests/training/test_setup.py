@@ -26,7 +26,7 @@ def setup_of(objective: str, *, without: str = "", **settings: object) -> Pretra
         objective=PRETRAINING[objective].Config.model_validate({"name": objective, **settings}),
         train=TrainConfig(steps=1, batch_size=1, learning_rate=1.0),
     )
-    record = {"config": {"max_length": 48}}
+    record = {"config": {"max_length": 48, "span_length": 40}}
     there = {name: place for name, place in PLACES.items() if name != without}
     return pretrain_setup(
         config, {name: Artifact(place, {"fingerprint": name, **record}) for name, place in there.items()}
@@ -71,3 +71,7 @@ def test_every_place_is_absolute_for_workers() -> None:
     read = {"tokens", "corpus", "pseudo_queries", "weights"}
     assert {uri.rpartition("/")[2] for uri in named} == read and all(uri.startswith("/") for uri in named)
     assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")
+
+
+def test_the_longest_rows_are_those_of_what_is_read() -> None:
+    assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
