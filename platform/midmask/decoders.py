@@ -3,6 +3,8 @@
 Shapes: B rows of a batch, L tokens, D width, H attention heads, X rows of a visibility matrix: L, or 1 for all alike.
 """
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -32,18 +34,41 @@ class DecoderLayer(nn.Module):
 
     def forward(self, query_BLD: Tensor, context_BLD: Tensor, visible: Tensor | None) -> Tensor:
         """visible: bool, [B, L or 1, L], true where row i may see column j; none: all."""
-        q, k, v = (
-            project(stream).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for project, stream in ((self.query, query_BLD), (self.key, context_BLD), (self.value, context_BLD))
-        )
-        attended_BHLD = attend(q, k, v, visible, self.dropout if self.training else 0.0)
-        attended = self._drop(self.attention_out(attended_BHLD.transpose(1, 2).flatten(2)))
-        y = self.attention_norm(query_BLD + attended)
-        z: Tensor = self.feed_norm(y + self._drop(self.feed_out(F.gelu(self.feed_in(y)))))
-        return z
+        parts, dropout = dict(self.named_children()), self.dropout if self.training else 0.0
+        y = attention_half(parts, query_BLD, context_BLD, visible, heads=self.heads, dropout=dropout)
+        return feed_forward_half(parts, y, dropout=dropout)
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+
+def attention_half(
+    parts: Mapping[str, nn.Module],
+    query_BLD: Tensor,
+    context_BLD: Tensor,
+    visible: Tensor | None,
+    *,
+    heads: int,
+    dropout: float,
+    causal: bool = False,
+) -> Tensor:
+    """The first half of a post-norm layer, LN(query + drop(W_o attn)); [B, L, D].
+
+    Args:
+        parts: of a `DecoderLayer`, or of an encoder's layer (`Backbone.layer_parts`).
+        visible, causal: as in `attend`.
+    """
+    q, k, v = (
+        parts[name](stream).unflatten(-1, (heads, -1)).transpose(1, 2)
+        for name, stream in (("query", query_BLD), ("key", context_BLD), ("value", context_BLD))
+    )
+    attended_BLD = attend(q, k, v, visible, dropout, causal=causal).transpose(1, 2).flatten(2)
+    y: Tensor = parts["attention_norm"](query_BLD + F.dropout(parts["attention_out"](attended_BLD), dropout))
+    return y
+
+
+def feed_forward_half(parts: Mapping[str, nn.Module], y_BLD: Tensor, *, dropout: float) -> Tensor:
+    """The second half, LN(y + drop(FFN(y))); [B, L, D]."""
+    inner_BLD = parts["feed_out"](F.gelu(parts["feed_in"](y_BLD)))
+    z: Tensor = parts["feed_norm"](y_BLD + F.dropout(inner_BLD, dropout))
+    return z
 
 
 class Decoder(nn.ModuleList):

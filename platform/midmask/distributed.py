@@ -29,9 +29,10 @@ def all_sum(tensor: Tensor) -> Tensor:
 
 def least(number: int) -> int:
     """The smallest of all workers' numbers."""
-    found = torch.tensor([number], device="cuda" if not _is_alone() and dist.get_backend() == "nccl" else "cpu")
-    if not _is_alone():
-        dist.all_reduce(found, dist.ReduceOp.MIN)
+    if _is_alone():
+        return number
+    found = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(found, dist.ReduceOp.MIN)
     return int(found)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from midmask.estimate.memory import Memory, training_memory
 from midmask.estimate.trainings import Lengths, Training, row_tokens
-from midmask.training.rehearsal import GIB, even_split
+from midmask.training.rehearsal import even_split
 
 
 def fit(own: Training, longest: Lengths, *, workers: int, room: float | None, kind: str) -> tuple[Training, Memory]:
@@ -16,8 +16,7 @@ def fit(own: Training, longest: Lengths, *, workers: int, room: float | None, ki
         longest: tokens of the longest texts, which a GPU must hold; a CPU's limit is told by the mean.
         room: bytes of a device, where `train.memory_gib` does not say otherwise; none: unlimited.
     """
-    limit = own.train.memory_gib
-    known = limit * GIB if limit else room
+    known = own.room(room)
     stretch = max(1.0, row_tokens(own.config, longest) / own.tokens) if kind == "cuda" else 1.0
     counted = replace(own.counted, kept=stretch * own.counted.kept)
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from midmask.estimate.counting import Counted
 from midmask.estimate.sizes import Sizes
 from midmask.heads import CHUNK_VALUES
-from midmask.training.rehearsal import GIB
+from midmask.training.rehearsal import GIB, GRADIENT, MOMENTS, WEIGHT
 
-WEIGHT, GRADIENT, MOMENTS = 4, 4, 8
 GPU_MASKS = 1.05
 CHUNK_COPIES = 3
 """Of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""

@@ -6,7 +6,6 @@ from midmask.estimate.devices import DEVICES
 from midmask.estimate.memory import Memory, gib
 from midmask.estimate.plan import Estimate
 from midmask.estimate.rendering import format_count, lasting, slowest
-from midmask.training.rehearsal import GIB
 
 CPU_DAYS = 7
 """A plan of more days without a GPU is refused."""
@@ -54,8 +53,7 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
     if memory is None or charge.training is None:
         return
     together = plan.workers * plan.at_once if device.room is None else 1
-    limit = charge.training.train.memory_gib
-    room = limit * GIB if limit else device.room or plan.shape.ram / together
+    room = charge.training.room(device.room) or plan.shape.ram / together
     if memory.total <= room:
         return
     rows = charge.training.at_once(plan.workers)

@@ -13,6 +13,7 @@ from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingCon
 from midmask.queries.train import GeneratorConfig
 from midmask.teacher.teach import TeachConfig
 from midmask.training.optimiser import TrainConfig
+from midmask.training.rehearsal import GIB
 
 CONFIGS: dict[str, type[TrainingConfig]] = {
     "pretrain": PretrainConfig,
@@ -64,6 +65,11 @@ class Training:
     def share(self, workers: int) -> int:
         """Rows of a step that each of `workers` devices has."""
         return -(-self.train.batch_size // workers)
+
+    def room(self, device: float | None) -> float | None:
+        """Bytes that a worker may use: as `train.memory_gib` says, or all of its device's; none: unlimited."""
+        limit = self.train.memory_gib
+        return device if limit is None else limit * GIB
 
     def at_once(self, workers: int) -> int:
         """Rows of its share that go through the model at once on each of `workers` devices."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from midmask.batch import Batch, Loss, Part
 from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.vocabulary import Vocabulary
 
@@ -147,6 +148,18 @@ class CoupledObjective(Objective):
         coupled = self.couple(rows.vectors, rows.facts)
         parts = {**rows.parts(), **coupled}
         return Loss({name: parts[name] for name in self.parts if name in parts})
+
+
+def require_plain_layers(shape: BackboneShape, why: str) -> None:
+    """Raises UserError for a backbone whose layers are not BERT's.
+
+    Args:
+        why: what the method does with the layers, up to their name.
+    """
+    if not shape.has_plain_layers:
+        raise UserError(
+            f"{why} of {shape.family} are not BERT's. Choose a bert, roberta, distilbert or electra backbone."
+        )
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:

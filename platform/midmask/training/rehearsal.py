@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 GIB = 2**30
 USABLE = 0.92
 """Share of a GPU's memory that tensors can have; the rest is the CUDA context's and lost between blocks."""
-BESIDE_WEIGHTS = 12
-"""Bytes a parameter: its gradient and AdamW's two moments, fp32."""
+WEIGHT, GRADIENT, MOMENTS = 4, 4, 8
+"""Bytes a parameter, fp32; AdamW has two moments."""
+BESIDE_WEIGHTS = GRADIENT + MOMENTS
 CACHED_COPIES = 2
 """Of the vectors of all rows, where they are cached: the vectors and their gradient."""
 
@@ -74,9 +75,9 @@ def fit_micro_batch(
 def _room(objective: nn.Module, limit: float | None, device: torch.device) -> float | None:
     """Bytes for what a forward pass keeps, beside weights, gradients and moments; none: unlimited."""
     parameters = sum(parameter.numel() for parameter in objective.parameters())
-    beside = (BESIDE_WEIGHTS + 4 * (world.size() > 1)) * parameters  # DistributedDataParallel's buckets
+    beside = (BESIDE_WEIGHTS + GRADIENT * (world.size() > 1)) * parameters  # DistributedDataParallel's buckets
     if limit is not None:
-        return limit * GIB - 4 * parameters - beside
+        return limit * GIB - WEIGHT * parameters - beside
     if device.type != "cuda":
         return None
     free, _ = torch.cuda.mem_get_info(device)

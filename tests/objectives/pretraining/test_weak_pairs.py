@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from midmask.batch import Batch, TokenRows
-from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.identity import override
-from midmask.objectives import build_objective
+from midmask.batch import Batch
 from midmask.objectives.pretraining.weak_pairs import WeakPairs
+from tests.support.objectives import checks, two_sided
 from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import random_texts, token_rows
 
 QUERIES, PASSAGES = random_texts([4, 3, 5, 2], seed=1), random_texts([14, 9, 11, 8], seed=2)
 SHARED_TITLE = [*QUERIES[:3], QUERIES[0]]
@@ -21,19 +19,13 @@ COPIED = [*PASSAGES[:2], PASSAGES[1], PASSAGES[3]]
 
 
 def objective(**fields: Any) -> WeakPairs:
-    vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
-    built = build_objective(override(WeakPairs.Config(), fields), backbone, vocabulary).double()
+    built = checks.tiny(WeakPairs.Config(), **fields)
     assert isinstance(built, WeakPairs)
     return built
 
 
 def batch(queries: list[list[int]] = QUERIES, passages: list[list[int]] = PASSAGES) -> Batch:
     return Batch(0, {"context": token_rows(queries), "passage": token_rows(passages)})
-
-
-def rows_of(text: TokenRows) -> list[list[int]]:
-    return [ids[:length] for ids, length in zip(text.ids_BL.tolist(), text.lengths_B.tolist(), strict=True)]
 
 
 def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[int, int]]) -> list[torch.Tensor]:
@@ -43,7 +35,8 @@ def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[
         first = reference.encode(tokens)[0]
         return first / torch.sqrt((first**2).sum())
 
-    q, p = ([unit(row) for row in rows_of(read.texts[name])] for name in ("context", "passage"))
+    numbers = range(len(read.texts["passage"].lengths_B))
+    q, p = ([unit(two_sided.ids(read.texts[name], row)) for row in numbers] for name in ("context", "passage"))
     found = []
     for i in range(len(q)):
         others = [j for j in range(len(q)) if j != i and (i, j) not in same and (j, i) not in same]

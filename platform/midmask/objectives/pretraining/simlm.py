@@ -29,7 +29,7 @@ from midmask.decoders import Decoder, DecoderPositions
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, BackboneShape, build_backbone, shape_of
 from midmask.errors import UserError
 from midmask.masking import find_words, select_words
-from midmask.objectives.objective import Objective, flat_targets
+from midmask.objectives.objective import Objective, flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import (
     BothSides,
@@ -82,11 +82,9 @@ class SimLM(Objective):
             return () if self.generator in SIZES else (self.generator,)
 
         def check(self, shape: BackboneShape) -> None:
-            if not shape.has_plain_layers:
-                raise UserError(
-                    f"objective.name = simlm: its decoder begins as a copy of the encoder's top layers, and those of "
-                    f"{shape.family} are not BERT's. Choose a bert, roberta, distilbert or electra backbone."
-                )
+            require_plain_layers(
+                shape, "objective.name = simlm: its decoder begins as a copy of the encoder's top layers, and those"
+            )
             if self.decoder_layers > shape.layers:
                 raise UserError(
                     f"objective.decoder_layers = {self.decoder_layers}: they begin as copies of the encoder's, which "

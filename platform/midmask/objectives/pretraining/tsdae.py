@@ -21,12 +21,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import attend
+from midmask.decoders import attention_half, feed_forward_half
 from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.encoders.pooling import sentence_vectors
-from midmask.errors import UserError
 from midmask.masking import find_words, only
-from midmask.objectives.objective import Objective, ObjectiveConfig, use_of_vector
+from midmask.objectives.objective import Objective, ObjectiveConfig, require_plain_layers, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import next_tokens
 from midmask.randomness.masks import Purpose, uniform
@@ -67,11 +66,10 @@ class TSDAE(Objective):
         deletion_ratio: float = Field(0.6, ge=0.0, lt=1.0, description="chance of each word to be deleted")
 
         def check(self, shape: BackboneShape) -> None:
-            if not shape.has_plain_layers:
-                raise UserError(
-                    f"objective.name = tsdae: its decoder is the encoder itself with an attention in each layer, and "
-                    f"layers of {shape.family} are not BERT's. Choose a bert, roberta, distilbert or electra backbone."
-                )
+            require_plain_layers(
+                shape,
+                "objective.name = tsdae: its decoder is the encoder itself with an attention in each layer, and layers",
+            )
 
     parts: ClassVar[tuple[str, ...]] = ("decoder_clm",)
 
@@ -106,19 +104,13 @@ class TSDAE(Objective):
             x_BLD = self._layer(self.backbone.layer_parts(number), attention, x_BLD, vector_B1D)
         return masked_lm_part(self.backbone, x_BLD, rows)
 
-    def _layer(self, part: dict[str, nn.Module], attention: nn.Module, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:
+    def _layer(self, parts: dict[str, nn.Module], attention: nn.Module, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:
         """One layer of the encoder as the decoder's."""
         dropout = self.backbone.dropout if self.training else 0.0
-        q, k, v = (
-            part[name](x_BLD).unflatten(-1, (self.backbone.heads, -1)).transpose(1, 2)
-            for name in ("query", "key", "value")
-        )
-        attended_BLD = attend(q, k, v, None, dropout, causal=True).transpose(1, 2).flatten(2)
-        y_BLD = part["attention_norm"](x_BLD + F.dropout(part["attention_out"](attended_BLD), dropout))
+        heads = self.backbone.heads
+        y_BLD = attention_half(parts, x_BLD, x_BLD, None, heads=heads, dropout=dropout, causal=True)
         y_BLD = attention(y_BLD, vector_B1D)
-        inner_BLD = part["feed_out"](F.gelu(part["feed_in"](y_BLD)))
-        z_BLD: Tensor = part["feed_norm"](y_BLD + F.dropout(inner_BLD, dropout))
-        return z_BLD
+        return feed_forward_half(parts, y_BLD, dropout=dropout)
 
     def health(self, drawn: DamagedRows) -> dict[str, Tensor]:
         """Whether the decoder makes use of the vector."""
