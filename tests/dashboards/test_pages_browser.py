@@ -19,7 +19,15 @@ from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
 from tests.support.dashboards import swept, tracked
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
-from tests.support.dashboards.pages import PATIENCE, choose, query, wait_for_lines, wait_for_table, wait_for_text
+from tests.support.dashboards.pages import (
+    PATIENCE,
+    choose,
+    query,
+    wait_for_axis,
+    wait_for_lines,
+    wait_for_table,
+    wait_for_text,
+)
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 
@@ -137,6 +145,7 @@ def test_a_sweep_tells_its_points_front_and_importance(browser: Chrome, site: Si
     assert "64/128 is <best>; it is *not* distinguishable" in told, "a sentence is text, not Markdown"
     assert "13 points ran to the end, 1 pruned" in told
     choose(browser, "across", "N")
+    wait_for_axis(browser, "N")
     choose(browser, "up", "CLS width")
     cells = (By.CSS_SELECTOR, ".heatmap-label text")
     WebDriverWait(browser, PATIENCE).until(lambda page: len(page.find_elements(*cells)) == 12)

@@ -71,6 +71,17 @@ def choose(browser: Chrome, key: str, value: str) -> None:
     box.send_keys(value, Keys.ENTER)
 
 
+def wait_for_axis(browser: Chrome, label: str) -> None:
+    """Until a chart is drawn across this label, the script at its end. A select box that depends on another would
+    forget what is typed into it before."""
+
+    def look(page: Chrome) -> bool:
+        titles = page.execute_script("return [...document.querySelectorAll('.xtitle')].map(title => title.textContent)")
+        return label in titles and bool(page.find_elements(By.CSS_SELECTOR, DRAWN))
+
+    WebDriverWait(browser, PATIENCE).until(look)
+
+
 def query(browser: Chrome) -> dict[str, list[str]]:
     """What stands in the address behind the question mark."""
     return parse_qs(urlsplit(browser.current_url).query)
