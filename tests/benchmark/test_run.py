@@ -1,6 +1,7 @@
 """A whole benchmark on a real Ray: the same numbers as in one process, tracked, reported, and never computed twice."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from midmask.app.job import Options, resolve
 from midmask.artifact import Place, load
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
-from midmask.benchmark.job import Job, describe
+from midmask.benchmark.job import Job, describe, with_records
 from midmask.benchmark.layout import lay_out
 from midmask.benchmark.results import read_results
 from midmask.benchmark.run import run_benchmark
@@ -68,6 +69,17 @@ def run(layout, corpus, tmp_path_factory, ray_local):
     job = Job(layout, options(folder, corpus), folder / "report", Place(str(folder / "records")))
     text, failed = run_benchmark(job, report_of)
     return job, text, failed
+
+
+def test_where_all_cells_have_records_only_a_report_is_made(run, layout, corpus, tmp_path):
+    """Other jobs may have left their steps in the store: they belong to no system that is measured here."""
+    job, text, _ = run
+    again = Job(with_records(layout, job.records), options(tmp_path, corpus), tmp_path / "report", job.records)
+    shutil.copytree(str(job.storage), str(again.storage))
+    told, failed = run_benchmark(again, report_of)
+    assert failed == {}
+    assert [line for line in told.splitlines() if "from records" not in line] == text.splitlines()
+    assert {one.tags["midmask.step"] for one in read_runs(again.options.tracking_uri)} == {"benchmark"}
 
 
 def test_tasks_measure_what_one_process_measures(run, layout, tmp_path):

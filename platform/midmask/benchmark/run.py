@@ -5,6 +5,7 @@ measures, its files and what it cost.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
 
 def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     """Runs the steps that are left; returns why cells could not be measured."""
-    steps = job.layout.steps().values()
+    steps = replace(job.layout, cells=job.unrecorded()).steps().values()
     times = measured_times(steps, job.storage)
     graph = Graph.left_in(job.storage, job.left(), times.weight)
     observer = cells_observer(tracked, job.unrecorded(), graph, times)
