@@ -5,6 +5,7 @@ its interval. With settings that differ in their labelled queries, it answers wh
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from midmask.benchmark.results import Results, SystemKey
@@ -92,7 +93,9 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
 
 
 def _draw(axes: "Axes", panel: GainPanel) -> None:
-    """A line a system through its gains, with whiskers for the intervals; the baseline is the line at 0."""
+    """A colour a system, with whiskers for the intervals; the baseline is the line at 0. No line joins settings:
+    they have no order.
+    """
     places = {name: place for place, name in enumerate(panel.settings)}
     axes.axhline(0, color="#666666", linewidth=0.8, linestyle="--")
     for number, (system, row) in enumerate(panel.gains.items()):
@@ -100,9 +103,7 @@ def _draw(axes: "Axes", panel: GainPanel) -> None:
         values = [gain.value for gain in row.values()]
         reach = [[gain.value - gain.low for gain in row.values()], [gain.high - gain.value for gain in row.values()]]
         colour = COLOURS[number % len(COLOURS)]
-        axes.errorbar(
-            at, values, yerr=reach, fmt="o-", color=colour, markersize=3, linewidth=1, capsize=2, label=system
-        )
-    axes.set_xticks(list(places.values()), list(places), fontsize=6)
+        axes.errorbar(at, values, yerr=reach, fmt="o", color=colour, markersize=4, linewidth=1, capsize=2, label=system)
+    axes.set_xticks(list(places.values()), [fill(name, 12) for name in places], fontsize=6)
     axes.margins(x=0.12)
     quiet(axes)
