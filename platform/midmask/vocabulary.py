@@ -62,7 +62,7 @@ class Vocabulary:
             unk_id=tokenizer.unk_token_id,
             continues_V=_continuations(tokens),
             special_V=special,
-            stop_V=_stops(tokens, speller(tokenizer)) & ~special,
+            stop_V=stop_tokens(tokens, speller(tokenizer), nltk_stop_words()) & ~special,
         )
 
 
@@ -116,16 +116,23 @@ def copy_untruncated(tokenizer: Any) -> Any:
     return fresh
 
 
-def _stops(tokens: list[str], spell: Callable[[list[str]], str]) -> Tensor:
-    """Which tokens are a whole stop-word, or made of punctuation alone (Long et al. 2022, ROM, count these).
+def nltk_stop_words() -> frozenset[str]:
+    """The 179 English stop-words of NLTK's list."""
+    from bm25s.stopwords import STOPWORDS_EN_PLUS
+
+    return frozenset(STOPWORDS_EN_PLUS)
+
+
+def stop_tokens(tokens: list[str], spell: Callable[[list[str]], str], stop_words: frozenset[str]) -> Tensor:
+    """Which tokens are a whole stop-word, or made of punctuation alone (Long et al. 2022, ROM, count these); bool [V].
 
     A token that continues a word is no stop-word ('##the', 'the' without its 'Ġ'), but it may be punctuation. Tokens
     are judged one by one: the first piece of 'she ##pherd' counts too, about 1% of the tokens of Wikipedia masked by
     idf.
-    """
-    from bm25s.stopwords import STOPWORDS_EN_PLUS
 
-    stop_words = frozenset(STOPWORDS_EN_PLUS)
+    Args:
+        spell: as `speller` gives it. stop_words: lower-cased.
+    """
 
     def stops(token: str, continues: bool) -> bool:
         text = spell([token])

@@ -61,7 +61,7 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
 
 def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     """Runs the steps that are left; returns why cells could not be measured."""
-    steps = replace(job.layout, cells=job.unrecorded()).steps().values()
+    steps = replace(job.layout, cells=tuple(job.unrecorded())).steps().values()
     times = measured_times(steps, job.storage)
     graph = Graph.left_in(job.storage, job.left(), times.weight)
     observer = cells_observer(tracked, job.unrecorded(), graph, times)
