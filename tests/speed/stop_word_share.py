@@ -1,17 +1,21 @@
 """What share of masked tokens are stop-words or punctuation: uniform masks, and ROM's by idf and BM25.
 
     python -m tests.speed.stop_word_share --corpus beir:../shared/data/wiki [--vocabulary 30522] [--storage FOLDER]
-    pip install gensim; python -m tests.speed.stop_word_share --corpus beir:../shared/data/wiki --gensim
+    python -m tests.speed.stop_word_share --corpus beir:../shared/data/wiki --more-words FILE
 
 15% of every passage's tokens are masked, 80 passages at a time; the vocabulary is trained on the corpus. The paper
 (Long et al. 2022) says that about 40% of randomly masked tokens are stop-words or punctuation, by the lists of NLTK and
-gensim. Without `--gensim` a word counts that is in NLTK's list of 179; with it, one that is in either (390).
+gensim. A word counts that is in NLTK's list of 179, or in the file's, a word a line. gensim's list:
+
+    pip install gensim
+    python -c "from gensim.parsing.preprocessing import STOPWORDS; print(*STOPWORDS, sep='\\n')" > FILE
 """
 
 import argparse
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -98,21 +102,15 @@ def shares(
     return stops - marks, marks, masked
 
 
-def gensim_stop_words() -> frozenset[str]:
-    """The 337 of gensim's list, which is no part of midmask's environment."""
-    from gensim.parsing.preprocessing import STOPWORDS
-
-    return frozenset(STOPWORDS)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--vocabulary", type=int, default=30522)
     parser.add_argument("--storage", help="folder to keep the tokens and weights in")
-    parser.add_argument("--gensim", action="store_true", help="also count the words of gensim's list")
+    parser.add_argument("--more-words", type=Path, help="file of further stop-words, a word a line")
     options = parser.parse_args()
-    stop_words = nltk_stop_words() | (gensim_stop_words() if options.gensim else frozenset())
+    more = options.more_words.read_text("utf-8").split() if options.more_words else []
+    stop_words = nltk_stop_words() | frozenset(more)
     with tempfile.TemporaryDirectory() as scratch:
         runner = Runner(Place(options.storage or scratch), LOCAL, Silent())
         print("| mask | temperature | stop-words | punctuation | together | masked tokens |")
