@@ -18,14 +18,14 @@ def mean_lengths(step: Step, volumes: Volumes) -> Lengths:
         return Lengths(min(texts.tokens, config.passage_length), min(texts.query_tokens, config.query_length))
     if isinstance(config, TeachConfig):
         return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))
+    longest = longest_lengths(step)
     if "spans" in step.inputs:
         done = volumes.find_finished(step.inputs["spans"])
-        longest = longest_lengths(step).passage
-        span = done.result["tokens_per_span"] if done else min(longest, texts.tokens / 2 + 1)
+        span = done.result["tokens_per_span"] if done else min(longest.passage, texts.tokens / 2 + 1)
         return Lengths(span, span)
     if config.objective.reads().rows == "packed":
-        return Lengths(longest_lengths(step).passage, 0.0)
-    return Lengths(texts.tokens, min(longest_lengths(step).query, QUERY_TOKENS))
+        return Lengths(longest.passage, 0.0)
+    return Lengths(min(texts.tokens, longest.passage), min(longest.query, QUERY_TOKENS))
 
 
 def longest_lengths(step: Step) -> Lengths:
@@ -38,6 +38,6 @@ def longest_lengths(step: Step) -> Lengths:
     if "spans" in step.inputs:
         span = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
         return Lengths(span, span)
-    passage = step.inputs["tokens"].config.max_length  # type: ignore[attr-defined]
+    passage = config.excerpt or step.inputs["tokens"].config.max_length  # type: ignore[attr-defined]
     queries = step.inputs.get("pseudo_queries")
     return Lengths(passage, queries.config.max_length if queries else QUERY_TOKENS)  # type: ignore[attr-defined]

@@ -246,6 +246,7 @@ def _plan_pretraining(
         train=recipe.pretrain,
         stop_after=stop,
         self_distillation=recipe.self_distillation,
+        excerpt=recipe.excerpt,
     )
     reads = recipe.objective.reads()
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}

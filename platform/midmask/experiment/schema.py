@@ -47,6 +47,12 @@ class Recipe(Config):
         description="the middle training; none: no middle training"
     )
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
+    excerpt: int | None = added(
+        None,
+        "tokens of a passage that each visit of the middle training reads, from a place that is drawn anew, special "
+        "tokens included; none: all that tokens.max_length leaves",
+        ge=8,
+    )
     merge: float = added(
         0.0,
         "share of the starting encoder's weights in what fine-tuning begins with: middle training averaged with "
@@ -149,6 +155,23 @@ class Recipe(Config):
         """Dotted path -> this seed, for every training of the recipe."""
         trained = [path for path in flatten(self) if path.endswith(".train.seed")]
         return dict.fromkeys([*trained, "pretrain.seed"], seed)
+
+    @model_validator(mode="after")
+    def _an_excerpt_is_of_whole_passages(self) -> "Recipe":
+        if self.excerpt is None:
+            return self
+        if self.objective is None or self.objective.reads().rows not in ("passages", "pseudo_queries"):
+            what = "no middle training" if self.objective is None else f"objective = {self.objective.name}"
+            raise ValueError(
+                f"excerpt = {self.excerpt} with {what}: excerpts are of passages, which methods such as mlm, "
+                "retromae and bow read; leave it at none (spans.span_length is the length of a span)"
+            )
+        if self.excerpt >= self.tokens.max_length:
+            raise ValueError(
+                f"excerpt = {self.excerpt}: tokens.max_length = {self.tokens.max_length} leaves no more than that of a "
+                "passage; raise tokens.max_length, or leave excerpt at none"
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_trained_start_is_kept_near(self) -> "Recipe":

@@ -62,6 +62,7 @@ class PretrainConfig(Config):
     self_distillation: float = added(
         0.0, "weight of the distance to the starting encoder's vectors in the loss", ge=0.0
     )
+    excerpt: int | None = added(None, "tokens of a passage that each visit reads, drawn anew; none: all", ge=8)
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -131,6 +132,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> PretrainSetup:
     """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
     name = config.objective.reads().rows
+    longest = config.excerpt or _max_length(inputs["tokens"])
     read = inputs[name if name in inputs else "tokens"]
     places = {name: artifact.place for name, artifact in inputs.items()}
     return PretrainSetup(
@@ -138,10 +140,10 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         train=config.train,
         backbone=config.backbone,
         tokens=places["tokens"],
-        rows=pretraining_rows(config.objective, places, read.fingerprint, _max_length(inputs["tokens"])),
+        rows=pretraining_rows(config.objective, places, read.fingerprint, longest, config.excerpt),
         stop_after=config.stop_after,
         self_distillation=config.self_distillation,
-        longest=int(read.record["config"]["span_length"]) if name == "spans" else _max_length(inputs["tokens"]),
+        longest=int(read.record["config"]["span_length"]) if name == "spans" else longest,
         **{name: places.get(name) for name in ("start", "resume", "corpus", "probed")},
     )
 

@@ -20,7 +20,7 @@ WINDOW = 100
 
 RANDOM, NEARBY, OVERLAP, ANY = range(4)
 
-ANCHOR, CONTEXT, KIND, QUERY = range(4)
+ANCHOR, CONTEXT, KIND, QUERY, EXCERPT = range(5)
 """What a number is drawn for."""
 
 ContextKind = Literal["any", "random", "nearby", "overlap", "mixed"]

@@ -6,11 +6,16 @@ from midmask.artifact import Place
 from midmask.objectives import PRETRAINING, CoupledObjective, ObjectiveConfig
 from midmask.training.contexts import PseudoQueryExamples, SpanExamples
 from midmask.training.examples import Examples, PassageExamples
+from midmask.training.excerpts import ExcerptExamples
 from midmask.training.packing import PackedExamples
 
 
 def pretraining_rows(
-    objective: ObjectiveConfig, places: Mapping[str, Place], fingerprint: str, max_length: int
+    objective: ObjectiveConfig,
+    places: Mapping[str, Place],
+    fingerprint: str,
+    max_length: int,
+    excerpt: int | None = None,
 ) -> Examples:
     """The rows that an objective reads. Where the loss compares rows, batches are not grouped by length: all negatives
     of a text would have its length.
@@ -18,7 +23,7 @@ def pretraining_rows(
     Args:
         places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
         fingerprint: of the artifact whose rows are read, which their order depends on.
-        max_length: tokens of a packed row.
+        max_length: tokens of a packed row. excerpt: tokens that each visit reads of a passage; none: all.
 
     Raises:
         ValueError: if a place that is read is not given.
@@ -30,10 +35,13 @@ def pretraining_rows(
         return PackedExamples(places["tokens"], fingerprint, max_length, weights)
     if reads.rows == "spans":
         return SpanExamples(_require_place(places, "spans"), fingerprint, reads.context)
+    whole: PassageExamples | PseudoQueryExamples
     if reads.rows == "pseudo_queries":
         queries = _require_place(places, "pseudo_queries")
-        return PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
-    return PassageExamples(places["tokens"], fingerprint, weights, by_length)
+        whole = PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
+    else:
+        whole = PassageExamples(places["tokens"], fingerprint, weights, by_length)
+    return whole if excerpt is None else ExcerptExamples(whole, excerpt)
 
 
 def _require_place(places: Mapping[str, Place], name: str) -> Place:

@@ -9,8 +9,8 @@ trained   encoder, embeddings and MLM head; nothing is frozen or detached
 thrown    the head: 2 ordinary layers, fresh
 targets   the selected tokens, for both terms
 differs   sums are divided by the global count of targets, not per micro-batch. `skip_from` is half of the layers unless
-          given: 6 of 12 in the published commands (the code's default is 2). A text is cut once, before it is masked,
-          and keeps its beginning; the published collator draws a window of it at every visit, behind the mask
+          given: 6 of 12 in the published commands (the code's default is 2). A text is cut before it is masked;
+          the published collator draws a window of it at every visit, behind the mask: `excerpt` does so, before it
 unpublished   the batch size
 """
 
