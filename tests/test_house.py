@@ -18,7 +18,7 @@ from tests.mutations.__main__ import misfits, read
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
-    *("platform", "jobs", "search_spaces", "dashboards", "tests", "docs"),
+    *("platform", "jobs", "search_spaces", "dashboards", "tests", "docs", "deploy"),
     *("pyproject.toml", "README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt"),
 }
 LONGEST_FILE, LONGEST_JOB, LONGEST_FUNCTION = 300, 60, 60  # lines
