@@ -12,7 +12,8 @@ from midmask.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.objectives.pretraining.simlm import SimLM, sample
+from midmask.objectives.pretraining.generator import guess
+from midmask.objectives.pretraining.simlm import SimLM
 from midmask.randomness.masks import Purpose, row_keys, uniform
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
@@ -38,7 +39,7 @@ def objective(**fields: Any) -> SimLM:
 def certain(**fields: Any) -> SimLM:
     """With a generator that draws one token, so that it shows in which places."""
     simlm = objective(**fields)
-    assert simlm.generator is not None
+    assert isinstance(simlm.generator, Backbone)
     with torch.no_grad():
         simlm.generator.output_bias_V[GUESS] = 1e4
     return simlm
@@ -126,11 +127,11 @@ def test_guesses_follow_the_generators_softmax() -> None:
             generator.transform(state_1D) @ generator.output_weight_VD.T + generator.output_bias_V, 1
         )
         chance = uniform(row_keys(1, 0, np.arange(300)), Purpose.GUESS, 100).flatten()
-        guesses = sample(generator, state_1D.expand(30_000, -1), chance, 60)
+        guesses = guess(generator, state_1D.expand(30_000, -1), chance, 60)
     shares = expected[0].double() / expected[0].double().sum()
     observed = guesses.bincount(minlength=60).numpy()
     assert stats.chisquare(observed, shares.numpy() * 30_000).pvalue > 1e-6
-    few = sample(generator, state_1D.expand(30_000, -1), chance, 7)
+    few = guess(generator, state_1D.expand(30_000, -1), chance, 7)
     assert set(few.tolist()) == set(range(7)), "entries beyond the vocabulary are never drawn"
 
 
