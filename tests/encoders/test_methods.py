@@ -31,10 +31,10 @@ STREAMLESS = [name for name in VARIANTS if name.startswith(("deberta", "modernbe
 UNLIKE_BERT = [name for name in VARIANTS if name.startswith(("deberta", "modernbert"))]
 REFUSED = {
     *((method, variant) for method in ("retromae, embedded queries", "dupmae") for variant in STREAMLESS),
-    *((method, variant) for method in ("simlm", "tsdae") for variant in UNLIKE_BERT),
+    *((method, variant) for method in ("simlm", "tsdae", "diffcse") for variant in UNLIKE_BERT),
 }
-"""There the embedding module makes no queries of a sentence vector; there SimLM has no layers to copy, and TSDAE none
-to write with. Everything else runs."""
+"""There the embedding module makes no queries of a sentence vector; there SimLM has no layers to copy, TSDAE none to
+write with, and DiffCSE none that read a vector. Everything else runs."""
 
 
 def config_of(method: str) -> ObjectiveConfig:

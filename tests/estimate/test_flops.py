@@ -42,6 +42,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"views": "sparse", "logits": "embeddings"},
     ],
     "simcse": [{"mlm_weight": 0.1, "projection": False}],
+    "diffcse": [{"guesses": "likeliest"}],
     "ict": [{"views": "crops", "remove": 1.0}],
 }
 CASES = [(name, {}) for name in PRETRAINING]

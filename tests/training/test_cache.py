@@ -24,13 +24,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cocondenser": {"temperature": 20.0},
     "contrastive": {"temperature": 20.0},
     "simcse": {"mlm_weight": 0.1},
+    "diffcse": {"replaced_weight": 0.5},
     "ict": {"temperature": 20.0},
 }
 
 
-def objective(name: str, *, dropout: float = 0.2) -> CoupledObjective:
+def objective(name: str) -> CoupledObjective:
     vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=dropout), vocabulary, seed=3)
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.2), vocabulary, seed=3)
     built = build_objective(
         {**PRETRAINING, **FINETUNING}[name].Config(**SETTINGS[name]), backbone, vocabulary, seed=5
     ).double()
@@ -166,13 +167,17 @@ WORKERS = {"unequal": (7, 3), "equal": (6, 2), "one of them whole": (7, 4)}
 """Rows a step and a micro-batch; in the first, worker 0 has two micro-batches (3 + 1) and worker 1 has one."""
 
 
+MEETING = ("cocondenser", "contrastive", "diffcse")
+"""The last has weights of its own where rows meet."""
+
+
 def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
     """Two steps of every objective in every shape; saves sums and gradients. A deadlock ends after a minute."""
     torch.set_num_threads(1)
     limit = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
-    for name in ("cocondenser", "contrastive"):
-        coupled = objective(name, dropout=0.0)
+    for name in MEETING:
+        coupled = objective(name).eval()
         model = wrap_distributed(coupled)
         for shape, (rows, size) in WORKERS.items():
             half = -(-rows // 2)
@@ -185,8 +190,8 @@ def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
 
 def test_two_workers_with_chunks_are_one_worker_without(tmp_path: Path) -> None:
     mp.spawn(one_of_two_workers, args=(str(tmp_path / "meeting"), str(tmp_path / "saved")), nprocs=2)
-    for name in ("cocondenser", "contrastive"):
-        coupled = objective(name, dropout=0.0)
+    for name in MEETING:
+        coupled = objective(name).eval()
         for shape, (rows, _) in WORKERS.items():
             sums, expected = trained(coupled, [rows_of(batch(name), 0, rows)], batch_size=rows)
             for step in range(2):

@@ -188,10 +188,7 @@ class Backbone(nn.Module):
         Raises:
             ValueError: if its layers are of another kind; see `shape.has_plain_layers`.
         """
-        if self.family.layer_parts is None:
-            raise ValueError(f"a layer of a {self.shape.family} backbone is not BERT's")
-        layer = self.encoder.get_submodule(f"{self.family.layers}.{number}")
-        return {name: layer.get_submodule(place) for name, place in self.family.layer_parts.items()}
+        return self.family.parts_of(self.encoder, number)
 
     def save(self, folder: Path, tokenizer_folder: Path) -> None:
         """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer; and `experts.safetensors`."""

@@ -15,6 +15,7 @@ from midmask.objectives.pretraining.cotmae import CoTMAE
 from midmask.objectives.pretraining.cotmae_qc import QueryAsContext
 from midmask.objectives.pretraining.cotmae_v2 import CoTMAEv2
 from midmask.objectives.pretraining.cotmote import CoTMoTE
+from midmask.objectives.pretraining.diffcse import DiffCSE
 from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.objectives.pretraining.ict import ICT
 from midmask.objectives.pretraining.lexmae import LexMAE
@@ -51,6 +52,7 @@ PRETRAINING: Registry[Any] = Registry(
         "tsdae": TSDAE,  # Wang et al. 2021: write the text from the vector of what is left of it
         "bow": BOW,  # Ma et al. 2024: name the text's words from [CLS], without a decoder
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask
+        "diffcse": DiffCSE,  # Chuang et al. 2022: and its vector shows where a generator has edited it
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other
         "weak_pairs": WeakPairs,  # Wang et al. 2022, Li et al. 2023: a passage is found by its title
     },

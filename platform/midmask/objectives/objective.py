@@ -138,6 +138,10 @@ class CoupledObjective(Objective):
     def represent(self, drawn: Any) -> Represented:
         """The half in which every row is by itself."""
 
+    def coupling(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that `couple` uses, if it has any of its own."""
+        return ()
+
     @abstractmethod
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         """The half that compares all rows of all workers; `vectors` and `facts` are those of this worker's rows."""
@@ -159,6 +163,15 @@ def require_plain_layers(shape: BackboneShape, why: str) -> None:
     if not shape.has_plain_layers:
         raise UserError(
             f"{why} of {shape.family} are not BERT's. Choose a bert, roberta, distilbert or electra backbone."
+        )
+
+
+def require_dropout(shape: BackboneShape, name: str) -> None:
+    """Raises UserError for a backbone without dropout, whose two passes of a text are equal. name: the method's."""
+    if shape.dropout == 0.0:
+        raise UserError(
+            f"{name}: backbone.dropout = 0, so both passes of a text are equal and there is nothing to learn; set "
+            "backbone.dropout=0.1"
         )
 
 

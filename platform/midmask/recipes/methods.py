@@ -115,8 +115,15 @@ METHODS: dict[str, Method] = {
     "bow": Method("bow"),
     # Gao, Yao & Chen, EMNLP 2021: self-contrast by a dropout of 0.1, in fine-tuning too.
     "simcse": Method("simcse", changes={"backbone": {"dropout": 0.1}}),
+    # Chuang et al., NAACL 2022: and replaced-token detection, weight 0.005; an epoch of a million sentences.
+    "diffcse": Method(
+        "diffcse",
+        changes={"backbone": {"dropout": 0.1}},
+        published=training_sizes(1_000_000 / 64, 64, 7e-6, warmup=0.0),
+    ),
     # Lee, Chang & Toutanova, ACL 2019: a run of 5 to 50% of the words, cut from nine passages of ten.
     "ict": Method("ict"),
+    # Xu et al., ACL Findings 2022: the same by two encoders in turn, with a cache; its sizes could not be read.
     # Wang et al. 2022 (E5) and Li et al. 2023 (GTE): titles find their passages.
     "e5": Method("weak_pairs", changes=_TITLES, published=training_sizes(20_000, 32_768, 2e-4, warmup=0.05)),
     "gte": Method("weak_pairs", {"candidates": "all"}, _TITLES),

@@ -64,12 +64,7 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     simlm, read = objective(**VARIANTS[variant]), batch()
     config, drawn = simlm.config, simlm.draw(batch())
     reference = Reference(simlm, heads=2, layers=2, pad_id=0)
-    guesser = Reference(torch.nn.Module(), heads=2, layers=2, pad_id=0)
-    guesser.weights = {
-        name.replace("generator.", "backbone.", 1): leaf
-        for name, leaf in reference.weights.items()
-        if name.startswith("generator.")
-    }
+    guesser = reference.read_as("generator.", "backbone.")
     terms: dict[str, Vectors] = {name: [] for name in simlm.parts}
     for row in range(4):
         text = two_sided.ids(read.texts["passage"], row)

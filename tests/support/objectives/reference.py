@@ -22,6 +22,13 @@ class Reference:
         }
         self.heads, self.layers, self.pad_id = heads, layers, pad_id
 
+    def read_as(self, prefix: str, name: str) -> "Reference":
+        """Another model among the same leaves: those that begin with `prefix`, as if they began with `name`."""
+        made = Reference(torch.nn.Module(), heads=self.heads, layers=self.layers, pad_id=self.pad_id)
+        chosen = {key: leaf for key, leaf in self.weights.items() if key.startswith(prefix)}
+        made.weights = {key.replace(prefix, name, 1).replace("/", "."): leaf for key, leaf in chosen.items()}
+        return made
+
     def get(self, name: str) -> Tensor:
         return self.weights[name]
 
@@ -83,8 +90,11 @@ class Reference:
         return output
 
     def encode(self, tokens: list[int]) -> Vectors:
-        states = self.embed(tokens)
-        everything = [[True] * len(tokens)] * len(tokens)
+        return self.encode_states(self.embed(tokens))
+
+    def encode_states(self, states: Vectors) -> Vectors:
+        """The encoder's layers on what stands in the place of embeddings."""
+        everything = [[True] * len(states)] * len(states)
         for number in range(self.layers):
             at = f"backbone.model.bert.encoder.layer.{number}"
             names = {

@@ -12,8 +12,7 @@ differs   Lee et al.: q is a sentence of a block of sentences, with two encoders
           Contriever (its setting: views=crops, temperature=0.05): pieces of 256 tokens, cut without regard to words;
           mean pooling; negatives from a queue and a momentum encoder, here in-batch as in its ablation. Gradients reach
           the rows of all workers
-unpublished   for "cloze", the share of words in a run of a text without marked sentences; LaPraDoR's training code (its
-          evaluation scores by cosine: normalise)
+unpublished   for "cloze", the share of words in a run of a text without marked sentences
 """
 
 from dataclasses import dataclass
@@ -42,24 +41,39 @@ class PieceRows:
     passage: TokenRows
 
 
+class ClozeConfig(ObjectiveConfig):
+    """Fields of methods that cut a run of words from a passage."""
+
+    shortest: float = Field(0.05, gt=0.0, le=1.0, description="least share of the words in a run")
+    longest: float = Field(0.5, gt=0.0, le=1.0, description="greatest share of the words in a run")
+    remove: float = Field(0.9, ge=0.0, le=1.0, description="cloze: chance that the run is cut from the passage")
+
+    @model_validator(mode="after")
+    def _shares_are_in_order(self) -> Self:
+        if self.shortest > self.longest:
+            raise ValueError(f"shortest = {self.shortest} is more than longest = {self.longest}; swap them")
+        return self
+
+    def run(self, text: TokenRows, vocabulary: Vocabulary) -> Tensor:
+        """The run of words of each row; bool, [B, L]."""
+        return word_runs(text, vocabulary, shortest=self.shortest, longest=self.longest)
+
+    def pieces(self, text: TokenRows, vocabulary: Vocabulary) -> PieceRows:
+        """The run, and the passage, mostly without it."""
+        run_BL = self.run(text, vocabulary)
+        cut_B1 = uniform(text.keys_B, Purpose.CLOZE, 1) < self.remove
+        return PieceRows(only(text, run_BL, vocabulary), only(text, ~(run_BL & cut_B1), vocabulary))
+
+
 class ICT(CoupledObjective):
-    class Config(ObjectiveConfig):
+    class Config(ClozeConfig):
         """Inverse cloze task and random crops."""
 
         name: Literal["ict"] = Field("ict", description="name of the objective")
         views: Literal["cloze", "crops"] = Field("cloze", description="a run of words and the rest, or two runs")
-        shortest: float = Field(0.05, gt=0.0, le=1.0, description="least share of the words in a run")
-        longest: float = Field(0.5, gt=0.0, le=1.0, description="greatest share of the words in a run")
-        remove: float = Field(0.9, ge=0.0, le=1.0, description="cloze: chance that the run is cut from the passage")
         delete: float = Field(0.1, ge=0.0, lt=1.0, description="crops: chance of each token to be left out")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
         normalise: bool = Field(False, description="score by cosine instead of the dot product")
-
-        @model_validator(mode="after")
-        def _shares_are_in_order(self) -> Self:
-            if self.shortest > self.longest:
-                raise ValueError(f"shortest = {self.shortest} is more than longest = {self.longest}; swap them")
-            return self
 
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
@@ -73,16 +87,11 @@ class ICT(CoupledObjective):
         vocabulary = self.vocabulary(text.ids_BL.device)
         if self.config.views == "crops":
             return PieceRows(self._crop(text, vocabulary), self._crop(rekey(text), vocabulary))
-        run_BL = self._run(text, vocabulary)
-        cut_B1 = uniform(text.keys_B, Purpose.CLOZE, 1) < self.config.remove
-        return PieceRows(only(text, run_BL, vocabulary), only(text, ~(run_BL & cut_B1), vocabulary))
-
-    def _run(self, text: TokenRows, vocabulary: Vocabulary) -> Tensor:
-        return word_runs(text, vocabulary, shortest=self.config.shortest, longest=self.config.longest)
+        return self.config.pieces(text, vocabulary)
 
     def _crop(self, text: TokenRows, vocabulary: Vocabulary) -> TokenRows:
         stays_BL = uniform(text.keys_B, Purpose.DELETE, text.ids_BL.shape[1]) >= self.config.delete
-        return only(text, self._run(text, vocabulary) & stays_BL, vocabulary)
+        return only(text, self.config.run(text, vocabulary) & stays_BL, vocabulary)
 
     def counts(self, drawn: PieceRows) -> dict[str, Tensor]:
         return {"contrastive": torch.tensor(len(drawn.query.lengths_B), device=drawn.query.lengths_B.device)}

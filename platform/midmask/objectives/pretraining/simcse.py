@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from midmask import distributed as world
 from midmask.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.encoders.backbone import Backbone, BackboneShape, Side
 from midmask.encoders.pooling import sentence_vectors
-from midmask.errors import UserError
 from midmask.objectives.in_batch import in_batch_part, uniformity
-from midmask.objectives.objective import CoupledObjective, Reads, Represented
+from midmask.objectives.objective import CoupledObjective, Reads, Represented, require_dropout
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
     MaskedConfig,
@@ -61,11 +60,7 @@ class SimCSE(CoupledObjective):
             return Reads(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
 
         def check(self, shape: BackboneShape) -> None:
-            if shape.dropout == 0.0:
-                raise UserError(
-                    f"{self.name}: backbone.dropout = 0, so both passes of a text are equal and there is nothing to "
-                    "learn; set backbone.dropout=0.1"
-                )
+            require_dropout(shape, self.name)
 
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "mlm")
 
@@ -89,9 +84,7 @@ class SimCSE(CoupledObjective):
         return {"contrastive": texts, "mlm": torch.zeros_like(texts) if drawn.masked is None else drawn.masked.count}
 
     def represent(self, drawn: SimCSERows) -> Represented:
-        text = drawn.text
-        vectors_TD = sentence_vectors(self.backbone, text.ids_BL.repeat(2, 1), text.lengths_B.repeat(2))
-        views = F.normalize(self.project(vectors_TD), dim=-1).chunk(2)
+        views = F.normalize(self.project(two_passes(self.backbone, drawn.text)), dim=-1).chunk(2)
         return Represented(views, parts=lambda: {"mlm": self._mlm(drawn)})
 
     def project(self, vectors_BD: Tensor) -> Tensor:
@@ -116,3 +109,9 @@ class SimCSE(CoupledObjective):
         """`uniformity` of the compared vectors; with dropout off two passes are equal, so alignment is not measured."""
         vectors_BD = sentence_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
         return {"uniformity": uniformity(self.project(vectors_BD))}
+
+
+def two_passes(backbone: Backbone, text: TokenRows, *, normalise: bool = False, side: Side = "passage") -> Tensor:
+    """Sentence vectors of each text under two dropout masks, first those of all first passes; [2 B, D]."""
+    twice_TL, lengths_T = text.ids_BL.repeat(2, 1), text.lengths_B.repeat(2)
+    return sentence_vectors(backbone, twice_TL, lengths_T, normalise=normalise, side=side)
