@@ -26,6 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "simcse": {"mlm_weight": 0.1},
     "diffcse": {"replaced_weight": 0.5},
     "ict": {"temperature": 20.0},
+    "laprador": {"temperature": 20.0, "cache": 9},
 }
 
 

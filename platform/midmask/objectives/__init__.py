@@ -18,6 +18,7 @@ from midmask.objectives.pretraining.cotmote import CoTMoTE
 from midmask.objectives.pretraining.diffcse import DiffCSE
 from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.objectives.pretraining.ict import ICT
+from midmask.objectives.pretraining.laprador import LaPraDoR
 from midmask.objectives.pretraining.lexmae import LexMAE
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
@@ -54,6 +55,7 @@ PRETRAINING: Registry[Any] = Registry(
         "simcse": SimCSE,  # Gao et al. 2021: a text finds itself under another dropout mask
         "diffcse": DiffCSE,  # Chuang et al. 2022: and its vector shows where a generator has edited it
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other
+        "laprador": LaPraDoR,  # Xu et al. 2022: and two encoders learn so in turn, with a cache of vectors
         "weak_pairs": WeakPairs,  # Wang et al. 2022, Li et al. 2023: a passage is found by its title
     },
 )

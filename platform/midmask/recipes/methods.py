@@ -124,6 +124,7 @@ METHODS: dict[str, Method] = {
     # Lee, Chang & Toutanova, ACL 2019: a run of 5 to 50% of the words, cut from nine passages of ten.
     "ict": Method("ict"),
     # Xu et al., ACL Findings 2022: the same by two encoders in turn, with a cache; its sizes could not be read.
+    "laprador": Method("laprador", changes={"backbone": {"dropout": 0.1, "experts": "all"}}),
     # Wang et al. 2022 (E5) and Li et al. 2023 (GTE): titles find their passages.
     "e5": Method("weak_pairs", changes=_TITLES, published=training_sizes(20_000, 32_768, 2e-4, warmup=0.05)),
     "gte": Method("weak_pairs", {"candidates": "all"}, _TITLES),

@@ -1,0 +1,132 @@
+"""LaPraDoR (Xu et al., ACL Findings 2022): two encoders learn in turn, each from what the other, held still, has made.
+
+loss      for each text x of the side whose turn it is: -log( exp(cos(x, y) / t) / sum over the texts of the other side,
+          of all workers and of the cache, of exp(cos(x, .) / t) ), y its partner; + SimCSE's loss of x and a second
+          pass of it
+pairs     inverse cloze, as in ICT: a run of words as query, the passage mostly without it
+turns     `turn_steps` steps for the queries' encoder, then as many for the passages'. The other encoder gets no
+          gradient then, so the vectors it has made since the turn began, the last of which are cached, are up to date
+vector    the backbone's sentence vector, of length 1. Queries and passages have an encoder each (backbone.experts=all);
+          with one for both (experts=none) the cached vectors become outdated
+trained   both encoders; the MLM head stays untrained
+thrown    the cache. It is part of a checkpoint, so that a resumed run equals one that was not stopped
+needs     backbone.dropout > 0
+differs   the paper's text could not be read here. Known are its abstract (two towers trained in turn, a cache of
+          negatives in one space), inverse cloze and dropout as sources of pairs, and scores by cosine. Its last part,
+          the product of BM25's and the dense score, is no middle training
+unpublished   the training code, and how the released checkpoint, one encoder for both sides, was made of two. Not found
+          out, hence fields: size of the cache, length of a turn, temperature, weight of the dropout loss. Not found
+          out and no field: whether the cache has negatives for the dropout loss too (here it has none)
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from midmask import distributed as world
+from midmask.batch import Batch, Part, TokenRows
+from midmask.encoders.backbone import Backbone, BackboneShape, Side
+from midmask.encoders.pooling import sentence_vectors
+from midmask.objectives.in_batch import agreement, cross_entropy_part, in_batch_part
+from midmask.objectives.objective import CoupledObjective, Represented, require_dropout
+from midmask.objectives.pretraining.ict import ClozeConfig, PieceRows
+from midmask.objectives.pretraining.simcse import two_passes
+from midmask.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class TurnRows:
+    """Pairs; the number of the step within its turn; the side that is trained in it, and the other."""
+
+    pieces: PieceRows
+    step: int
+    trained: Side
+    still: Side
+
+    def text(self, side: Side) -> TokenRows:
+        return self.pieces.query if side == "query" else self.pieces.passage
+
+
+class LaPraDoR(CoupledObjective):
+    class Config(ClozeConfig):
+        """LaPraDoR; its hyper-parameters are those of its relatives."""
+
+        trains_queries: ClassVar[bool] = True
+        name: Literal["laprador"] = Field("laprador", description="name of the objective")
+        temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines (not found out)")
+        dropout_weight: float = Field(
+            1.0, gt=0.0, description="factor of the loss of two passes of a text under dropout (not found out)"
+        )
+        turn_steps: int = Field(
+            100, ge=1, description="steps for which one encoder is trained before the other (not found out)"
+        )
+        cache: int = Field(
+            4096, ge=0, description="vectors of earlier steps of a turn that are kept as negatives (not found out)"
+        )
+
+        def check(self, shape: BackboneShape) -> None:
+            require_dropout(shape, self.name)
+
+    parts: ClassVar[tuple[str, ...]] = ("contrastive", "dropout")
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+        self.cache_KD: Tensor
+        self.cached: Tensor
+        self.register_buffer("cache_KD", torch.zeros(config.cache, backbone.width))
+        self.register_buffer("cached", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> TurnRows:
+        text = batch.texts["passage"]
+        turn, step = divmod(batch.step, self.config.turn_steps)
+        sides: tuple[Side, Side] = ("passage", "query") if turn % 2 else ("query", "passage")
+        return TurnRows(self.config.pieces(text, self.vocabulary(text.ids_BL.device)), step, *sides)
+
+    def counts(self, drawn: TurnRows) -> dict[str, Tensor]:
+        rows = drawn.pieces.query.lengths_B
+        texts = torch.tensor(len(rows), device=rows.device)
+        return {"contrastive": texts, "dropout": texts}
+
+    def represent(self, drawn: TurnRows) -> Represented:
+        text = drawn.text(drawn.trained)
+        passes_BD = two_passes(self.backbone, text, normalise=True, side=drawn.trained).chunk(2)
+        with torch.no_grad():
+            still_BD = self._vectors(drawn, drawn.still)
+        return Represented((*passes_BD, still_BD), (torch.full_like(text.lengths_B, drawn.step),))
+
+    def _vectors(self, drawn: TurnRows, side: Side) -> Tensor:
+        text = drawn.text(side)
+        return sentence_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=True, side=side)
+
+    def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
+        """Also puts the vectors of the side that is not trained into the cache."""
+        one_BD, other_BD, still_BD = vectors
+        own_B, still_ND, other_ND = world.own_rows(one_BD), world.gather_rows(still_BD), world.gather_rows(other_BD)
+        before = self.cached * (facts[0][0] > 0)
+        cache_KD = self.cache_KD.to(one_BD.dtype, copy=True)  # the graph keeps it, and the cache changes below
+        empty_K = torch.arange(len(cache_KD), device=before.device) >= before
+        excluded_BX = torch.cat([empty_K.new_zeros(len(still_ND)), empty_K]).expand(len(one_BD), -1)
+        temperature = self.config.temperature
+        with torch.autocast(one_BD.device.type, enabled=False):
+            scores_BX = one_BD @ torch.cat([still_ND, cache_KD]).t() / temperature
+        self._remember(still_ND.detach(), before)
+        again = in_batch_part(one_BD, other_ND, own_B, temperature=temperature, weight=self.config.dropout_weight)
+        return {"contrastive": cross_entropy_part(scores_BX, own_B, excluded_BX), "dropout": again}
+
+    def _remember(self, still_ND: Tensor, before: Tensor) -> None:
+        """Puts vectors behind those of the turn so far, over the oldest ones where the cache is full."""
+        size, rows = len(self.cache_KD), len(still_ND)
+        self.cached.copy_(before + rows)
+        if size:
+            last_ND = still_ND[-size:]
+            places_N = (self.cached - len(last_ND) + torch.arange(len(last_ND), device=before.device)) % size
+            self.cache_KD.index_copy_(0, places_N, last_ND.to(self.cache_KD.dtype))
+
+    def health(self, drawn: TurnRows) -> dict[str, Tensor]:
+        """`agreement` of queries and passages, each by its encoder."""
+        return agreement(self._vectors(drawn, "query"), self._vectors(drawn, "passage"))
