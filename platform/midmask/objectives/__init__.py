@@ -20,6 +20,7 @@ from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.objectives.pretraining.ict import ICT
 from midmask.objectives.pretraining.laprador import LaPraDoR
 from midmask.objectives.pretraining.lexmae import LexMAE
+from midmask.objectives.pretraining.master import MASTER
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
 from midmask.objectives.pretraining.retromae import RetroMAE
@@ -48,6 +49,7 @@ PRETRAINING: Registry[Any] = Registry(
         "cotmae_qc": QueryAsContext,  # Wu et al. 2023: write a pseudo-query from the vector of its passage
         "cotmae_v2": CoTMAEv2,  # Wu et al. 2023: a dense and a sparse view, two decoders
         "cotmote": CoTMoTE,  # Ma et al. 2023: queries and passages through experts of their own
+        "master": MASTER,  # Zhou et al. 2023: rebuild several texts from one vector, each by its decoder
         "simlm": SimLM,  # Wang et al. 2023: undo what a generator has put in, on both sides
         "seed": SEED,  # Lu et al. 2021: write the text from its vector, with little else to look at
         "tsdae": TSDAE,  # Wang et al. 2021: write the text from the vector of what is left of it

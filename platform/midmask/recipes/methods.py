@@ -105,6 +105,12 @@ METHODS: dict[str, Method] = {
     "cotmote_siamese": _cotmote("none"),
     "cotmote_separate": _cotmote("all"),
     "cotmote_switched": _cotmote("ffn", switched=True),
+    # Zhou et al., ECML-PKDD 2023: masks of 0.3 and 0.5, four decoders of two layers, keywords by idf.
+    "master": Method(
+        "master",
+        changes={"weights": {"source": "idf", "scaling": "passage"}},
+        published=training_sizes(40 * MSMARCO / 2048, 2048, 3e-4),
+    ),
     # Wang et al., ACL 2023: 30% replaced for the encoder, half for the decoder; a small generator of its own.
     "simlm": Method("simlm", published=training_sizes(80_000, 2048, 3e-4)),
     # Lu et al., EMNLP 2021: mask of 0.15, three causal layers with a window of two tokens.
