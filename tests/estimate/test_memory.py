@@ -53,8 +53,8 @@ CASES: list[tuple[str, str, float, bool]] = [
 
 @pytest.mark.parametrize(("name", "size", "dropout", "bf16"), CASES)
 def test_a_whole_step(name: str, size: str, dropout: float, bf16: bool) -> None:
-    """Within a hundredth of what autograd keeps of a method's forward pass; ICT draws the lengths of its pieces, and of
-    a larger batch the longest is longer. Chunks of logits are there for a moment only."""
+    """Within a hundredth of what autograd keeps of a method's forward pass; inverse cloze draws the lengths of its
+    pieces, and of a larger batch the longest is longer. Chunks of logits are there for a moment only."""
     backbone, config = BackboneConfig(name=size, dropout=dropout), PRETRAINING[name].Config()
     objective = build_objective(config, build_backbone(backbone, WORDS, seed=0), WORDS).train()
     batch = pretraining_batch(config, WORDS, rows=ROWS, length=LENGTH)
@@ -67,7 +67,9 @@ def test_a_whole_step(name: str, size: str, dropout: float, bf16: bool) -> None:
             objective(drawn)
 
     real = kept_bytes(objective, forward)
-    assert memory.activations + memory.kept_once == pytest.approx(real, rel=0.1 if name == "ict" else 0.01)
+    assert memory.activations + memory.kept_once == pytest.approx(
+        real, rel=0.1 if name in ("ict", "laprador") else 0.01
+    )
 
 
 def test_fine_tuning_keeps_all_passages_of_a_query() -> None:

@@ -42,7 +42,7 @@ from midmask.objectives.objective import (
 )
 from midmask.objectives.pretraining.encoder_mask import EncoderMask, MaskedConfig, MaskedRows, mask_for_encoder
 from midmask.objectives.pretraining.generator import (
-    GeneratorConfig,
+    TokenGeneratorConfig,
     build_generator,
     fill,
     generator_count,
@@ -115,7 +115,7 @@ class Discriminator(nn.Module):
 
 
 class DiffCSE(CoupledObjective):
-    class Config(GeneratorConfig, MaskedConfig):
+    class Config(TokenGeneratorConfig, MaskedConfig):
         """DiffCSE; the defaults are the published command's, but for the generator and its guesses."""
 
         name: Literal["diffcse"] = Field("diffcse", description="name of the objective")

@@ -26,7 +26,7 @@ GUESSES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
 """Logits of the generator that are held at a time."""
 
 
-class GeneratorConfig(ObjectiveConfig):
+class TokenGeneratorConfig(ObjectiveConfig):
     """Fields of methods with a generator."""
 
     generator: str = Field(

@@ -11,6 +11,7 @@ vector    the backbone's sentence vector, of length 1. Queries and passages have
 trained   both encoders; the MLM head stays untrained
 thrown    the cache. It is part of a checkpoint, so that a resumed run equals one that was not stopped
 needs     backbone.dropout > 0
+beware    within a turn a text is told from ever more others, so this loss may rise while the encoder learns
 differs   the paper's text could not be read here. Known are its abstract (two towers trained in turn, a cache of
           negatives in one space), inverse cloze and dropout as sources of pairs, and scores by cosine. Its last part,
           the product of BM25's and the dense score, is no middle training

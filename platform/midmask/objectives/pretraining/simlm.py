@@ -30,7 +30,7 @@ from midmask.masking import find_words, select_words
 from midmask.objectives.objective import Objective, flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder
 from midmask.objectives.pretraining.generator import (
-    GeneratorConfig,
+    TokenGeneratorConfig,
     build_generator,
     fill,
     generator_count,
@@ -56,7 +56,7 @@ class SimLMRows:
 
 
 class SimLM(Objective):
-    class Config(GeneratorConfig, DecodedConfig):
+    class Config(TokenGeneratorConfig, DecodedConfig):
         """SimLM; the defaults are the paper's, but for the generator."""
 
         name: Literal["simlm"] = Field("simlm", description="name of the objective")
