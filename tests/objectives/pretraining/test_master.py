@@ -8,12 +8,14 @@ import pytest
 
 from midmask.batch import Batch, TokenRows
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
-from midmask.objectives.pretraining.master import BEHIND, MASTER, halves
+from midmask.objectives.pretraining.master import MASTER, halves
 from midmask.randomness.masks import row_keys
 from tests.support.objectives import checks, two_sided
 from tests.support.objectives.reference import Reference, Vectors
 from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, random_texts, small_vocabulary, token_rows
 
+BEHIND = {"keyword": "whole", "query": "whole", "second": "first", "dual": "dual"}
+"""Decoder -> the pass of the encoder whose vector it reads."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
     "any words": {"keywords": "word", "decoder_layers": 1, "decoder_weight": 0.7, "encoder_weight": 0.4},
