@@ -52,7 +52,8 @@ class Run:
         return (self._artifact.place / "model").local()
 
     def encoder(self, device: str | None = None) -> "SentenceTransformer":
-        """The model in sentence-transformers: a SentenceTransformer, or a SparseEncoder if all its vectors are lexical.
+        """The model in sentence-transformers: a SentenceTransformer; a SparseEncoder if all its vectors are lexical; a
+        MultiVectorEncoder if they are those of tokens.
 
         Args:
             device: as sentence-transformers takes it; none: its choice.
@@ -67,10 +68,10 @@ class Run:
                 "Run.encoder() needs sentence-transformers: pip install 'sentence-transformers>=6,<7'. Run.search() "
                 "and the folder Run.model need no more than midmask."
             ) from None
-        dense = read_facts(self.model).representation.dense is not None
         if not (self.model / "modules.json").is_file():
             raise UserError(f"{self.model}: sentence-transformers has no class for such vectors; use Run.search()")
-        kind = sentence_transformers.SentenceTransformer if dense else sentence_transformers.SparseEncoder
+        kinds = {"dense": "SentenceTransformer", "lexical": "SparseEncoder", "late": "MultiVectorEncoder"}
+        kind = getattr(sentence_transformers, kinds[read_facts(self.model).representation.views[0]])
         return kind(str(self.model), device=device, local_files_only=True)
 
     def search(self, query: str, k: int = 10) -> list[Hit]:

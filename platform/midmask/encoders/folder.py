@@ -1,7 +1,8 @@
 """The folder of a bi-encoder: what transformers, sentence-transformers and midmask read alike.
 
     config.json, model.safetensors, tokenizer*    transformers: the encoder, with its MLM head if a view needs it
-    modules.json, 1_Pooling/, 2_Dense/ …          sentence-transformers: the views its stock modules can give
+    modules.json, 1_Pooling/, 2_Dense/ …          sentence-transformers: the views its stock modules can give; token
+                                                  vectors in a MultiVectorEncoder, from version 6 on
     query/, router_config.json                    the queries' encoder, whole, if there are experts
     midmask.json, experts.safetensors             midmask: all views; what queries have for themselves
     README.md                                     what the model is, and what each library sees of it
@@ -12,6 +13,7 @@ Of a hybrid, SentenceTransformer sees the dense view; a lexical view that it can
 
 import copy
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from torch import nn
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
 from midmask.encoders.experts import put_query_expert
+from midmask.encoders.foreign import TOKEN_STATES
 from midmask.encoders.model_card import Card, Loader, model_card
 from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
@@ -35,6 +38,10 @@ POOLING = "sentence_transformers.models.Pooling"
 DENSE = "sentence_transformers.models.Dense"
 NORMALISE = "sentence_transformers.models.Normalize"
 SPLADE = "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"
+SCORED_TOKENS = "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask"
+
+TOKEN_NAMES = {"module_input_name": TOKEN_STATES, "module_output_name": TOKEN_STATES}
+"""Settings of a module that reads and gives the vectors of all tokens."""
 
 ROUTES = {
     "types": {"query": TRANSFORMER, ".": TRANSFORMER},
@@ -58,15 +65,18 @@ def save_bi_encoder(
 
     Args:
         max_length: tokens of the longest text, special tokens included; longer ones are cut by sentence-transformers.
-        query_length: tokens of the longest query; none: max_length. sentence-transformers cuts both alike.
+        query_length: tokens of the longest query; none: max_length. sentence-transformers cuts both alike, but for
+            a MultiVectorEncoder.
         form: how its texts were written before they were tokenised; none: not known.
         card: where the model comes from, for README.md.
     """
     representation, form = backbone.pooling.representation, form or TextForm()
-    _write_transformer(backbone, backbone.model, folder, tokenizer_folder, max_length)
+    lengths = {"query_length": query_length or max_length, "passage_length": max_length}
+    facts = ModelSettings(representation=representation, form=form, **lengths)
+    _write_transformer(backbone, backbone.model, folder, tokenizer_folder, facts)
     if backbone.experts is not None:
         backbone.experts.save(folder)
-        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer_folder, max_length)
+        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer_folder, facts)
         _write(folder / "router_config.json", ROUTES)
     loader = _loader(backbone)
     if loader is not None:
@@ -75,8 +85,6 @@ def save_bi_encoder(
         listed = [{"idx": i, "name": str(i), "path": p, "type": t} for i, (p, t) in enumerate([("", first), *modules])]
         _write(folder / "modules.json", listed)
         _write(folder / "config_sentence_transformers.json", _settings(representation, loader, form))
-    lengths = {"query_length": query_length or max_length, "passage_length": max_length}
-    facts = ModelSettings(representation=representation, form=form, **lengths)
     facts.write(folder)
     text = model_card(facts, loader=loader, routed=backbone.experts is not None, card=card)
     (folder / "README.md").write_text(text, "utf-8")
@@ -115,11 +123,15 @@ def take_projection(backbone: Backbone, folder: Path) -> bool:
     return True
 
 
-def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer_folder: Path, max_length: int) -> None:
+def _write_transformer(
+    backbone: Backbone, model: Any, folder: Path, tokenizer_folder: Path, facts: ModelSettings
+) -> None:
     """A Hugging Face folder that is also a module of sentence-transformers."""
     representation = backbone.pooling.representation
-    settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": False}
-    if representation.dense is None:
+    settings: dict[str, Any] = {"max_seq_length": facts.passage_length, "do_lower_case": False}
+    if representation.tokens is not None:
+        settings |= {"query_length": facts.query_length, "document_length": facts.passage_length}
+    elif representation.dense is None:
         settings["transformer_task"] = "fill-mask"
     with quiet_transformers():
         (model.base_model if representation.lexical is None else model).save_pretrained(folder)
@@ -147,6 +159,8 @@ def _has_own_words(backbone: Backbone) -> bool:
 def _loader(backbone: Backbone) -> Loader | None:
     """Which class of sentence-transformers gives the views, or the dense one of two; none if none can."""
     representation = backbone.pooling.representation
+    if representation.tokens is not None:
+        return "MultiVectorEncoder" if backbone.experts is None else None
     if representation.dense is not None:
         return "SentenceTransformer"
     if representation.lexical != "splade" or not representation.specials:
@@ -158,7 +172,9 @@ def _loader(backbone: Backbone) -> Loader | None:
 
 def _write_views(backbone: Backbone, folder: Path) -> list[tuple[str, str]]:
     """Writes the modules behind the transformer; folder and class of each."""
-    representation = backbone.pooling.representation
+    representation, projection = backbone.pooling.representation, backbone.pooling.projection
+    if representation.tokens is not None and projection is not None:
+        return _write_token_views(projection, folder)
     if representation.dense is None:
         _write(folder / "1_SpladePooling" / "config.json", {"pooling_strategy": "max", "activation_function": "relu"})
         return [("1_SpladePooling", SPLADE)]
@@ -167,8 +183,8 @@ def _write_views(backbone: Backbone, folder: Path) -> list[tuple[str, str]]:
     pooling |= {f"pooling_mode_{key}": representation.dense == mode for key, mode in modes.items()}
     _write(folder / "1_Pooling" / "config.json", pooling)
     modules = [("1_Pooling", POOLING)]
-    if backbone.pooling.projection is not None:
-        _write_projection(backbone.pooling.projection, folder / PROJECTION)
+    if projection is not None:
+        _write_projection(projection, folder / PROJECTION, {})
         modules.append((PROJECTION, DENSE))
     if representation.normalise:
         name = f"{len(modules) + 1}_Normalize"
@@ -177,7 +193,20 @@ def _write_views(backbone: Backbone, folder: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _write_projection(projection: nn.Linear, folder: Path) -> None:
+def _write_token_views(projection: nn.Linear, folder: Path) -> list[tuple[str, str]]:
+    """The modules of token vectors: all tokens are projected and scored, with length 1."""
+    _write_projection(projection, folder / PROJECTION, TOKEN_NAMES)
+    _write(folder / "3_MultiVectorMask" / "config.json", {"skiplist_words": []})
+    _write(folder / "4_Normalize" / "config.json", TOKEN_NAMES)
+    return [(PROJECTION, DENSE), ("3_MultiVectorMask", SCORED_TOKENS), ("4_Normalize", NORMALISE)]
+
+
+def _write_projection(projection: nn.Linear, folder: Path, names: Mapping[str, str]) -> None:
+    """The projection as a Dense module.
+
+    Args:
+        names: of what it reads and gives, where that is not the vector of a whole text.
+    """
     _write(
         folder / "config.json",
         {
@@ -185,6 +214,7 @@ def _write_projection(projection: nn.Linear, folder: Path) -> None:
             "out_features": projection.out_features,
             "bias": False,
             "activation_function": "torch.nn.modules.linear.Identity",
+            **names,
         },
     )
     weight = projection.weight.detach().cpu().contiguous()
@@ -195,8 +225,9 @@ def _settings(representation: Representation, loader: Loader, form: TextForm) ->
     """What sentence-transformers is told of the whole model."""
     named = {"query": form.query_prompt, "document": form.passage_prompt}
     prompts = {name: prompt for name, prompt in named.items() if prompt}
-    settings: dict[str, Any] = {"model_type": loader, "prompts": prompts, "similarity_fn_name": "dot"}
-    if loader == "SentenceTransformer":
+    similarity = "maxsim" if loader == "MultiVectorEncoder" else "dot"
+    settings: dict[str, Any] = {"model_type": loader, "prompts": prompts, "similarity_fn_name": similarity}
+    if loader != "SparseEncoder":
         return settings
     alike = representation.query_terms == representation.passage_terms
     return {**settings, "max_active_dims": representation.query_terms if alike else None}

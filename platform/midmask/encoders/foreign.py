@@ -2,8 +2,9 @@
 
     SentenceTransformer    Transformer, Pooling [cls or mean], [Dense without bias and activation], [Normalize]
     SparseEncoder          Transformer for fill-mask (formerly MLMTransformer), SpladePooling [max, relu]
+    MultiVectorEncoder     Transformer, Dense without bias and activation, MultiVectorMask, Normalize, all of tokens
 
-Both with the class paths and the config keys of versions 2 to 6. Everything else is refused by its module's name. The
+All with the class paths and the config keys of versions 2 to 6. Everything else is refused by its module's name. The
 settings beside the modules give the longest text, the prompts before queries and passages, and the similarity.
 """
 
@@ -29,7 +30,12 @@ QUERY_PROMPTS, PASSAGE_PROMPTS = ("query",), ("document", "passage", "corpus")
 PADDED_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta")
 """Families whose first token takes the position behind the padding's."""
 
-KNOWN = "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling"
+KNOWN = (
+    "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling; or Transformer, Dense, "
+    "MultiVectorMask, Normalize"
+)
+TOKEN_STATES = "token_embeddings"
+"""The key of the vectors of all tokens, which modules read and give."""
 
 NO_LIMIT = 10**6
 """Tokenizers that know no limit say some number beyond all texts, such as 10^30."""
@@ -45,18 +51,18 @@ _MODES = {
 """Keys of a Pooling before version 5.4, and what the key `pooling_mode` says now."""
 
 
-def read_modules(folder: Path) -> tuple[Representation, int | None, TextForm]:
-    """The representation that a folder's modules compute, the number of tokens of its longest text if a file has it,
-    and the form of its texts.
+def read_modules(folder: Path) -> tuple[Representation, TextForm]:
+    """The representation that a folder's modules compute, and the form of its texts.
 
     Raises:
         UserError: naming the module or setting that midmask cannot follow.
     """
     modules = _modules(folder)
     kinds = [kind for kind, _ in modules]
-    length = longest_text(folder)
     if kinds in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
-        return _splade(folder, modules[1][1]), length, _read_prompts(folder)
+        return _splade(folder, modules[1][1]), _read_prompts(folder)
+    if kinds == ["Transformer", "Dense", "MultiVectorMask", "Normalize"]:
+        return _late(folder, *(place for _, place in modules[1:])), _read_prompts(folder)
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
         [],
         ["Dense"],
@@ -66,12 +72,12 @@ def read_modules(folder: Path) -> tuple[Representation, int | None, TextForm]:
         raise UserError(
             f"{folder / FILE}: its modules are {', '.join(kinds)}, but midmask follows {KNOWN}, in this order."
         )
-    width = _read_dense(modules[2][1]) if "Dense" in kinds else None
+    width = _read_dense(modules[2][1], "sentence_embedding") if "Dense" in kinds else None
     normalise = _is_scored_by_cosine(folder) or "Normalize" in kinds
     pooling = modules[1][1]
     pools_prompt = bool(_read(pooling / "config.json", dict).get("include_prompt", True))
     form = _read_prompts(folder).model_copy(update={"pools_prompt": pools_prompt})
-    return Representation(dense=_read_pooling(pooling), width=width, normalise=normalise), length, form
+    return Representation(dense=_read_pooling(pooling), width=width, normalise=normalise), form
 
 
 def dense_folder(folder: Path) -> Path:
@@ -96,6 +102,20 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     return found
 
 
+def read_lengths(folder: Path) -> tuple[int | None, int | None]:
+    """Tokens of the longest query and of the longest passage that a folder's model reads; None if no file has it.
+
+    Raises:
+        UserError: as `longest_text`.
+    """
+    longest, settings = longest_text(folder), _transformer_settings(folder)[1]
+    query, passage = (
+        min((length for length in (settings.get(name), longest) if length), default=None)
+        for name in ("query_length", "document_length")
+    )
+    return query, passage
+
+
 def longest_text(folder: Path) -> int | None:
     """Tokens of the longest text that a folder's model reads: from its sentence-transformers settings, else from its
     tokenizer, and at most its number of positions; None if no file has it.
@@ -103,8 +123,7 @@ def longest_text(folder: Path) -> int | None:
     Raises:
         UserError: for settings that treat letter case otherwise than the tokenizer.
     """
-    path = next(iter(sorted(folder.glob("sentence_*_config.json"))), None)
-    settings = {} if path is None else _read(path, dict)
+    path, settings = _transformer_settings(folder)
     if settings.get("do_lower_case"):
         normaliser = load_tokenizer(folder).backend_tokenizer.normalizer
         if normaliser is None or normaliser.normalize_str("A") != "a":
@@ -116,6 +135,12 @@ def longest_text(folder: Path) -> int | None:
     length = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     limits = [int(length) if length and length < NO_LIMIT else None, _positions(folder)]
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _transformer_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The file with the settings of the module Transformer, and these; no file: none, and no settings."""
+    path = next(iter(sorted(folder.glob("sentence_*_config.json"))), None)
+    return path, {} if path is None else _read(path, dict)
 
 
 def _positions(folder: Path) -> int | None:
@@ -162,16 +187,17 @@ def _read_pooling(place: Path) -> Literal["cls", "mean"]:
     raise UserError(f"{place / 'config.json'}: pooling {' + '.join(map(str, modes))}; midmask pools by cls or mean.")
 
 
-def _read_dense(place: Path) -> int:
-    """Its width, if it is a plain projection."""
+def _read_dense(place: Path, key: str) -> int:
+    """The width of a Dense, if it is a plain projection of the vectors under this key."""
     config = _read(place / "config.json", dict)
     activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
-    names = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
+    read = config.get("module_input_name") or key
+    names = {read, config.get("module_output_name") or read}
     faults = [
         *(["a bias"] if config.get("bias", True) else []),
         *([f"the activation {activation}"] if activation != "Identity" else []),
         *(["a residual"] if config.get("use_residual") else []),
-        *(["inputs or outputs of its own"] if names != {"sentence_embedding"} else []),
+        *(["inputs or outputs of its own"] if names != {key} else []),
     ]
     if faults:
         raise UserError(
@@ -192,6 +218,24 @@ def _splade(folder: Path, place: Path) -> Representation:
         raise UserError(f"{folder / SETTINGS}: midmask scores lexical views by dot, not by the similarity named there.")
     terms = _settings(folder).get("max_active_dims")
     return Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
+
+
+def _late(folder: Path, dense: Path, mask: Path, normalise: Path) -> Representation:
+    """The token vectors of a MultiVectorEncoder's modules, if all tokens are scored and none is added."""
+    scored, unit = (_read(place / "config.json", dict) for place in (mask, normalise))
+    faults = [
+        *(["skiplist_words"] if scored.get("skiplist_words") else []),
+        *(["keep_only_token_ids"] if scored.get("keep_only_token_ids") else []),
+        *(["query_expansion"] if _transformer_settings(folder)[1].get("query_expansion") else []),
+        *(["a Normalize of whole texts"] if unit.get("module_input_name") != TOKEN_STATES else []),
+        *(["similarity meanmaxsim"] if _settings(folder).get("similarity_fn_name") == "meanmaxsim" else []),
+    ]
+    if faults:
+        raise UserError(
+            f"{folder / FILE}: a MultiVectorEncoder with {', '.join(faults)}; midmask scores all tokens of a text, and "
+            "no others, by maxsim. Train one here: --protocol in_batch_late."
+        )
+    return Representation(dense=None, tokens=_read_dense(dense, TOKEN_STATES))
 
 
 def _settings(folder: Path) -> dict[str, Any]:

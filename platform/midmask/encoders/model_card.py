@@ -11,7 +11,7 @@ from typing import Literal
 from midmask.encoders.model_settings import ModelSettings
 from midmask.encoders.representation import Representation
 
-Loader = Literal["SentenceTransformer", "SparseEncoder"]
+Loader = Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,7 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, car
         "# A bi-encoder trained with midmask\n",
         f"Views of a text: {views(representation)}. Queries are read up to {facts.query_length} tokens, passages up to "
         f"{facts.passage_length}." + (" Queries have weights of their own." if routed else "") + "\n",
-        "The score of a query and a passage is the dot product of their views"
-        + (", added up." if representation.dense and representation.lexical else ".")
-        + "\n",
+        f"The score of a query and a passage is {_score(representation)}.\n",
         "## What loads it\n",
         *[f"- {line}" for line in _libraries(representation, loader)],
         "- midmask: everything, from `midmask.json`.\n",
@@ -49,9 +47,18 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, car
     return "\n".join(sections)
 
 
+def _score(representation: Representation) -> str:
+    """How two texts are compared, in words."""
+    if representation.tokens is not None:
+        return "MaxSim: the sum over the query's tokens of the largest dot product with one of the passage's tokens"
+    return "the dot product of their views" + (", added up" if representation.dense and representation.lexical else "")
+
+
 def views(representation: Representation) -> str:
     """The views in words."""
     parts = []
+    if representation.tokens is not None:
+        parts.append(f"late, a vector of {representation.tokens} dimensions and length 1 for each token")
     if representation.dense is not None:
         dense = {"cls": "the vector of [CLS]", "mean": "the mean of all token vectors"}[representation.dense]
         width = f", projected to {representation.width} dimensions" if representation.width else ""
@@ -70,7 +77,7 @@ def _libraries(representation: Representation, loader: Loader | None) -> list[st
     """A line for every other library: its class, and what it sees."""
     lines = ["transformers: `AutoModel`" + (" or `AutoModelForMaskedLM`." if representation.lexical else ".")]
     if loader is None:
-        lines.append("sentence-transformers: not as it was trained; its modules cannot give this lexical view.")
+        lines.append("sentence-transformers: not as it was trained; its modules cannot give these views.")
     elif representation.dense and representation.lexical:
         lines.append(
             "sentence-transformers: `SentenceTransformer`, the dense view alone; it cannot give the lexical one."

@@ -55,8 +55,9 @@ def read_facts(folder: Path) -> ModelSettings:
         return _read_own(folder / FILE)
     if (folder / foreign.FILE).is_file():
         with _refuse_foreign_settings(folder):
-            representation, length, form = foreign.read_modules(folder)
-            return ModelSettings(representation=representation, query_length=length, passage_length=length, form=form)
+            representation, form = foreign.read_modules(folder)
+            query, passage = foreign.read_lengths(folder)
+            return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
     with _refuse_foreign_settings(folder):
         length = foreign.longest_text(folder)
         return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
@@ -86,23 +87,27 @@ def read_representation(folder: Path) -> Representation:
 
 
 def view_widths(folder: Path) -> dict[str, int]:
-    """Dimensions of each view that a folder's model gives: `dense`, `lexical`.
+    """Dimensions of each view that a folder's model gives: `dense`, `lexical`, `late`.
 
     Raises:
         UserError: as `read_facts`; or if there is no config of a supported family.
     """
     representation, settings = read_representation(folder), read_settings(str(folder), 0.0)
-    dense = {"dense": representation.width or int(settings.hidden_size)} if representation.dense else {}
-    return dense | ({"lexical": int(settings.vocab_size)} if representation.lexical else {})
+    widths = {
+        "dense": representation.width or int(settings.hidden_size),
+        "lexical": int(settings.vocab_size),
+        "late": representation.tokens or 0,
+    }
+    return {view: widths[view] for view in representation.views}
 
 
 def read_projection(folder: Path) -> Tensor | None:
-    """The projection of the dense view, float32 [width, D]; none if it has none.
+    """The projection of the dense view or of all tokens, float32 [width, D]; none if there is none.
 
     Raises:
         UserError: as `read_facts`; or if its weights are missing or of another shape.
     """
-    width = read_representation(folder).width
+    width = read_representation(folder).projected
     if width is None:
         return None
     own = (folder / FILE).is_file()

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from midmask.encoders.late_interaction import TokenVectors
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.heads import linear_column_max
 
@@ -25,7 +26,7 @@ class Pooling(nn.Module):
     def __init__(self, representation: Representation, width: int) -> None:
         super().__init__()
         self.representation = representation
-        wanted = representation.width
+        wanted = representation.projected
         self.projection = None if wanted is None else nn.Linear(width, wanted, bias=False)
 
     def forward(
@@ -42,10 +43,12 @@ class Pooling(nn.Module):
     def views(
         self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
     ) -> TextVectors:
-        """Dense and lexical vectors of a batch, without pruning to the heaviest words."""
+        """Dense and lexical vectors of a batch, without pruning to the heaviest words; or its token vectors."""
         if self.representation.dense == "cls" and self.representation.lexical is None:
             return TextVectors(self._project(backbone.first(ids_BL, lengths_B, side)), None)
         hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
+        if self.projection is not None and self.representation.tokens is not None:
+            return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self.projection.weight))
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         return TextVectors(
             self._dense(hidden_BLD, seen_BL), self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V)
@@ -76,6 +79,13 @@ class Pooling(nn.Module):
 def pool(kind: Literal["cls", "mean"], hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
     """One vector for each row, [B, D]: the first token's state, or the mean of those that are seen."""
     return hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL)
+
+
+def token_vectors(hidden_BLD: Tensor, lengths_B: Tensor, projection_WD: Tensor) -> TokenVectors:
+    """The projected states of a row's true tokens, each of length 1, float32 at least."""
+    projected = F.linear(TokenVectors.of_rows(hidden_BLD, lengths_B).vectors_TD, projection_WD)
+    wide = projected.to(torch.promote_types(projected.dtype, torch.float32))
+    return TokenVectors(F.normalize(wide, dim=-1), lengths_B)
 
 
 def mean_of(hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:

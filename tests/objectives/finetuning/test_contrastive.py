@@ -78,9 +78,10 @@ def sparse_parts(objective: Any) -> dict[str, tuple[float, int, Tensor]]:
     }
 
 
-@pytest.mark.parametrize("name", ["cls", "projected", "hybrid", "both"])
+@pytest.mark.parametrize("name", ["cls", "projected", "hybrid", "both", "late"])
 def test_loss_and_every_gradient_equal_the_reference(name: str) -> None:
-    objective = built(name, temperature=0.5 if REPRESENTATIONS[name].normalise else 20.0)
+    representation = REPRESENTATIONS[name]
+    objective = built(name, temperature=0.5 if representation.normalise or representation.tokens else 20.0)
     loss = expected(objective, QUERIES, PASSAGES, "all", set())
     parts = {"contrastive": (1.0, len(QUERIES), loss), **sparse_parts(objective)}
     assert_equal(objective, batch(), objective.reference, parts)

@@ -59,6 +59,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "soft_ce of a hybrid": ("hybrid", {"loss": "soft_ce", "temperature": 3.0, "teacher_temperature": 2.0}),
     "margin_mse": ("projected", {"loss": "margin_mse", "temperature": 0.5, "teacher_temperature": 4.0}),
     "sigir 23": ("cls", {"weight": 0.99, "ce_weight": 0.01, "candidates": "local_negatives", "temperature": 9.0}),
+    "late": ("late", {"loss": "kl", "temperature": 0.7}),
+    "late margins": ("late", {"loss": "margin_mse", "ce_weight": 0.2}),
     "retromae": ("cls", {"weight": 1 / GROUP, "ce_weight": 1e-4, "temperature": 5.0}),
 }
 

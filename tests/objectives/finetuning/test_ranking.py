@@ -45,6 +45,7 @@ CASES: dict[str, tuple[ObjectiveConfig, str]] = {
         Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE),
         "splade",
     ),
+    "late, distilled": (Distillation.Config(temperature=2.0, weight=0.9, ce_weight=0.1), "late"),
 }
 LOCAL = (
     Distillation.Config(loss="margin_mse", ce_weight=0.1, candidates="local_negatives", temperature=3.0),

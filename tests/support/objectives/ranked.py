@@ -29,6 +29,7 @@ REPRESENTATIONS: dict[str, Representation] = {
     "words": Representation(dense=None, lexical="logits", passage_terms=11),
     "hybrid": Representation(width=6, lexical="logits", passage_terms=7, specials=False),
     "both": Representation(lexical="splade", passage_terms=20),
+    "late": Representation(dense=None, tokens=5),
 }
 
 Side = Literal["query", "passage"]
@@ -60,8 +61,13 @@ def reference_of(objective: Ranking) -> Reference:
 
 
 def views(reference: Reference, representation: Representation, text: list[int], side: Side) -> Views:
-    """The dense and the lexical vector of a text without specials."""
+    """The dense and the lexical vector of a text without specials; or in place of the dense one those of its tokens,
+    [L, D].
+    """
     states = reference.encode([CLS, *text, SEP])
+    if representation.tokens is not None:
+        projected = [reference.get("backbone.pooling.projection.weight") @ state for state in states]
+        return torch.stack([vector / torch.sqrt((vector**2).sum()) for vector in projected]), None
     dense, lexical = None, None
     if representation.dense is not None:
         dense = states[0] if representation.dense == "cls" else sum(states) / len(states)
@@ -82,8 +88,16 @@ def views(reference: Reference, representation: Representation, text: list[int],
 
 
 def score(query: Views, passage: Views) -> Tensor:
-    products = [q @ p for q, p in zip(query, passage, strict=True) if q is not None and p is not None]
+    products = [dot(q, p) for q, p in zip(query, passage, strict=True) if q is not None and p is not None]
     return torch.stack(products).sum()
+
+
+def dot(query: Tensor, passage: Tensor) -> Tensor:
+    """The dot product; of token vectors, the sum over a query's of the best with a passage's."""
+    if query.ndim == 1:
+        return query @ passage
+    best = [max((token @ other for other in passage), key=lambda product: float(product.detach())) for token in query]
+    return torch.stack(best).sum()
 
 
 def all_views(

@@ -1,7 +1,8 @@
 """The common part of all fine-tuning losses: queries and passages become vectors, which are scored against each other.
 
 seen      queries and passages as they are; each query brings its positive and `group` - 1 hard negatives
-vectors   those of the backbone's `pooling`: dense, lexical or both, pruned by side; with experts, of each side its own
+vectors   those of the backbone's `pooling`: dense, lexical or both, pruned by side, or one for each token, scored by
+          MaxSim; with experts, of each side its own
 widths    the loss is also that of each of these first dimensions of the dense view, and all are added, with the same
           weight (Matryoshka, Kusupati et al., NeurIPS 2022); a vector of length 1 has length 1 again when it is cut. A
           lexical view is whole in each
@@ -174,27 +175,28 @@ class Ranking(CoupledObjective):
         return {name: counts.get(name, torch.tensor(0)).to(device) for name in self.parts}
 
     def represent(self, drawn: RankingRows) -> Represented:
-        vectors = self._vectors(drawn.query, "query").tensors() + self._vectors(drawn.passage, "passage").tensors()
+        query, passage = self._vectors(drawn.query, "query"), self._vectors(drawn.passage, "passage")
         teacher = () if drawn.teacher_QG is None else (drawn.teacher_QG,)
-        return Represented(vectors, (drawn.query_hash_Q, drawn.passage_hash_QG, drawn.progress_Q, *teacher))
+        facts = (drawn.query_hash_Q, drawn.passage_hash_QG, drawn.progress_Q, *teacher)
+        return Represented(query.tensors() + passage.tensors(), query.lengths() + passage.lengths() + facts)
 
     def _vectors(self, text: TokenRows, side: Side) -> TextVectors:
         """Vectors of token rows, which go through the encoder in pieces of like length."""
         pooling, special_V = self.backbone.pooling, self.vocabulary(text.ids_BL.device).special_V
         pieces = pieces_by_length(text)
         vectors = [
-            pooling(self.backbone, text.ids_BL[rows_P, :longest], text.lengths_B[rows_P], special_V, side).tensors()
+            pooling(self.backbone, text.ids_BL[rows_P, :longest], text.lengths_B[rows_P], special_V, side)
             for rows_P, longest in pieces
         ]
         places_B = torch.cat([rows_P for rows_P, _ in pieces]).argsort()
-        return pooling.representation.views_of(
-            tuple(torch.cat(views)[places_B] for views in zip(*vectors, strict=True))
-        )
+        return TextVectors.concat(vectors).take(places_B)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        views_of = self.backbone.pooling.representation.views_of
-        query, passage = views_of(vectors[: len(vectors) // 2]), views_of(vectors[len(vectors) // 2 :])
-        rows = RankedRows(query, passage, *facts)
+        representation = self.backbone.pooling.representation
+        views, sides = len(vectors) // 2, 2 if representation.tokens else 0  # lengths of both sides come first
+        query = representation.views_of(vectors[:views], facts[: sides // 2])
+        passage = representation.views_of(vectors[views:], facts[sides // 2 : sides])
+        rows = RankedRows(query, passage, *facts[sides:])
         parts = self._parts_of_all_widths(rows)
         if query.lexical_BV is None or passage.lexical_BV is None:
             return parts
