@@ -42,7 +42,7 @@ def test_an_index_of_vectors_that_are_not_there_is_refused_by_the_plan(retromae:
     asked = override(retromae, {"evaluation.index": "IVF16,Flat"})
     assert plan(asked).evaluation(asked.evaluation)
     sparse = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
-    with pytest.raises(UserError, match=r"evaluation\.index = IVF16,Flat: the vectors that are searched are lexical"):
+    with pytest.raises(UserError, match=r"evaluation\.index = IVF16,Flat: no dense vectors are searched"):
         plan(sparse).evaluation(sparse.evaluation)
     wrong = override(retromae, {"evaluation.index": "PQ48"})
     with pytest.raises(UserError, match=r"evaluation\.index = 'PQ48': .* for 128 dimensions"):

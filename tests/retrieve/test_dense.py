@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.retrieve.coded_tokens import load_array
 from midmask.retrieve.dense import GPU_PROPOSALS, MARGIN, DenseShard, check_faiss
 from midmask.retrieve.index import IndexConfig, build_faiss_index
-from midmask.retrieve.views import load_vectors
 from tests.support.retrieve.vectors import cancelling, collapsed, ids
 
 COUNT = 230
@@ -128,7 +128,7 @@ def test_an_unknown_index_is_one_line():
 
 def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):
     np.save(tmp_path / "a.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
-    mapped, read = load_vectors(Place(str(tmp_path / "a.npy"))), load_vectors(Place(f"file://{tmp_path}/a.npy"))
+    mapped, read = load_array(Place(str(tmp_path / "a.npy"))), load_array(Place(f"file://{tmp_path}/a.npy"))
     assert isinstance(mapped, np.memmap) and not isinstance(read, np.memmap)
     assert np.array_equal(mapped, read)
 

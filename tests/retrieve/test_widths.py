@@ -11,9 +11,9 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks
+from midmask.retrieve.coded_tokens import load_array
 from midmask.retrieve.index import IndexConfig, build_index
 from midmask.retrieve.search import SearchConfig, search
-from midmask.retrieve.views import load_vectors
 from tests.support.retrieve.collection import encoded, made, write_bi_encoder
 
 WIDTH = 24
@@ -26,7 +26,7 @@ def vectors_of(inputs: dict[str, Artifact], root: Path, representation: Represen
 
 def cut(encoding: Artifact, *, unit: bool) -> np.ndarray:
     names = sorted((encoding.place / "dense").names())
-    first = np.concatenate([load_vectors(encoding.place / "dense" / name) for name in names])[:, :WIDTH].astype(float)
+    first = np.concatenate([load_array(encoding.place / "dense" / name) for name in names])[:, :WIDTH].astype(float)
     return first / np.linalg.norm(first, axis=1, keepdims=True) if unit else first
 
 

@@ -63,8 +63,7 @@ class EncoderRanker:
     """
 
     def __init__(self, searcher: Searcher, stored: StoredPassages, representation: Representation) -> None:
-        kinds = {"dense": representation.dense, "lexical": representation.lexical}
-        self.how = " + ".join(name for name, kind in kinds.items() if kind is not None)
+        self.how = " + ".join(representation.views)
         self._searcher = searcher
         self._stored = stored
 

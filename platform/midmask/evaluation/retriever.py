@@ -19,13 +19,14 @@ from midmask.evaluation.slices import evaluate_slices
 from midmask.identity import added, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.index import IndexFields
+from midmask.retrieve.pool import PoolFields
 from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
 from midmask.retrieve.self_matches import read_self_matches, without_self
 
 log = logging.getLogger(__name__)
 
 
-class EvaluateConfig(IndexFields, EncodingFields):
+class EvaluateConfig(IndexFields, PoolFields, EncodingFields):
     """Search of a whole corpus for a split's queries, and its measures. The fields of the search (index, lengths,
     threads) configure the encoding and search steps before it (`experiment.plan`).
     """

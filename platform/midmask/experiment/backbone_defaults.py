@@ -67,7 +67,7 @@ def _dense(recipe: Recipe, backbone: BackboneConfig) -> str:
 
 def _normalise(recipe: Recipe, backbone: BackboneConfig) -> bool:
     """As the folder's, for a dense view alone: a cosine adds next to nothing to the score of words."""
-    return recipe.representation.lexical is None and _pooling(backbone).normalise
+    return recipe.representation.views == ("dense",) and _pooling(backbone).normalise
 
 
 def _temperature(recipe: Recipe, backbone: BackboneConfig) -> float:

@@ -38,6 +38,7 @@ from midmask.experiment.survey import Survey
 from midmask.experiment.untuned import UntunedConfig
 from midmask.mining.mine import MineConfig
 from midmask.retrieve.index import FLAT
+from midmask.retrieve.pool import PoolFields
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Plan:
         """
         tokens = on or self.tokens
         own = dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT, "bm25_share": 0.0}
+        own |= PoolFields().model_dump()
         words = config.model_copy(update=own)
         return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
 

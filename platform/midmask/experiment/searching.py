@@ -20,6 +20,7 @@ from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.fusion import FuseConfig
 from midmask.retrieve.index import IndexConfig
+from midmask.retrieve.pool import ALL
 from midmask.retrieve.search import SearchConfig
 from midmask.tokens import TokensConfig
 
@@ -31,6 +32,8 @@ def ranking(
     encoded once.
     """
     _check_index(wanted, model)
+    representation = represented_by(model)
+    _check_pool(wanted, representation)
     passages = passage_encoding_step(tokens, model, wanted)
     tokens = passages.inputs["tokens"]
     queries = EncodeConfig(
@@ -56,6 +59,10 @@ def ranking(
     if not wanted.is_exact:
         built = IndexConfig(index=wanted.index, ef_construction=wanted.ef_construction, threads=wanted.threads)
         encoded["index"] = Step("index", built, {"passages": encoded["passages"], "tokens": tokens})
+    if representation.tokens is not None and wanted.candidates != ALL:
+        titles: bool = tokens.config.titles  # type: ignore[attr-defined]
+        deeper = wanted.model_copy(update={"depth": wanted.pool})
+        encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged)
     if isinstance(wanted, EvaluateConfig):
         counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms", "width")}
         config = config.model_copy(update=counted)
@@ -85,30 +92,46 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
     """
     if wanted.is_exact:
         return
-    place = "evaluation" if isinstance(wanted, EvaluateConfig) else "mine"
-    width = _dense_width(model)
-    if width is None or getattr(wanted, "views", "all") == "lexical":
+    representation = represented_by(model)
+    if representation.dense is None or getattr(wanted, "views", "all") == "lexical":
         raise UserError(
-            f"{place}.index = {wanted.index}: the vectors that are searched are lexical, whose search is always exact; "
-            "leave it at Flat"
+            f"{_place(wanted)}.index = {wanted.index}: no dense vectors are searched, and the search of all others is "
+            "always exact; leave it at Flat"
         )
-    wanted.check_index(place, width)
+    wanted.check_index(_place(wanted), representation.width or _hidden_width(model))
 
 
-def _dense_width(model: Step) -> int | None:
-    """Width of the dense vectors that a model gives; None if it gives none."""
+def _check_pool(wanted: EvaluateConfig | MineConfig, representation: Representation) -> None:
+    """Raises UserError as `PoolFields.check_pool`."""
+    wanted.check_pool(_place(wanted), wanted.depth, late=representation.tokens is not None)
+
+
+def _place(wanted: EvaluateConfig | MineConfig) -> str:
+    """The path of a search's fields, as typed."""
+    return "evaluation" if isinstance(wanted, EvaluateConfig) else "mine"
+
+
+def represented_by(model: Step) -> Representation:
+    """The views that a model gives; those of an encoder that was not fine-tuned are the default.
+
+    Raises:
+        UserError: if it is a folder from elsewhere whose files say what midmask cannot do.
+    """
     if isinstance(model.config, AdoptConfig):
-        folder = Path(model.config.folder)
-        facts = read_facts(folder)
-        hidden = json.loads((folder / "config.json").read_text("utf-8")).get("hidden_size", 0)
-        return (facts.representation.width or int(hidden)) if facts.representation.dense else None
-    representation = getattr(model.config, "representation", Representation())
-    if representation.dense is None:
-        return None
+        return read_facts(Path(model.config.folder)).representation
+    found: Representation = getattr(model.config, "representation", Representation())
+    return found
+
+
+def _hidden_width(model: Step) -> int:
+    """Width of a model's hidden states."""
+    if isinstance(model.config, AdoptConfig):
+        settings = json.loads((Path(model.config.folder) / "config.json").read_text("utf-8"))
+        return int(settings.get("hidden_size", 0))
     while "start" in model.inputs:
         model = model.inputs["start"]
     backbone: BackboneConfig = model.config.backbone  # type: ignore[attr-defined]
-    return representation.width or shape_of(backbone).width
+    return shape_of(backbone).width
 
 
 def _depth(wanted: EvaluateConfig | MineConfig) -> int:

@@ -64,6 +64,8 @@ def encodings(place: Place | None) -> Encodings:
     if "passages" not in inputs:
         raise UserError("no encoder was searched with, so there are no vectors")
     parts = {role: _reached(role, Place(inputs[role])) for role in ("queries", "passages", "tokens")}
+    if "late" in parts["passages"].result["views"]:
+        raise UserError("the encoder gives a vector for each token and none for a whole text, so there is no map")
     counted = searched.record["config"].get("views", "all")
     views = [name for name in parts["passages"].result["views"] if counted in ("all", name)]
     return Encodings(found.corpus, **parts, split=found.split, views=tuple(views))

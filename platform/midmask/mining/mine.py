@@ -32,6 +32,7 @@ from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, negatives_table, refuse_unscored
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.lines import write_lines
+from midmask.retrieve.pool import PoolFields
 from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.self_matches import is_self, read_self_matches
 
@@ -41,7 +42,7 @@ EXAMPLES = 20
 """Refused candidates of each rule that are kept to be looked at."""
 
 
-class MineConfig(IndexFields, EncodingFields):
+class MineConfig(IndexFields, PoolFields, EncodingFields):
     """How hard negatives are mined. The fields of the search (depth, index, lengths, threads) configure the encoding
     and search steps before it (`experiment.plan`).
     """

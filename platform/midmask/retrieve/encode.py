@@ -3,7 +3,8 @@
     passages   the row groups of the tokens artifact            ─► dense/00000.npy …, lexical/00000.rows …
     queries    selection.parquet (query_id, ids), by query id   ─► the same
 
-Which of the two views there are is the representation's that the model was trained for.
+Which views there are is the representation's that the model was trained for; the vectors of tokens are in late/
+(`coded_tokens`).
 
 A block that is there is not encoded again, so a killed encoding goes on. One process works through the blocks
 (`encode`), or `cluster.pool` deals them out to actors; the files are the same.
@@ -139,8 +140,7 @@ class Encode:
     @cached_property
     def views(self) -> tuple[str, ...]:
         """Names of the views, which are the folders that they are written to."""
-        kinds = {"dense": self.representation.dense, "lexical": self.representation.lexical}
-        return tuple(name for name, kind in kinds.items() if kind is not None)
+        return self.representation.views
 
     @cached_property
     def blocks(self) -> list[Block]:

@@ -1,7 +1,7 @@
 """The model of a folder as a function from token rows to views, for the side that is encoded.
 
-Dense views come from any architecture that transformers has. A lexical view needs the MLM head, hence a `Backbone` of a
-supported family.
+Dense views and token vectors come from any architecture that transformers has. A lexical view needs the MLM head, hence
+a `Backbone` of a supported family.
 
 Shapes: B rows, L tokens, D width, V vocabulary.
 """
@@ -18,7 +18,7 @@ from midmask.encoders.experts import put_query_expert
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.model_settings import read_projection, read_representation
-from midmask.encoders.pooling import Side, pool
+from midmask.encoders.pooling import Side, pool, token_vectors
 from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
@@ -50,7 +50,7 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
 
 
 class _BaseModel:
-    """[CLS] or mean of the last hidden states of a Hugging Face base model."""
+    """[CLS] or mean of the last hidden states of a Hugging Face base model, or all of them."""
 
     shared = True
 
@@ -63,6 +63,9 @@ class _BaseModel:
         self._projection = None if weight is None else weight.to(device)
 
     def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
+        if self._representation.tokens is not None and self._projection is not None:
+            hidden_BLD, _ = self._hidden(ids_BL, lengths_B)
+            return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self._projection))
         dense_BD = self._pool(ids_BL, lengths_B)
         if self._projection is not None:
             dense_BD = F.linear(dense_BD, self._projection)
@@ -71,10 +74,15 @@ class _BaseModel:
     def _pool(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
         if self._first_alone:
             return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]))
-        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
-        hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
+        hidden_BLD, seen_BL = self._hidden(ids_BL, lengths_B)
         pooled_BLD, pooled_BL = hidden_BLD[:, self._unpooled :], seen_BL[:, self._unpooled :]
         return pool(self._representation.dense or "cls", pooled_BLD, pooled_BL)
+
+    def _hidden(self, ids_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Last hidden states, [B, L, D], and where there are tokens, bool [B, L]."""
+        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
+        hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
+        return hidden_BLD, seen_BL
 
 
 class _MaskedModel:

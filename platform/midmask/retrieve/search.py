@@ -18,6 +18,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from midmask.arrays import Ints
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import added, runtime
@@ -26,6 +27,7 @@ from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.index import IndexFields, open_faiss_index, set_search_parameters
 from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
+from midmask.retrieve.pool import read_candidates
 from midmask.retrieve.shards import Shard, open_shard, search_shard
 from midmask.retrieve.views import Views, read_views, stored_size
 
@@ -53,7 +55,8 @@ class SearchConfig(IndexFields):
 @dataclass(frozen=True)
 class Search:
     """A search's config and inputs, as plain data that can be sent to any node. Inputs: passages and queries (both
-    encoded), tokens; `index`, of the passages, unless the search is exact.
+    encoded), tokens; `index`, of the passages, unless the search is exact; `candidates`, ranked lists of the same
+    queries, where only these are scored by token vectors.
     """
 
     config: SearchConfig
@@ -74,6 +77,8 @@ class Search:
             raise UserError(f"index = {self.config.index}: it is built by the step `index`, an input of this one")
         if not self.config.is_exact and "dense" not in self.views:
             raise UserError(f"index = {self.config.index}: no dense view is searched; leave it at Flat")
+        if "candidates" in self.inputs and "late" not in self.views:
+            raise UserError("candidates: all passages are scored by dense and lexical vectors; leave the input out")
         self._check_width()
         if passages.result["model"] != queries.result["model"]:
             raise UserError(
@@ -121,7 +126,7 @@ class Search:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The views that are scored: "dense", "lexical", or both.
+        """The views that are scored: "dense", "lexical", or both; or "late".
 
         Raises:
             UserError: for a view that was not encoded.
@@ -162,11 +167,7 @@ class Search:
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
         slots = queries * min(self.config.depth, passages)
         if empty := slots - rows:
-            log.warning(
-                "%d of %d result slots of %s are empty: index %s found fewer passages than were asked for; raise "
-                "nprobe or ef_search",
-                *(empty, slots, self.split, self.config.index),
-            )
+            log.warning("%d of %d result slots of %s are empty: %s", empty, slots, self.split, self._shortage)
         return {
             "passages": passages,
             "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
@@ -176,6 +177,25 @@ class Search:
             "bytes_per_passage": round(self._count_bytes() / passages, 2),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
+
+    @property
+    def _shortage(self) -> str:
+        """Why a query may have fewer results than were asked for."""
+        if "candidates" in self.inputs:
+            return "some queries have fewer candidates than were asked for"
+        return f"index {self.config.index} found fewer passages than were asked for; raise nprobe or ef_search"
+
+    def candidates(self, number: int, shard: Shard, first: int) -> list[Ints] | None:
+        """For each query of a block the corpus rows of its candidates in a shard; none: all passages are scored.
+
+        Args:
+            first: the corpus row of the shard's first passage.
+        """
+        if "candidates" not in self.inputs:
+            return None
+        query_ids = self.query_blocks[number].read(["query_id"])["query_id"].to_pylist()
+        lists = ranked.of_split(self.inputs["candidates"].place, self.split)
+        return read_candidates(lists, query_ids, shard.doc_ids, first)
 
     def _query_seconds(self, shards: Sequence[range]) -> float:
         """Seconds in which queries were searched: of each block, those of its slowest shard. Neither building nor
@@ -240,9 +260,10 @@ class SearchWorker:
             return 0
         name = work.query_blocks[number].name
         queries = read_views(work.inputs["queries"].place, name, work.views)
-        _ = self._index  # opened before the clock runs
+        index = self._index  # opened before the clock runs
+        candidates = work.candidates(number, index, work.blocks[self._shard.start].start)
         started = time.perf_counter()
-        found = search_shard(self._index, work.narrowed(queries), work.config.depth)
+        found = search_shard(index, work.narrowed(queries), work.config.depth, candidates)
         write_found(target, found, time.perf_counter() - started)
         return 1
 

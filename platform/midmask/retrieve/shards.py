@@ -1,4 +1,5 @@
-"""A range of encoded passages that is searched in one go, whatever views it has: dense, lexical or both.
+"""A range of encoded passages that is searched in one go, whatever views it has: dense, lexical or both, or token
+vectors.
 
 Shapes: Q queries, D dense width, K results of a query.
 """
@@ -13,12 +14,13 @@ from midmask.artifact import Place
 from midmask.retrieve.blocks import Block
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.hybrid import HybridShard
+from midmask.retrieve.late import Candidates, LateShard
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.merging import Neighbours
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 
-Shard = DenseShard | LexicalShard | HybridShard
+Shard = DenseShard | LexicalShard | HybridShard | LateShard
 
 
 def open_shard(
@@ -32,11 +34,12 @@ def open_shard(
     index: Any = None,
     threads: int = 1,
 ) -> Shard:
-    """The searchable form of some passage blocks. Dense vectors are mapped, lexical rows are unpacked into memory.
+    """The searchable form of some passage blocks. Dense and token vectors are mapped, lexical rows are unpacked into
+    memory.
 
     Args:
         encoded: folder of the encoded passages. blocks: of their tokens artifact, contiguous.
-        views: what is scored: "dense", "lexical" or both.
+        views: what is scored: "dense", "lexical" or both; or "late".
         terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
         width: first dimensions of the dense view that count; none: all. normalise: whether they have length 1 again.
         index: faiss index of all dense vectors, which finds approximately; none: the search is exact.
@@ -47,6 +50,8 @@ def open_shard(
     lexical = [part.lexical for part in parts if part.lexical is not None]
     doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
     first = blocks[0].start
+    if late := [part.late for part in parts if part.late is not None]:
+        return LateShard(late, doc_ids, first=first, threads=threads)
     if not lexical:
         return DenseShard(dense, doc_ids, index=index, first=first, threads=threads)
     rows = SparseRows.concat(lexical)
@@ -55,12 +60,17 @@ def open_shard(
     return HybridShard(dense, rows, doc_ids, index=index, first=first, threads=threads)
 
 
-def search_shard(shard: Shard, queries: Views, depth: int) -> Neighbours:
+def search_shard(shard: Shard, queries: Views, depth: int, candidates: Candidates | None = None) -> Neighbours:
     """Scores and corpus rows [Q, K] of each query's best `depth` passages, the best first.
+
+    Args:
+        candidates: for each query the corpus rows that are scored by token vectors; none: all, as for other views.
 
     Raises:
         ValueError: if the queries' views are not those of the passages.
     """
+    if isinstance(shard, LateShard) and queries.late is not None:
+        return shard.search(queries.late, depth, candidates)
     match shard, queries.dense_ND, queries.lexical:
         case DenseShard(), np.ndarray() as dense_QD, None:
             return shard.search(np.asarray(dense_QD), depth)

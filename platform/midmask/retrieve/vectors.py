@@ -15,8 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from midmask.arrays import Ints
+from midmask.encoders.late_interaction import TokenVectors
 from midmask.encoders.precision import Precision, autocast_type
 from midmask.retrieve.batches import length_batches, run_batches
+from midmask.retrieve.coded_tokens import CodedTokens
 from midmask.retrieve.models import Encoder
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
@@ -68,8 +70,16 @@ def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encodi
     finite_N = np.concatenate([finite for _, finite in found])[order]
     if not finite_N.all():
         raise NotFinite(np.flatnonzero(~finite_N))
-    dense = [views.dense_ND for views, _ in found if views.dense_ND is not None]
-    lexical = [views.lexical for views, _ in found if views.lexical is not None]
+    return _join([views for views, _ in found], order)
+
+
+def _join(parts: Sequence[Views], order: Ints) -> Views:
+    """The texts of all parts, of all of them those at the positions `order`."""
+    late = [part.late for part in parts if part.late is not None]
+    if late:
+        return Views(None, None, CodedTokens.concat(late).take(order))
+    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
+    lexical = [part.lexical for part in parts if part.lexical is not None]
     return Views(
         np.concatenate(dense)[order] if dense else None, SparseRows.concat(lexical).take(order) if lexical else None
     )
@@ -82,7 +92,9 @@ def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
 
 
 def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding) -> tuple[Views, NDArray[np.bool_]]:
-    """Views of some rows, and which of them are finite; of the others the lexical view is empty."""
+    """Views of some rows, and which of them are finite; of the others the lexical view is empty, and token vectors are
+    zeros.
+    """
     lengths_B = np.array([len(row) for row in rows])
     ids_BL = np.full((len(rows), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
     ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate(rows)
@@ -90,6 +102,8 @@ def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding
     bf16 = autocast_type(encoding.precision, device)
     with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
         views = encoder(*(torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B)))
+        if views.tokens is not None:
+            return _code_tokens(views.tokens)
         finite_B = torch.stack([view.isfinite().all(1) for view in views.tensors()]).all(0)
         lexical_BV = None if views.lexical_BV is None else views.lexical_BV.masked_fill(~finite_B[:, None], 0.0)
     return (
@@ -99,3 +113,10 @@ def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding
         ),
         finite_B.cpu().numpy(),
     )
+
+
+def _code_tokens(tokens: TokenVectors) -> tuple[Views, NDArray[np.bool_]]:
+    vectors_TD, lengths_B = tokens.vectors_TD.float().cpu().numpy(), tokens.lengths_B.cpu().numpy()
+    finite_T = np.isfinite(vectors_TD).all(axis=1)
+    coded = CodedTokens.code(np.where(finite_T[:, None], vectors_TD, np.float32(0)), lengths_B)
+    return Views(None, None, coded), np.logical_and.reduceat(finite_T, coded.starts_N)

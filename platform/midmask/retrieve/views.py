@@ -1,4 +1,6 @@
-"""The views of texts, and the files of a block of them: `dense/00000.npy`, `lexical/00000.rows`."""
+"""The views of texts, and the files of a block of them: `dense/00000.npy`, `lexical/00000.rows`, `late/00000.npy` and
+`.lengths.npy`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +9,7 @@ import numpy as np
 
 from midmask.arrays import Floats
 from midmask.artifact import Place
+from midmask.retrieve.coded_tokens import CodedTokens, coded_size, load_array, read_coded
 from midmask.retrieve.packed import packed_size, read_lengths, read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
 
@@ -16,10 +19,13 @@ SHORTEST = 1e-12
 
 @dataclass(frozen=True)
 class Views:
-    """Of N texts: dense_ND, float32 [N, D], and lexical, N rows over the vocabulary; one of them may be missing."""
+    """Of N texts: dense_ND, float32 [N, D], and lexical, N rows over the vocabulary, of which one may be missing; or
+    late, the vectors of their tokens in 8 bits, alone.
+    """
 
     dense_ND: Floats | None
     lexical: SparseRows | None
+    late: CodedTokens | None = None
 
     def write(self, place: Place, name: str) -> None:
         """Writes the files of a block; each appears whole."""
@@ -29,6 +35,8 @@ class Views:
         if self.lexical is not None:
             with (place / "lexical" / f"{name}.rows").writing() as stream:
                 write_rows(stream, self.lexical)
+        if self.late is not None:
+            self.late.write(place / "late", name)
 
     def narrowed(self, width: int | None, *, normalise: bool) -> "Views":
         """With the first `width` dimensions of each dense vector alone, of length 1 again if so; none: all."""
@@ -46,13 +54,15 @@ class Views:
 
 def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:
     """Whether a block's files are there, all of them."""
-    files = {"dense": f"{name}.npy", "lexical": f"{name}.rows"}
+    files = {"dense": f"{name}.npy", "lexical": f"{name}.rows", "late": f"{name}.npy"}
     return all((place / folder / files[folder]).exists() for folder in folders)
 
 
 def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
-    """A block; its dense part is memory-mapped where it is a local file."""
-    dense_ND = load_vectors(place / "dense" / f"{name}.npy") if "dense" in folders else None
+    """A block; its dense part and its token vectors are memory-mapped where they are local files."""
+    if "late" in folders:
+        return Views(None, None, read_coded(place / "late", name))
+    dense_ND = load_array(place / "dense" / f"{name}.npy") if "dense" in folders else None
     if "lexical" not in folders:
         return Views(dense_ND, None)
     with (place / "lexical" / f"{name}.rows").reading() as stream:
@@ -62,10 +72,12 @@ def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
 def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | None, width: int | None = None) -> int:
     """Bytes of a block's files if no more than the `terms` heaviest words of each text were kept, and `width` first
     dimensions of its vector; none: as they are."""
+    if "late" in folders:
+        return coded_size(place / "late", name)
     dense = place / "dense" / f"{name}.npy"
     size = 0
     if "dense" in folders:
-        size = dense.size() if width is None else load_vectors(dense)[:, :width].nbytes
+        size = dense.size() if width is None else load_array(dense)[:, :width].nbytes
     if "lexical" not in folders:
         return size
     lexical = place / "lexical" / f"{name}.rows"
@@ -74,11 +86,3 @@ def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | No
     with lexical.reading() as stream:
         lengths, width = read_lengths(stream)
     return size + packed_size(np.minimum(lengths, terms), width)
-
-
-def load_vectors(place: Place) -> Floats:
-    """A block of dense vectors: memory-mapped where it is a local file, read otherwise."""
-    if place.is_path:
-        return np.load(place.local(), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    with place.reading() as stream:
-        return np.load(stream, allow_pickle=False)  # type: ignore[no-any-return]

@@ -1,0 +1,132 @@
+"""Late-interaction search over one shard: MaxSim over 8-bit token vectors, of all passages or each query's candidates.
+
+    score = sum over the tokens i of the query of s_i · max over the tokens j of the passage of (c_i · c_j) t_j
+
+c are codes, s and t the scales of both sides. A product of codes is a whole number below 2^24 (width <= 1,024), so
+float32 sums it exactly, in whatever order: the score of a pair is the same wherever the pair is met. The maximum is
+taken in float32, the sum in float64 and rounded once to float32.
+
+Held at once: the codes of one block of passages in float32, or as many of them as some query asks for.
+
+Shapes: Q queries, K results of a query, N passages of a block, L tokens of one query, T tokens of some passages.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from midmask.arrays import Floats, Ints
+from midmask.errors import UserError
+from midmask.retrieve.best import in_order, places_of
+from midmask.retrieve.coded_tokens import CodedTokens, starts_of, token_places
+
+Candidates = Sequence[Ints]
+"""For each query the corpus rows of the passages that are scored, ascending."""
+
+
+class LateShard:
+    """The passages `first` .. `first + N` of a corpus, searchable by MaxSim.
+
+    Args:
+        blocks: their token vectors in row order.
+        doc_ids: their ids, N strings; equal scores rank by them.
+        first: the corpus row of the first passage.
+        threads: threads of a search; they change no number.
+    """
+
+    def __init__(
+        self, blocks: Sequence[CodedTokens], doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1
+    ) -> None:
+        self._blocks = blocks
+        self._starts = np.cumsum([0, *(len(block) for block in blocks)], dtype=np.int64)
+        self.doc_ids = doc_ids
+        self.rows = int(self._starts[-1])
+        self._first = first
+        self._threads = threads
+        self._places_N = places_of(doc_ids)
+
+    def search(self, queries: CodedTokens, k: int, candidates: Candidates | None = None) -> tuple[Floats, Ints]:
+        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)]; -inf
+        and -1, last, where a query has fewer candidates here.
+
+        Ordered by score descending, then document id ascending.
+
+        Args:
+            candidates: none: all passages are scored. Rows of other shards are left out.
+
+        Raises:
+            UserError: if queries and passages are of different widths.
+        """
+        self._check_width(queries)
+        k = min(k, self.rows)
+        own = None if candidates is None else [rows - self._first for rows in candidates]
+        scores_QK = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        rows_QK = np.full((len(queries), k), -1, dtype=np.int64)
+        for block, start in zip(self._blocks, self._starts[:-1].tolist(), strict=True):
+            wanted = None if own is None else [_within(rows, start, start + len(block)) for rows in own]
+            for query, found in enumerate(self._score_block(block, queries, wanted)):
+                rows = np.arange(len(block)) if wanted is None else wanted[query]
+                both = np.append(scores_QK[query], found)[None], np.append(rows_QK[query], rows + start)[None]
+                scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, k)
+        return scores_QK, np.where(rows_QK < 0, -1, rows_QK + self._first)
+
+    def _check_width(self, queries: CodedTokens) -> None:
+        if self._blocks and queries.width != self._blocks[0].width:
+            raise UserError(
+                f"queries have token vectors of {queries.width} dimensions and passages of {self._blocks[0].width}: "
+                "they come from different models; encode both with one"
+            )
+
+    def _score_block(self, block: CodedTokens, queries: CodedTokens, wanted: list[Ints] | None) -> list[Floats]:
+        """Scores of each query with its wanted passages of a block; none: with all of them."""
+        rows = np.arange(len(block)) if wanted is None else np.unique(np.concatenate(wanted))
+        if not len(rows):
+            return [np.empty(0, np.float32)] * len(queries)
+        passages = DecodedTokens(block if wanted is None else block.take(rows))
+        starts = queries.starts_N
+
+        def score(query: int) -> Floats:
+            part = slice(int(starts[query]), int(starts[query] + queries.lengths_N[query]))
+            chosen = None if wanted is None else np.searchsorted(rows, wanted[query])
+            return passages.score(queries.records_T["codes"][part], queries.records_T["scale"][part], chosen)
+
+        return _map(score, len(queries), self._threads)
+
+
+class DecodedTokens:
+    """The token vectors of some passages, their codes as float32."""
+
+    def __init__(self, coded: CodedTokens) -> None:
+        self._codes_TD = coded.records_T["codes"].astype(np.float32)
+        self._scale_T = np.ascontiguousarray(coded.records_T["scale"])
+        self._lengths_N = coded.lengths_N
+        self._starts_N = coded.starts_N
+
+    def score(self, codes_LD: np.ndarray, scale_L: Floats, chosen: Ints | None) -> Floats:
+        """MaxSim of one query with the passages at these positions, float32; none: with all of them."""
+        codes_TD, scale_T, starts = self._codes_TD, self._scale_T, self._starts_N
+        if chosen is not None:
+            lengths = self._lengths_N[chosen]
+            tokens_T = token_places(starts[chosen], lengths)
+            codes_TD, scale_T, starts = codes_TD[tokens_T], scale_T[tokens_T], starts_of(lengths)
+        if not len(starts):
+            return np.empty(0, np.float32)
+        products_LT = (codes_LD.astype(np.float32) @ codes_TD.T) * scale_T
+        best_LN = np.maximum.reduceat(products_LT, starts, axis=1)
+        total_N = np.zeros(len(starts))
+        for best_N, scale in zip(best_LN, scale_L.astype(np.float64), strict=True):  # one order of additions
+            total_N += best_N * scale
+        return total_N.astype(np.float32)
+
+
+def _within(rows: Ints, start: int, stop: int) -> Ints:
+    """Those of ascending rows that lie in start … stop - 1, from `start` on."""
+    first, last = np.searchsorted(rows, [start, stop])
+    return rows[first:last] - start
+
+
+def _map(score: Callable[[int], Floats], count: int, threads: int) -> list[Floats]:
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(score, range(count)))

@@ -1,0 +1,137 @@
+"""Token vectors in sentence-transformers' MultiVectorEncoder: ours load there, theirs load here, and score alike."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.experts import ExpertSplit
+from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
+from midmask.encoders.model_settings import read_facts, view_widths
+from midmask.encoders.representation import Representation, TextVectors, scores
+from midmask.encoders.text_form import TextForm
+from midmask.errors import UserError
+from midmask.retrieve.models import open_encoder
+from midmask.vocabulary import Vocabulary, load_tokenizer
+from tests.support.encoders.models import TEXTS, random_model
+
+LATE = Representation(dense=None, tokens=8)
+QUERY_LENGTH, LENGTH = 6, 12
+FORM = TextForm(query_prompt="the cat ", passage_prompt="a ")
+
+
+def backbone_of(family: str, split: ExpertSplit | None = None) -> Backbone:
+    backbone = Backbone(random_model(family), dropout=0.0, split=split).eval()
+    backbone.represent_as(LATE, seed=3)
+    return backbone
+
+
+Encode = Callable[[Tensor, Tensor], TextVectors]
+
+
+@torch.no_grad()
+def vectors_of(encode: Encode, tokenizer_folder: Path, length: int, prompt: str = "") -> TextVectors:
+    texts = [prompt + text for text in TEXTS]
+    tokens = load_tokenizer(tokenizer_folder)(
+        texts, padding=True, return_tensors="pt", max_length=length, truncation=True
+    )
+    return encode(tokens["input_ids"], tokens["attention_mask"].sum(1))
+
+
+def encoder_of(backbone: Backbone, tokenizer_folder: Path) -> Encode:
+    special_V = Vocabulary.of(tokenizer_folder).special_V
+    return lambda ids_BL, lengths_B: backbone.pooling(backbone, ids_BL, lengths_B, special_V, "passage")
+
+
+def assert_alike(theirs: Any, query: TextVectors, passage: TextVectors) -> None:
+    """The same vectors of the same tokens, and the same scores within 1e-5."""
+    sides = theirs.encode_query(TEXTS), theirs.encode_document(TEXTS)
+    for found, expected in zip(sides, (query, passage), strict=True):
+        assert expected.tokens is not None
+        assert [len(text) for text in found] == expected.tokens.lengths_B.tolist()
+        together = torch.cat([torch.as_tensor(text) for text in found])
+        torch.testing.assert_close(together, expected.tokens.vectors_TD, rtol=0, atol=1e-5)
+    torch.testing.assert_close(theirs.similarity(*sides), scores(query, passage), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert"])
+def test_a_folder_of_ours_scores_alike_as_multi_vector_encoder(
+    family: str, tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import MultiVectorEncoder
+
+    backbone = backbone_of(family)
+    lengths = {"max_length": LENGTH, "query_length": QUERY_LENGTH}
+    save_bi_encoder(backbone, tmp_path / "made", tokenizer_folder, form=FORM, **lengths)
+    theirs = MultiVectorEncoder(str(tmp_path / "made"), device="cpu", local_files_only=True)
+    encode = encoder_of(backbone, tokenizer_folder)
+    query = vectors_of(encode, tokenizer_folder, QUERY_LENGTH, FORM.query_prompt)
+    passage = vectors_of(encode, tokenizer_folder, LENGTH, FORM.passage_prompt)
+    assert_alike(theirs, query, passage)
+    again = load_bi_encoder(tmp_path / "made", dropout=0.3).eval()
+    same = vectors_of(encoder_of(again, tokenizer_folder), tokenizer_folder, LENGTH, FORM.passage_prompt)
+    torch.testing.assert_close(same.tensors(), passage.tensors(), rtol=0, atol=0)
+    assert view_widths(tmp_path / "made") == {"late": 8}
+    card = (tmp_path / "made" / "README.md").read_text()
+    assert "sentence-transformers: `MultiVectorEncoder`, the same vectors." in card and "MaxSim" in card
+
+
+def their_model(base: str, expansion: dict[str, Any] | None = None, **mask: Any) -> Any:
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    torch.manual_seed(0)
+    named = {"module_input_name": "token_embeddings"}
+    lengths = {"document_length": LENGTH, "query_length": None if expansion else QUERY_LENGTH}
+    modules = [
+        Transformer(base, query_expansion=expansion, **lengths),
+        Dense(32, 8, bias=False, activation_function=nn.Identity(), **named),
+        MultiVectorMask(**mask),
+        Normalize(**named),
+    ]
+    return MultiVectorEncoder(modules=modules, device="cpu", prompts={"query": "the cat ", "document": "a "})
+
+
+@pytest.fixture
+def base(tokenizer_folder: Path, tmp_path: Path) -> str:
+    """A masked LM with its tokenizer, as found anywhere."""
+    random_model("bert").save_pretrained(tmp_path / "base")
+    load_tokenizer(tokenizer_folder).save_pretrained(tmp_path / "base")
+    return str(tmp_path / "base")
+
+
+def test_a_folder_of_theirs_scores_alike_here(base: str, tmp_path: Path) -> None:
+    theirs, folder = their_model(base), tmp_path / "theirs"
+    theirs.save(str(folder))
+    facts = read_facts(folder)
+    assert (facts.representation, facts.query_length, facts.passage_length) == (LATE, QUERY_LENGTH, LENGTH)
+    assert facts.form == FORM
+    for encode in (
+        open_encoder(folder, Vocabulary.of(folder), "passage"),
+        encoder_of(load_bi_encoder(folder, dropout=0.1).eval(), folder),
+    ):
+        query = vectors_of(encode, folder, QUERY_LENGTH, FORM.query_prompt)
+        assert_alike(theirs, query, vectors_of(encode, folder, LENGTH, FORM.passage_prompt))
+
+
+@pytest.mark.parametrize("fault", ["skiplist_words", "keep_only_token_ids", "query_expansion"])
+def test_tokens_that_are_left_out_or_added_are_refused(base: str, tmp_path: Path, fault: str) -> None:
+    settings = {
+        "skiplist_words": {"skiplist_words": ["."]},
+        "keep_only_token_ids": {"keep_only_token_ids": [7]},
+        "query_expansion": {"expansion": {"strategy": "fixed", "length": 8}},
+    }
+    their_model(base, **settings[fault]).save(str(tmp_path / "theirs"))
+    with pytest.raises(UserError, match=f"a MultiVectorEncoder with {fault}; midmask scores all tokens of a text"):
+        read_facts(tmp_path / "theirs")
+
+
+def test_query_experts_are_for_midmask_alone(tokenizer_folder: Path, tmp_path: Path) -> None:
+    save_bi_encoder(backbone_of("bert", ExpertSplit("ffn")), tmp_path / "made", tokenizer_folder, max_length=LENGTH)
+    assert not (tmp_path / "made" / "modules.json").exists()
+    assert "its modules cannot give these views" in (tmp_path / "made" / "README.md").read_text()
