@@ -8,6 +8,7 @@ import pytest
 from midmask.artifact import RECORD, Place, load
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.counting import count_scoring
+from midmask.estimate.searches import CODES_PER_SECOND
 from midmask.estimate.storage import RANKED
 from midmask.experiment.plan import Plan, Step, adopted, plan, rungs
 from midmask.experiment.run import Runner, Silent
@@ -119,6 +120,21 @@ def test_vectors_are_as_large_as_their_side_has_words(recipe: Recipe, storage: P
     assert of(encoded(recipe, "passages", **SPLADE), storage).bytes == pytest.approx(N * 200 * entry)
     assert of(encoded(recipe, "queries", **SPLADE), storage).bytes == pytest.approx(Q * 30 * entry)
     assert of(encoded(recipe, "passages"), storage).bytes == N * D * 4
+
+
+@pytest.mark.parametrize("pool", [20, 1000])
+def test_token_vectors_are_stored_in_8_bits_and_scored_as_far_as_the_pool_reaches(
+    recipe: Recipe, storage: Place, tokens: dict[str, Any], pool: int
+) -> None:
+    late = {"dense": None, "tokens": 32}
+    mean = tokens["tokens"] / tokens["passages"]
+    passages = of(encoded(recipe, "passages", **late), storage)
+    assert passages.bytes == pytest.approx(N * ((32 + 4) * mean + 4))
+    pooled = of(search_of(recipe, late, pool=pool, depth=10), storage)
+    query = of(encoded(recipe, "queries", **late), storage).tokens / Q
+    scored = min(pool + 1, N)
+    assert pooled.core_seconds == pytest.approx(Q * scored * query * mean * 32 / CODES_PER_SECOND)
+    assert pooled.bytes == RANKED * Q * 11
 
 
 def test_an_encoding_reads_every_text_of_its_side_once(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:

@@ -124,6 +124,7 @@ REPRESENTATIONS = {
     "mean": Representation(dense="mean"),
     "splade": Representation(dense=None, lexical="splade"),
     "hybrid": Representation(width=32, lexical="logits", passage_terms=16),
+    "late": Representation(dense=None, tokens=32),
 }
 
 
@@ -154,6 +155,12 @@ def test_encoding(representation: Representation) -> None:
             encoder.pooling(encoder, rows.ids_BL, rows.lengths_B, WORDS.special_V, "passage")
 
     assert 8 * count_encoding(representation, TINY, V, LENGTH) == pytest.approx(count_flops(encode))
+
+
+def test_in_batch_negatives_by_tokens_by_hand() -> None:
+    """16 tokens of each query with all tokens of the 4 passages of every query: forward, again, and twice backward."""
+    late = counted(FINETUNING["contrastive"].Config(), Row(LENGTH, 16, group=4), scored=REPRESENTATIONS["late"])
+    assert late.is_whole and late.pair == 4 * 2 * 32 * 16 * 4 * LENGTH
 
 
 def test_the_vector_of_the_first_token_needs_no_other_tokens_last_layer() -> None:

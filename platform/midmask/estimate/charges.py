@@ -6,20 +6,20 @@ from typing import Any
 
 from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, read_and_written
 from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.fitting import fit
 from midmask.estimate.lengths import longest_lengths, mean_lengths
 from midmask.estimate.memory import Memory
-from midmask.estimate.searches import BM25_BYTES, bm25_seconds, index_bytes
+from midmask.estimate.searches import BM25_BYTES, bm25_seconds, index_bytes, maxsim_seconds
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
 from midmask.estimate.trainings import Training, pair_tokens, training
 from midmask.estimate.volumes import TextVolumes, Volumes
+from midmask.experiment.searching import represented_by
 from midmask.experiment.step import Step
-from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.experiment.steps import PretrainConfig
 from midmask.teacher.teach import TeachConfig
 
 POSTINGS_PER_SECOND = 1e8
@@ -136,20 +136,17 @@ class Charges:
         """Of a step `encode`: its texts, how many of them, tokens of each, words of each in a lexical view."""
         config: Any = step.config
         texts = self.volumes.texts(step.inputs["tokens"])
-        representation = self._representation(step.inputs["model"])
+        representation = represented_by(step.inputs["model"])
         passages = config.side == "passages"
         count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
         tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
         terms = config.terms or representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
         return texts, count, tokens, terms
 
-    def _representation(self, model: Step) -> Representation:
-        return model.config.representation if isinstance(model.config, FinetuneConfig) else Representation()
-
     def _encode(self, step: Step) -> Charge:
         _, count, tokens, terms = self._encoding_volumes(step)
         model = step.inputs["model"]
-        sizes, representation = self.sizes(model), self._representation(model)
+        sizes, representation = self.sizes(model), represented_by(model)
         each = count_encoding(representation, *self.encoder(model), Row.of(tokens, 0).passage)
         return Charge(
             step,
@@ -157,28 +154,30 @@ class Charges:
             flops=count * each,
             fp32=step.config.precision != "bf16",  # type: ignore[attr-defined]
             bf16=step.config.precision == "bf16",  # type: ignore[attr-defined]
-            bytes=count * vector_bytes(representation, sizes, terms),
+            bytes=count * vector_bytes(representation, sizes, terms=terms, tokens=tokens),
         )
 
     def _index(self, step: Step) -> Charge:
         """As large as the vectors: true of IVF with whole vectors and HNSW, too much for PQ. Its time is not known."""
         model = step.inputs["passages"].inputs["model"]
         _, count, _, _ = self._encoding_volumes(step.inputs["passages"])
-        width = self._representation(model).width or self.sizes(model).width
+        width = represented_by(model).width or self.sizes(model).width
         return Charge(step, bytes=4 * count * width)
 
     def _search(self, step: Step) -> Charge:
         config: Any = step.config
         model = step.inputs["passages"].inputs["model"]
-        sizes, representation = self.sizes(model), self._representation(model)
-        _, passages, _, passage_terms = self._encoding_volumes(step.inputs["passages"])
-        _, queries, _, query_terms = self._encoding_volumes(step.inputs["queries"])
+        sizes, representation = self.sizes(model), represented_by(model)
+        _, passages, passage_tokens, passage_terms = self._encoding_volumes(step.inputs["passages"])
+        _, queries, query_tokens, query_terms = self._encoding_volumes(step.inputs["queries"])
         dense = representation.dense is not None and config.views != "lexical"
         lexical = representation.lexical is not None and config.views != "dense"
         passage_terms = min(passage_terms, config.passage_terms or passage_terms)
         query_terms = min(query_terms, config.query_terms or query_terms)
         postings = queries * passages * query_terms * passage_terms / sizes.vocabulary
         width = (config.width or representation.width or sizes.width) * dense
+        scored = min(passages, _list_length(step.inputs["candidates"])) if "candidates" in step.inputs else passages
+        late = maxsim_seconds(queries * scored * query_tokens * passage_tokens, representation.tokens or 0)
         host, index = index_bytes(config.index, width=width, terms=passage_terms * lexical)
         return Charge(
             step,
@@ -186,7 +185,7 @@ class Charges:
             host=passages * host,
             index=passages * index if self._kind == "cuda" else 0.0,
             flops=2.0 * queries * passages * width,
-            core_seconds=lexical * postings / POSTINGS_PER_SECOND,
+            core_seconds=lexical * postings / POSTINGS_PER_SECOND + late,
             bytes=RANKED * queries * min(config.depth, passages),
         )
 

@@ -4,6 +4,7 @@ SQuAD's passages; what is not (vectors, weights, AdamW's moments) follows from i
 
 from midmask.encoders.representation import Representation
 from midmask.estimate.sizes import Sizes
+from midmask.retrieve.coded_tokens import record_type
 from midmask.training.checkpoint import KEPT
 
 TEXT = 0.6  # bytes a character of a prepared text, zstd
@@ -19,16 +20,21 @@ TRACE = 60  # bytes a row of a trace, and of a step besides
 WORD_BITS = 32 + 15
 """Of an entry of a lexical vector (`retrieve.packed`)."""
 
+TEXT_LENGTH = 4
+"""Bytes of a text's number of token vectors (`retrieve.coded_tokens`)."""
+
 WHOLE, STATE = 4, 12
 """Bytes a parameter: of a model, and of a checkpoint (weights and both moments)."""
 
 
-def vector_bytes(representation: Representation, sizes: Sizes, terms: float) -> float:
+def vector_bytes(representation: Representation, sizes: Sizes, *, terms: float, tokens: float) -> float:
     """Of one text's vectors.
 
     Args:
-        terms: words of its lexical view, if it has one.
+        terms: words of its lexical view, if it has one. tokens: of the text, specials included.
     """
+    if representation.tokens is not None:
+        return record_type(representation.tokens).itemsize * tokens + TEXT_LENGTH
     dense = 4 * (representation.width or sizes.width) if representation.dense else 0
     return dense + (WORD_BITS / 8 * terms if representation.lexical else 0)
 
