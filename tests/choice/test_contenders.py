@@ -2,13 +2,13 @@
 
 import pytest
 
-from midmask.benchmark.design import IN_BATCH
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.contenders import (
     AS_IS,
     LEXICAL,
     MINED,
+    SCORED,
     SETTINGS,
     SYSTEMS,
     TUNED,
@@ -25,7 +25,7 @@ BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name":
 
 def every_contender() -> list[Contender]:
     first = first_contenders(SYSTEMS, "minilm")
-    return [*first, *(one for contender in first for one in relatives(contender, tuple(IN_BATCH)))]
+    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED)))]
 
 
 def test_all_kinds_take_part():
@@ -60,9 +60,9 @@ def test_no_two_contenders_have_one_name():
 
 
 def test_only_trained_dense_systems_have_relatives_and_simcse_has_no_words():
-    assert relatives(LEXICAL, tuple(IN_BATCH)) == ()
-    assert relatives(Contender("mlm", "splade", TUNED), tuple(IN_BATCH)) == ()
-    assert {one.representation for one in relatives(Contender("simcse", "dense", TUNED), tuple(IN_BATCH))} == {"dense"}
+    assert relatives(LEXICAL, tuple(SCORED)) == ()
+    assert relatives(Contender("mlm", "splade", TUNED), tuple(SCORED)) == ()
+    assert {one.representation for one in relatives(Contender("simcse", "dense", TUNED), tuple(SCORED))} == {"dense"}
     assert {one.representation for one in relatives(Contender("mlm", "dense", TUNED), ("dense",))} == {"dense"}
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from midmask.api.corpus import Corpus
 from midmask.api.storage import open_store, runner_in
-from midmask.benchmark.design import IN_BATCH
 from midmask.choice.budget import budget_seconds
-from midmask.choice.contenders import SYSTEMS
+from midmask.choice.contenders import SCORED, SYSTEMS
 from midmask.choice.deliver import deliver
 from midmask.choice.request import Request
 from midmask.choice.run import choose as hold
@@ -24,7 +23,7 @@ def choose(
     *,
     budget: str = "30m",
     systems: Sequence[str] = SYSTEMS,
-    representations: Sequence[str] = tuple(IN_BATCH),
+    representations: Sequence[str] = tuple(SCORED),
     sources: Mapping[str, float] | None = None,
     backbone: str | Path | None = None,
     settings: Mapping[str, object] | None = None,

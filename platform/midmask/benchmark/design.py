@@ -17,15 +17,18 @@ from midmask.identity import Config
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 
-RepresentationKind = Literal["dense", "splade", "lexical", "hybrid"]
-"""What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, or both kinds together."""
+RepresentationKind = Literal["dense", "splade", "lexical", "hybrid", "late"]
+"""What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, both kinds together, or a
+vector for each token.
+"""
 
-VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": "all"}
+VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": "all", "late": "all"}
 
 IN_BATCH: dict[RepresentationKind, str] = {
     "dense": "in_batch",
     "splade": "in_batch_splade",
     "hybrid": "in_batch_hybrid",
+    "late": "in_batch_late",
 }
 """Representation -> protocol of one stage with in-batch negatives."""
 

@@ -130,7 +130,7 @@ def _senseless(benchmark: Benchmark, key: SystemKey) -> str | None:
             return f"{benchmark.name} runs {condition} with {', '.join(allowed)} alone"
     if key.representation not in benchmark.settings[key.setting].protocols:
         return f"{key.setting} has no {key.representation} form"
-    if key.representation != "dense" and name in HEADLESS:
+    if key.representation not in ("dense", "late") and name in HEADLESS:
         return f"{name} leaves the MLM head as it was, so its words mean nothing before fine-tuning"
     return None
 

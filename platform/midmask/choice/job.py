@@ -11,10 +11,10 @@ from midmask.app.job import Options
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
 from midmask.backend.resources import share
-from midmask.benchmark.design import IN_BATCH, names_in
+from midmask.benchmark.design import names_in
 from midmask.choice import reveal as revealing
 from midmask.choice.budget import budget_seconds
-from midmask.choice.contenders import SYSTEMS, first_contenders
+from midmask.choice.contenders import SCORED, SYSTEMS, first_contenders
 from midmask.choice.deliver import deliver
 from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
@@ -86,7 +86,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
         out=out,
         queries=queries,
         systems=tuple(names_in(flags.systems)) if flags.systems else SYSTEMS,
-        representations=tuple(names_in(flags.representations)) if flags.representations else tuple(IN_BATCH),
+        representations=tuple(names_in(flags.representations)) if flags.representations else tuple(SCORED),
         changes=options.changes,
         seed=options.seed or 0,
         reveal=flags.reveal,

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from midmask.benchmark.design import IN_BATCH, variant
-from midmask.choice.contenders import SYSTEMS, Size, contest
+from midmask.benchmark.design import variant
+from midmask.choice.contenders import SCORED, SYSTEMS, Size, contest
 from midmask.corpora import CorpusConfig
 from midmask.errors import unknown
 from midmask.experiment.schema import Recipe
@@ -36,7 +36,7 @@ class Request:
     out: Path
     queries: QueriesConfig
     systems: tuple[str, ...] = SYSTEMS
-    representations: tuple[str, ...] = tuple(IN_BATCH)
+    representations: tuple[str, ...] = tuple(SCORED)
     changes: Mapping[str, Any] | None = None
     seed: int = 0
     reveal: bool = False
@@ -44,8 +44,8 @@ class Request:
 
     def __post_init__(self) -> None:
         for kind in self.representations:
-            if kind not in IN_BATCH:
-                raise unknown("representation", kind, IN_BATCH)
+            if kind not in SCORED:
+                raise unknown("representation", kind, SCORED)
         for system in self.systems:
             RECIPES[variant(system)[0]]
 

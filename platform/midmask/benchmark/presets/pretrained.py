@@ -59,6 +59,7 @@ def pretrained(given: Given = TOY_GIVEN) -> Benchmark:
     settings = _settings()
     allowed: dict[str, tuple[str, ...]] = {name: AXIS for name in settings if name != WIDE}
     allowed |= {name: LEXICAL for name in ("splade", "hybrid", "all labels", f"{WIDE} mined")}
+    allowed["late"] = AXIS
     return Benchmark(
         name="pretrained",
         scale=given.scale,

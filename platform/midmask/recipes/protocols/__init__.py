@@ -30,6 +30,7 @@ PROTOCOLS: "Registry[Callable[[], Protocol]]" = Registry(
         "in_batch": partial(_make, "dpr", "in_batch"),  # one stage without hard negatives: the default of most recipes
         "in_batch_splade": partial(_make, "dpr", "in_batch_splade"),  # the same on SPLADE's words
         "in_batch_hybrid": partial(_make, "dpr", "in_batch_hybrid"),  # on both together
+        "in_batch_late": partial(_make, "dpr", "in_batch_late"),  # on a vector for each token (ColBERT)
         "dpr": partial(_make, "dpr", "dpr"),  # Karpukhin et al. 2020: one BM25 negative
         "ance": partial(_make, "dpr", "ance"),  # "ANCE-style": then negatives mined once with the first stage
         # Lassance et al. 2023: 1 or 32 negatives, with or without distillation, dense or SPLADE

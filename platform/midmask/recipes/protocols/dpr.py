@@ -34,6 +34,16 @@ def in_batch_hybrid() -> Protocol:
     return splade.model_copy(update={"name": "in_batch_hybrid", "representation": Representation(lexical="splade")})
 
 
+def in_batch_late() -> Protocol:
+    """The same on a vector of 128 dimensions for each token, scored by MaxSim (ColBERT, Khattab & Zaharia 2020).
+
+    ColBERT learns from triples of a query and two passages at rate 3e-6; its code also skips punctuation in passages,
+    fills queries up with [MASK] and puts a marker before each text.
+    """
+    plain = in_batch()
+    return plain.model_copy(update={"name": "in_batch_late", "representation": Representation(dense=None, tokens=128)})
+
+
 def dpr() -> Protocol:
     """Karpukhin et al. 2020, on NQ: batches of 128, one BM25 negative a query, rate 1e-5, 40 epochs, 256 tokens.
 
