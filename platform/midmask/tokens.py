@@ -8,18 +8,19 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from midmask.artifact import Place
-from midmask.identity import Config
+from midmask.errors import UserError
+from midmask.identity import Config, added
 from midmask.pretrained import model_folder
 from midmask.sharded import Inputs, Sharded
-from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
+from midmask.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +59,21 @@ class TokensConfig(Config):
         32, ge=4, le=8192, description="largest number of tokens of a query, special tokens included"
     )
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
+    title_join: TitleJoin = added(
+        "space",
+        "how title and text are joined: by a space; by [SEP] (separator); or as a pair, by [SEP] and with token type 1 "
+        "for the text, where the backbone has token types. A passage without a title then begins with [CLS] [SEP]",
+    )
     query_prompt: str = Field("", max_length=2000, description="words put before each query, such as 'query: '")
     passage_prompt: str = Field("", max_length=2000, description="words put before each passage and its title")
+
+    @model_validator(mode="after")
+    def _only_titles_are_joined(self) -> Self:
+        if self.title_join != "space" and not self.titles:
+            raise ValueError(
+                f"title_join = {self.title_join} with titles = false: there is no title to join; set tokens.titles=true"
+            )
+        return self
 
 
 def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
@@ -140,31 +154,43 @@ def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[st
 def _read_training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:
     left = config.vocabulary_passages
     for name in (corpus / "docs").names():
-        for texts, _ in _read_passages(config, corpus / "docs" / name):
+        for titles, texts, _ in _read_passages(corpus / "docs" / name):
             if left <= 0:
                 return
-            yield texts[:left]
+            yield _join_titles(config, titles, texts)[:left]
             left -= len(texts)
 
 
-def _read_passages(config: TokensConfig, shard: Place) -> Iterator[tuple[list[str], list[str]]]:
-    """Texts and ids of a corpus shard, a row group at a time."""
+def _read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Titles, texts and ids of a corpus shard, a row group at a time."""
     with shard.reading() as stream:
         for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP):
-            titles, texts = batch["title"].to_pylist(), batch["text"].to_pylist()
-            if config.titles:
-                texts = [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
-            yield texts, batch["doc_id"].to_pylist()
+            yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
+
+
+def _join_titles(config: TokensConfig, titles: list[str], texts: list[str]) -> list[str]:
+    """Each passage as one text."""
+    if not config.titles:
+        return texts
+    return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
 
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    encode = _make_cutter((out / "tokenizer").local(), config.max_length)
+    folder, prompt = (out / "tokenizer").local(), config.passage_prompt
+    encode = _make_cutter(folder, config.max_length)
+    if config.title_join != "space":
+        _refuse_no_pairs(config, folder)
+
+    def rows_of(titles: list[str], texts: list[str]) -> tuple[list[list[int]], list[bool]]:
+        if config.title_join == "space":
+            return encode([prompt + text for text in _join_titles(config, titles, texts)])
+        return encode(texts, [prompt + title for title in titles])
 
     def write(name: str) -> None:
         target, cut = out / "passages" / name, 0
         with target.writing() as stream, pq.ParquetWriter(stream, PASSAGES, compression="zstd") as writer:
-            for texts, ids in _read_passages(config, inputs["corpus"].place / "docs" / name):
-                rows, were_cut = encode([config.passage_prompt + text for text in texts])
+            for titles, texts, ids in _read_passages(inputs["corpus"].place / "docs" / name):
+                rows, were_cut = rows_of(titles, texts)
                 writer.write_table(pa.table({"doc_id": ids, "ids": rows}, schema=PASSAGES), row_group_size=ROW_GROUP)
                 cut += sum(were_cut)
             writer.add_key_value_metadata({CUT: str(cut).encode()})
@@ -178,14 +204,33 @@ def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], li
     return lambda texts: encode(texts)[0]
 
 
-def _make_cutter(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], tuple[list[list[int]], list[bool]]]:
-    """As `encoder`, and of each text whether it was cut."""
-    tokenizer = load_tokenizer(tokenizer_folder)
+def _refuse_no_pairs(config: TokensConfig, folder: Path) -> None:
+    """Raises UserError for a tokenizer that joins two texts without a separator."""
+    if load_tokenizer(folder)("a", "a")["input_ids"].count(Vocabulary.of(folder).sep_id) < 2:
+        raise UserError(
+            f"tokens.title_join = {config.title_join}: the tokenizer of {config.tokenizer} puts no separator between "
+            "two texts; set tokens.title_join=space"
+        )
 
-    def encode(texts: list[str]) -> tuple[list[list[int]], list[bool]]:
+
+class _Cutter(Protocol):
+    """Texts, and titles that stand before them as first texts of pairs -> token ids, and whether a row was cut."""
+
+    def __call__(self, texts: list[str], titles: list[str] | None = None, /) -> tuple[list[list[int]], list[bool]]: ...
+
+
+def _make_cutter(tokenizer_folder: Path, max_length: int) -> _Cutter:
+    """As `encoder`, and of each row whether it was cut. Of a pair, the longer text is cut first, as SimLM and LexMAE do
+    (`longest_first`); a title loses the separators that it spells, since the first one of a row ends the title.
+    """
+    tokenizer = load_tokenizer(tokenizer_folder)
+    separator = tokenizer.sep_token or tokenizer.eos_token
+
+    def encode(texts: list[str], titles: list[str] | None = None) -> tuple[list[list[int]], list[bool]]:
         if not texts:
             return [], []
-        rows = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)
+        pair = (texts,) if titles is None else ([title.replace(separator, " ") for title in titles], texts)
+        rows = tokenizer(*pair, truncation=True, max_length=max_length, return_attention_mask=False)
         return [list(row) for row in rows["input_ids"]], [bool(row.overflowing) for row in rows.encodings]
 
     return encode

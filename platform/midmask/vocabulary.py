@@ -2,15 +2,23 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from midmask.errors import UserError, reason
+
+TitleJoin = Literal["space", "separator", "pair"]
+"""How a passage's title and text become one row.
+
+    space        [CLS] title text [SEP]
+    separator    [CLS] title [SEP] text [SEP], all of token type 0 (LexMAE, Shen et al. 2023; DPR)
+    pair         the same row, whose text has token type 1, as BERT reads two texts (SimLM, Wang et al. 2023)
+"""
 
 
 @dataclass(frozen=True)
@@ -18,7 +26,8 @@ class Vocabulary:
     """What masks and models need to know of a tokenizer.
 
     continues_V: whether a token continues a word; special_V: padding, start, end and mask tokens; stop_V: English
-    stop-words and punctuation; bool, [V].
+    stop-words and punctuation; bool, [V]. pairs: whether what follows the first [SEP] of a row has token type 1
+    (`TitleJoin`).
     """
 
     size: int
@@ -30,6 +39,16 @@ class Vocabulary:
     continues_V: Tensor
     special_V: Tensor
     stop_V: Tensor
+    pairs: bool = False
+
+    @property
+    def pair_sep(self) -> int | None:
+        """The id behind whose first place in a row token type 1 begins; None if all tokens are of type 0."""
+        return self.sep_id if self.pairs else None
+
+    def joined_by(self, join: TitleJoin) -> "Vocabulary":
+        """The same tokenizer, for rows whose titles are joined in this way."""
+        return replace(self, pairs=join == "pair")
 
     @staticmethod
     def of(folder: Path) -> "Vocabulary":

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from midmask.encoders.backbone import Backbone, padding_mask
+from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.first_token import first_token, suits
+from midmask.encoders.inputs import padding_mask
 from midmask.errors import UserError
 from tests.support.encoders.models import VARIANTS, random_model
 

@@ -245,7 +245,7 @@ def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path:
 
 
 FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {
-    "newer": ({"format": 3, "representation": {}, "views": 3}, r"format = 3, but this midmask knows 2.*newer midmask"),
+    "newer": ({"format": 4, "representation": {}, "views": 3}, r"format = 4, but this midmask knows 3.*newer midmask"),
     "unknown key": ({"format": 1, "representation": {}, "depth": 3}, r"midmask\.json\.depth: no such field"),
     "unknown view": ({"format": 1, "representation": {"dense": "max"}}, r"representation\.dense = 'max'"),
     "a list": ([], "a list instead of an object"),

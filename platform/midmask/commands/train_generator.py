@@ -51,6 +51,10 @@ def work(options: Options, flags: Namespace) -> None:
     train = {f"stages.0.train.{name}": value for name, value in {**USUAL, **typed}.items()}
     recipe = recipe_for(replace(options, changes={**TOKENS, **train, **options.changes}), default="none")
     steps, tokens = plan(recipe), recipe.tokens
+    if tokens.title_join != "space":
+        raise UserError(
+            f"tokens.title_join = {tokens.title_join}: a generator reads 'title text' as one text; leave it at space"
+        )
     config = GeneratorConfig(
         backbone=recipe.backbone,
         loss=QueryGeneration.Config(frozen_encoder=recipe.backbone.is_pretrained),

@@ -18,6 +18,7 @@ from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
+from midmask.encoders.inputs import padding_mask, type_inputs
 from midmask.encoders.pooling import Pooling, pool
 from midmask.encoders.pooling import Side as Side
 from midmask.encoders.reading import SIZES as SIZES
@@ -44,7 +45,7 @@ class Backbone(nn.Module):
     `experts`, if any, are the weights that queries have for themselves; embedding module and MLM head are the model's
     own for both sides. `pooling` makes of hidden states what is scored; the default is the vector of [CLS].
     `has_fresh_head`: the encoder was trained before, its MLM head was not. `sentence`: what stands for a text in middle
-    training.
+    training. `pair_sep`: the id of [SEP] where rows are pairs, whose second text has token type 1 (`type_inputs`).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Backbone(nn.Module):
         self.dropout = dropout
         self.has_fresh_head = has_fresh_head
         self.sentence = sentence
+        self.pair_sep: int | None = None
         self.shape = shape_from(model.config)
         self.width, self.layers, self.max_length = self.shape.width, self.shape.layers, self.shape.max_length
         self.heads = int(model.config.num_attention_heads)
@@ -123,7 +125,7 @@ class Backbone(nn.Module):
         """
         if (side == "query" and self.experts is not None) or not suits(self.encoder):
             return self.hidden(ids_BL, lengths_B, side)[:, 0]
-        return first_token(self.encoder, ids_BL, self._visible(ids_BL, lengths_B))
+        return first_token(self.encoder, ids_BL, self._visible(ids_BL, lengths_B), self._types(ids_BL, lengths_B))
 
     def hidden_and_layer(
         self, ids_BL: Tensor, lengths_B: Tensor, layer: int, side: Side = "passage"
@@ -141,10 +143,13 @@ class Backbone(nn.Module):
         mask = self._visible(ids_BL, lengths_B)
         if mask is not None and self.family.mask == "tokens":
             mask = mask[:, 0, 0].long()
-        inputs = {"input_ids": ids_BL, "attention_mask": mask, **wanted}
+        inputs = {"input_ids": ids_BL, "attention_mask": mask, **self._types(ids_BL, lengths_B), **wanted}
         if side == "query" and self.experts is not None:
             return self.experts.run(self.encoder, inputs)
         return self.encoder(**inputs)
+
+    def _types(self, ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
+        return type_inputs(self.model.config, self.pair_sep, ids_BL, lengths_B)
 
     def _visible(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor | None:
         length = ids_BL.shape[1]
@@ -156,7 +161,7 @@ class Backbone(nn.Module):
         return padding_mask(lengths_B, length)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """Input of the first layer: embeddings of words, positions and types, after norm, dropout and projection; [B,
+        """Input of the first layer: embeddings of words, positions and type 0, after norm, dropout and projection; [B,
         L, D].
         """
         return self.family.embed(self.encoder, input_ids=ids_BL)
@@ -199,16 +204,6 @@ class Backbone(nn.Module):
         copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
 
 
-def padding_mask(lengths_B: Tensor, length: int) -> Tensor | None:
-    """True at real tokens, [B, 1, 1, L], as the attention of every layer takes it; none if no row is padded.
-
-    On a GPU it is always made: to look at the lengths would make the host wait for the device.
-    """
-    if not lengths_B.is_cuda and bool((lengths_B == length).all()):
-        return None
-    return (torch.arange(length, device=lengths_B.device) < lengths_B[:, None])[:, None, None]
-
-
 def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int) -> Backbone:
     """The backbone that a config names. Fresh weights depend on `seed` alone, not on what was drawn before.
 
@@ -220,12 +215,14 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
         if config.name in SIZES:
             settings = sized_settings(config.name, config.dropout)
             settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
-            return _make(settings, config)
-        if config.fresh:
+            backbone = _make(settings, config)
+        elif config.fresh:
             backbone = _make(read_settings(config.name, config.dropout), config)
         else:
             backbone = _load(config.name, dropout=config.dropout, wanted=config)
-    _check_vocabulary(backbone, vocabulary, config.name)
+    if config.name not in SIZES:
+        _check_vocabulary(backbone, vocabulary, config.name)
+    backbone.pair_sep = vocabulary.pair_sep
     return backbone
 
 

@@ -20,6 +20,7 @@ from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import FAMILIES, shape_from
+from midmask.encoders.inputs import count_token_types
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
@@ -140,7 +141,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
         raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
     if max_length > (longest := shape_from(settings).max_length):
         raise UserError(f"teacher: max_length = {max_length}, but {name} takes at most {longest} tokens; set it lower")
-    return CrossEncoder(model, template_of(tokenizer, typed=_types(settings) > 1), max_length)
+    return CrossEncoder(model, template_of(tokenizer, typed=count_token_types(settings) > 1), max_length)
 
 
 def fresh_classifier(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
@@ -196,12 +197,10 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
     longest = min(places, tokenizer.model_max_length)
     if (max_length or longest) > longest:
         raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")
-    typed = _types(settings) > 1 and TYPES in tokenizer.model_input_names  # else other libraries give none either
+    typed = (
+        count_token_types(settings) > 1 and TYPES in tokenizer.model_input_names
+    )  # else other libraries give none either
     return CrossEncoder(model, template_of(tokenizer, typed=typed), max_length or longest).eval()
-
-
-def _types(settings: Any) -> int:
-    return int(getattr(settings, "type_vocab_size", 0))
 
 
 def template_of(tokenizer: Any, *, typed: bool) -> Template:

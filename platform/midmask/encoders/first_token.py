@@ -8,6 +8,7 @@ as in search.
 Shapes: B rows, L tokens, D width, H attention heads, C columns of a head.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,18 +25,21 @@ def suits(model: Any) -> bool:
     return config._attn_implementation == "sdpa" and not getattr(config, "is_decoder", False)
 
 
-def first_token(model: Any, ids_BL: Tensor, visible_B11L: Tensor | None) -> Tensor:
+def first_token(
+    model: Any, ids_BL: Tensor, visible_B11L: Tensor | None, types: Mapping[str, Tensor] | None = None
+) -> Tensor:
     """The last hidden state of the first token, [B, D], of a model that `suits`.
 
     Its gradients are those of the whole model, but for the last layer's key bias, which gets none instead of a rounding
     error; while it trains, dropout acts in the places where it does there.
 
     Args:
-        visible_B11L: bool, false where a row is padded; none: no row is.
+        visible_B11L: bool, false where a row is padded; none: no row is. types: as `inputs.type_inputs` gives them;
+            none: all are 0.
     """
     family = FAMILIES[model.config.model_type]
     layers = model.get_submodule(family.layers)
-    hidden_BLD = family.embed(model, input_ids=ids_BL)
+    hidden_BLD = family.embed(model, input_ids=ids_BL, **(types or {}))
     for layer in layers[:-1]:
         hidden_BLD = layer(hidden_BLD, visible_B11L)
     attended_BD = _attend(layers[-1], family, int(model.config.num_attention_heads), hidden_BLD, visible_B11L)

@@ -23,6 +23,7 @@ from torch import nn
 from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.foreign import TOKEN_STATES
+from midmask.encoders.inputs import count_token_types
 from midmask.encoders.model_card import Card, Loader, model_card
 from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation
 from midmask.encoders.reading import quiet_transformers
@@ -73,10 +74,11 @@ def save_bi_encoder(
     representation, form = backbone.pooling.representation, form or TextForm()
     lengths = {"query_length": query_length or max_length, "passage_length": max_length}
     facts = ModelSettings(representation=representation, form=form, **lengths)
-    _write_transformer(backbone, backbone.model, folder, tokenizer_folder, facts)
+    tokenizer = _tokenizer(tokenizer_folder, backbone, form)
+    _write_transformer(backbone, backbone.model, folder, tokenizer, facts)
     if backbone.experts is not None:
         backbone.experts.save(folder)
-        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer_folder, facts)
+        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer, facts)
         _write(folder / "router_config.json", ROUTES)
     loader = _loader(backbone)
     if loader is not None:
@@ -123,9 +125,16 @@ def take_projection(backbone: Backbone, folder: Path) -> bool:
     return True
 
 
-def _write_transformer(
-    backbone: Backbone, model: Any, folder: Path, tokenizer_folder: Path, facts: ModelSettings
-) -> None:
+def _tokenizer(folder: Path, backbone: Backbone, form: TextForm) -> Any:
+    """The tokenizer in a folder, to be saved; it gives token types where the model reads any but 0."""
+    tokenizer = copy_untruncated(load_tokenizer(folder))
+    if form.title_join == "pair" and count_token_types(backbone.model.config) > 1:
+        tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not saved
+    return tokenizer
+
+
+def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer: Any, facts: ModelSettings) -> None:
     """A Hugging Face folder that is also a module of sentence-transformers."""
     representation = backbone.pooling.representation
     settings: dict[str, Any] = {"max_seq_length": facts.passage_length, "do_lower_case": False}
@@ -135,7 +144,7 @@ def _write_transformer(
         settings["transformer_task"] = "fill-mask"
     with quiet_transformers():
         (model.base_model if representation.lexical is None else model).save_pretrained(folder)
-    copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     _write(folder / "sentence_bert_config.json", settings)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from midmask.encoders.model_settings import ModelSettings
 from midmask.encoders.representation import Representation
+from midmask.encoders.text_form import TextForm
 
 Loader = Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"]
 
@@ -39,6 +40,7 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, car
         f"Views of a text: {views(representation)}. Queries are read up to {facts.query_length} tokens, passages up to "
         f"{facts.passage_length}." + (" Queries have weights of their own." if routed else "") + "\n",
         f"The score of a query and a passage is {_score(representation)}.\n",
+        *_pair_lines(facts.form),
         "## What loads it\n",
         *[f"- {line}" for line in _libraries(representation, loader)],
         "- midmask: everything, from `midmask.json`.\n",
@@ -52,6 +54,23 @@ def _score(representation: Representation) -> str:
     if representation.tokens is not None:
         return "MaxSim: the sum over the query's tokens of the largest dot product with one of the passage's tokens"
     return "the dot product of their views" + (", added up" if representation.dense and representation.lexical else "")
+
+
+def _pair_lines(form: TextForm) -> list[str]:
+    """What whoever encodes passages must know, if title and text are no single text."""
+    if form.title_join == "space":
+        return []
+    prompt = f"`{form.passage_prompt}` and the title" if form.passage_prompt else "the title"
+    kind = "1, as tokenizers give it, where the model has token types" if form.title_join == "pair" else "0"
+    lines = [f"A passage is a pair of two texts, {prompt} and the passage's text, the latter of token type {kind}."]
+    if form.title_join == "pair":
+        lines.append("In sentence-transformers: `model.encode([(title, text), …])`.")
+    else:
+        lines.append(
+            'In sentence-transformers: `model.encode([f"{title} [SEP] {text}", …])`, [SEP] standing for what the '
+            "tokenizer puts between two texts."
+        )
+    return [" ".join(lines) + "\n"]
 
 
 def views(representation: Representation) -> str:

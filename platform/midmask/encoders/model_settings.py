@@ -26,8 +26,8 @@ from midmask.errors import UserError
 from midmask.identity import Config, as_user_error
 
 FILE = "midmask.json"
-FORMAT = 2
-"""2: with `form`."""
+FORMAT = 3
+"""2: with `form`; 3: with `form.title_join`."""
 PROJECTION = "2_Dense"
 """Where a projection's weights are, as sentence-transformers lays them out."""
 

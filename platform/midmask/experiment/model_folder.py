@@ -31,9 +31,12 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
         "max_length": min(facts.passage_length or recipe.tokens.max_length, LONGEST),
         "query_length": min(facts.query_length or recipe.tokens.query_length, LONGEST),
         "titles": facts.form.titles is not False,
+        "title_join": facts.form.title_join,
         "query_prompt": facts.form.query_prompt,
         "passage_prompt": facts.form.passage_prompt,
     }
     free = {name: value for name, value in said.items() if not {"tokens", f"tokens.{name}"} & set(chosen)}
     data = recipe.tokens.model_copy(update=free).model_dump()
+    if not data["titles"] and "tokens.title_join" not in chosen:
+        data["title_join"] = "space"
     return override(recipe, {"tokens": data})

@@ -206,7 +206,7 @@ def _untuned_config(recipe: Recipe) -> UntunedConfig:
     tokens = recipe.tokens
     return UntunedConfig(
         representation=recipe.representation,
-        form=TextForm(titles=tokens.titles, query_prompt=tokens.query_prompt, passage_prompt=tokens.passage_prompt),
+        form=TextForm.of(tokens.model_dump()),
         query_length=tokens.query_length,
         passage_length=tokens.max_length,
         seed=recipe.pretrain.seed,

@@ -174,6 +174,25 @@ class Recipe(Config):
         return self
 
     @model_validator(mode="after")
+    def _pairs_are_whole_rows(self) -> "Recipe":
+        """In a part of a pair, or several end to end, the first [SEP] does not end the title."""
+        if self.tokens.title_join != "pair" or self.objective is None:
+            return self
+        packed = self.objective.reads().rows == "packed"
+        broken = {
+            "objective.packing = true": (packed, "set objective.packing=false"),
+            f"excerpt = {self.excerpt}": (self.excerpt is not None, "leave excerpt at none"),
+            f"pretrain_on = tokens:{self.given_tokens}": (self.given_tokens != "", "name a collection with titles"),
+        }
+        for what, (is_so, remedy) in broken.items():
+            if is_so:
+                raise ValueError(
+                    f"tokens.title_join = pair with {what}: such rows do not state where a title ends and token type 1 "
+                    f"begins; {remedy}, or set tokens.title_join=separator"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _a_trained_start_is_kept_near(self) -> "Recipe":
         """What guards against forgetting needs something to forget."""
         trained = self.objective is not None and self.backbone.is_pretrained

@@ -144,6 +144,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         stop_after=config.stop_after,
         self_distillation=config.self_distillation,
         longest=int(read.record["config"]["span_length"]) if name == "spans" else longest,
+        form=TextForm.of(inputs["tokens"].record["config"]),
         **{name: places.get(name) for name in ("start", "resume", "corpus", "probed")},
     )
 
@@ -171,19 +172,13 @@ def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> Fi
         tokens=rows.tokens,
         rows=rows,
         start=inputs["start"].place if "start" in inputs else None,
-        form=_form(inputs["tokens"]),
+        form=TextForm.of(inputs["tokens"].record["config"]),
     )
 
 
 def _max_length(tokens: Artifact) -> int:
     """Tokens of a passage at most."""
     return int(tokens.record["config"]["max_length"])
-
-
-def _form(tokens: Artifact) -> TextForm:
-    """How the texts of a tokens artifact were written."""
-    config = tokens.record["config"]
-    return TextForm(**{name: config[name] for name in ("titles", "query_prompt", "passage_prompt")})
 
 
 def _file(inputs: Mapping[str, Artifact], name: str, file: str) -> Place | None:

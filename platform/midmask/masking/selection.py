@@ -86,4 +86,13 @@ def corrupt(text: TokenRows, selected_BL: Tensor, vocabulary: Vocabulary) -> Ten
     kind = uniform(text.keys_B, Purpose.CORRUPT, length)
     random_ids = integers(text.keys_B, Purpose.REPLACE, length, vocabulary.size)
     replaced = torch.where(kind < 0.8, vocabulary.mask_id, torch.where(kind < 0.9, random_ids, text.ids_BL))
-    return torch.where(selected_BL, replaced, text.ids_BL)
+    return keep_pairs(text.ids_BL, torch.where(selected_BL, replaced, text.ids_BL), vocabulary)
+
+
+def keep_pairs(ids_BL: Tensor, replaced_BL: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """The rows `replaced_BL` of texts `ids_BL`; where rows are pairs, a token that was replaced by [SEP] is itself
+    again, since the first [SEP] ends the title.
+    """
+    if vocabulary.pair_sep is None:
+        return replaced_BL
+    return torch.where(replaced_BL == vocabulary.pair_sep, ids_BL, replaced_BL)

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from midmask.encoders.backbone import padding_mask
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import load_bi_encoder
+from midmask.encoders.inputs import padding_mask, type_inputs
 from midmask.encoders.model_settings import read_projection, read_representation
 from midmask.encoders.pooling import Side, pool, token_vectors
 from midmask.encoders.reading import quiet_transformers
@@ -46,7 +46,7 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
     representation = read_representation(folder)
     if representation.lexical is not None:
         return _MaskedModel(folder, vocabulary, side, device)
-    return _BaseModel(folder, representation, side, device, unpooled)
+    return _BaseModel(folder, representation, vocabulary, side, device, unpooled)
 
 
 class _BaseModel:
@@ -54,8 +54,17 @@ class _BaseModel:
 
     shared = True
 
-    def __init__(self, folder: Path, representation: Representation, side: Side, device: str, unpooled: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        representation: Representation,
+        vocabulary: Vocabulary,
+        side: Side,
+        device: str,
+        unpooled: int,
+    ) -> None:
         self._model: Any = load_base_model(folder, side).to(device)
+        self._pair_sep = vocabulary.pair_sep
         self._unpooled = unpooled
         self._first_alone = representation.dense == "cls" and not unpooled and suits(self._model)
         self._representation = representation
@@ -73,7 +82,8 @@ class _BaseModel:
 
     def _pool(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
         if self._first_alone:
-            return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]))
+            types = self._types(ids_BL, lengths_B)
+            return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]), types)
         hidden_BLD, seen_BL = self._hidden(ids_BL, lengths_B)
         pooled_BLD, pooled_BL = hidden_BLD[:, self._unpooled :], seen_BL[:, self._unpooled :]
         return pool(self._representation.dense or "cls", pooled_BLD, pooled_BL)
@@ -81,8 +91,12 @@ class _BaseModel:
     def _hidden(self, ids_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Last hidden states, [B, L, D], and where there are tokens, bool [B, L]."""
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
-        hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long()).last_hidden_state
+        types = self._types(ids_BL, lengths_B)
+        hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long(), **types).last_hidden_state
         return hidden_BLD, seen_BL
+
+    def _types(self, ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
+        return type_inputs(self._model.config, self._pair_sep, ids_BL, lengths_B)
 
 
 class _MaskedModel:
@@ -90,6 +104,7 @@ class _MaskedModel:
 
     def __init__(self, folder: Path, vocabulary: Vocabulary, side: Side, device: str) -> None:
         self._backbone = load_bi_encoder(folder, dropout=0.0).to(device).eval()
+        self._backbone.pair_sep = vocabulary.pair_sep
         self._special_V = vocabulary.special_V.to(device)
         self._side = side
         # The query expert takes the place of the model's own weights for the time of a call.

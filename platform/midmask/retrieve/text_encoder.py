@@ -72,7 +72,8 @@ class TextEncoder:
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
-        return Vocabulary.of(self.tokenizer)
+        joined = self.tokens.record.get("config", {}).get("title_join", "space")
+        return Vocabulary.of(self.tokenizer).joined_by(joined)
 
     @cached_property
     def _encoder(self) -> Encoder:

@@ -91,12 +91,15 @@ class TeacherConfig(Config):
         return self.folder is not None or self.scores is not None
 
     def read_from(self, tokens: TokensConfig) -> TokensConfig:
-        """The corpus's tokens, `tokens`, with the lengths and titles that this teacher reads."""
+        """The corpus's tokens, `tokens`, with the lengths and titles that this teacher reads: 'title text' as one text,
+        since a query and a passage are a pair already.
+        """
         return tokens.model_copy(
             update={
                 "query_length": self.query_length or tokens.query_length,
                 "max_length": self.passage_length or tokens.max_length,
                 "titles": tokens.titles if self.titles is None else self.titles,
+                "title_join": "space",
             }
         )
 

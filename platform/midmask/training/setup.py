@@ -75,9 +75,12 @@ class TrainingSetup(ABC):
 
 @dataclass(frozen=True)
 class StartedSetup(TrainingSetup):
-    """A run that may begin with the weights of another. start: an artifact whose `model/` is trained on."""
+    """A run that may begin with the weights of another. start: an artifact whose `model/` is trained on. form: how the
+    texts were written before they were tokenised.
+    """
 
     start: Place | None = None
+    form: TextForm = field(default_factory=TextForm)
 
     @property
     def origin(self) -> Path | None:
@@ -90,7 +93,13 @@ class StartedSetup(TrainingSetup):
         if self.start is None:
             return build_backbone(self.backbone, vocabulary, seed=self.train.seed)
         folder = (self.start / "model").local()
-        return load_backbone(folder, dropout=self.backbone.dropout, wanted=self.backbone)
+        backbone = load_backbone(folder, dropout=self.backbone.dropout, wanted=self.backbone)
+        backbone.pair_sep = vocabulary.pair_sep
+        return backbone
+
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the run's rows."""
+        return Vocabulary.of(self.tokenizer).joined_by(self.form.title_join)
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ class PretrainSetup(StartedSetup):
         return min(self.stop_after or self.train.steps, self.train.steps)
 
     def build(self) -> Built:
-        vocabulary = Vocabulary.of(self.tokenizer)
+        vocabulary = self.vocabulary()
         backbone = self.encoder(vocabulary)
         if backbone.has_fresh_head and self.backbone.head_bias == "unigram":
             backbone.set_output_bias(unigram_log_probabilities(self.tokens, vocabulary))
@@ -127,7 +136,7 @@ class PretrainSetup(StartedSetup):
         """The guard against forgetting, where the encoder was trained before."""
         if self.origin is None:
             return None
-        return Guard(self.encoder(Vocabulary.of(self.tokenizer)).to(device), self.self_distillation)
+        return Guard(self.encoder(self.vocabulary()).to(device), self.self_distillation)
 
     def save(self, objective: Objective, folder: Path) -> None:
         objective.backbone.save(folder, self.tokenizer)
@@ -135,16 +144,13 @@ class PretrainSetup(StartedSetup):
 
 @dataclass(frozen=True)
 class FinetuneSetup(StartedSetup):
-    """Fine-tuning of a bi-encoder. form: how the texts were written before they were tokenised, for the folder of the
-    model.
-    """
+    """Fine-tuning of a bi-encoder."""
 
     rows: PairExamples
     representation: Representation = field(default_factory=Representation)
-    form: TextForm = field(default_factory=TextForm)
 
     def build(self) -> Built:
-        vocabulary = Vocabulary.of(self.tokenizer)
+        vocabulary = self.vocabulary()
         backbone = self.encoder(vocabulary)
         backbone.represent_as(self.representation, seed=self.train.seed)
         if self.origin is not None:

@@ -12,9 +12,10 @@ vector    b = a · E, gradients not reaching E this way; u = max over positions 
 trained   encoder, embeddings and MLM head; the decoder shares embeddings and output matrix
 thrown    the decoder: two ordinary layers, an MLM transform of its own, and its own output bias
 targets   the selected tokens of each side
-differs   sums are divided by the global count of targets. Title and passage are one text of token type 0; published is
-          a pair, "title [SEP] passage", of types 0 and 1. Whole words, which the
-          code cuts at the quota and leaves out beyond six pieces, are chosen here as by Condenser: those that fit
+differs   sums are divided by the global count of targets. Title and passage are one text; published is
+          "title [SEP] passage", all of token type 0: tokens.titles=true, tokens.title_join=separator. Whole words,
+          which the code cuts at the quota and leaves out beyond six pieces, are chosen here as by Condenser: those that
+          fit
 """
 
 from dataclasses import dataclass

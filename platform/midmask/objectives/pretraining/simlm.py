@@ -12,7 +12,8 @@ targets   the true tokens of all places but specials and [UNK], replaced or not,
 differs   sums are divided by the global count of targets. Published is a frozen ELECTRA generator, here the folder of
           one; as there is none on a bare machine, the default is a small one of its own, trained along (a variant of
           the published code). It guesses without dropout, so that a guess is a function of the row's key alone. Title
-          and passage are one text of token type 0; published is a pair, "title [SEP] passage", of types 0 and 1
+          and passage are one text of token type 0; published is a pair, of types 0 and 1 for encoder and generator and
+          0 for the decoder: tokens.titles=true, tokens.title_join=pair
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.decoders import Decoder, DecoderPositions
 from midmask.encoders.backbone import Backbone, BackboneShape
 from midmask.errors import UserError
-from midmask.masking import find_words, select_words
+from midmask.masking import find_words, keep_pairs, select_words
 from midmask.objectives.objective import Objective, flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder
 from midmask.objectives.pretraining.generator import (
@@ -120,7 +121,7 @@ class SimLM(Objective):
     def _guess(self, text: TokenRows, hidden_BL: Tensor, vocabulary: Vocabulary) -> Tensor:
         """The text with tokens drawn by the generator where it is hidden."""
         masked = replace(text, ids_BL=text.ids_BL.masked_fill(hidden_BL, vocabulary.mask_id))
-        return fill(self.generator, masked, hidden_BL, vocabulary.size)
+        return keep_pairs(text.ids_BL, fill(self.generator, masked, hidden_BL, vocabulary.size), vocabulary)
 
     def counts(self, drawn: SimLMRows) -> dict[str, Tensor]:
         learns = generator_count(self.generator, drawn.generator)
