@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from midmask.benchmark.design import Released
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
@@ -79,7 +80,8 @@ def slots_of(
 
 def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
     """The sheet with our numbers; none if nothing in it was measured."""
-    printed = list(sheet.slots())
+    folders = [one for name in results.names("system") if (one := Released.of(name))]
+    printed = list(_with_released(sheet.slots(), folders))
     slots, replaced = _name_ours(printed, results)
     found = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
@@ -94,8 +96,22 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
         measured.comparisons,
         measured.protocol,
     )
+    if any(Released.of(slot.key.system) for slot in printed):
+        replaced.append("A released folder was pre-trained by the paper's authors, and is fine-tuned here.")
     beside = _publish_beside(printed, name, results, [*replaced, *notes])
     return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
+
+
+def _with_released(slots: Iterable[Slot], folders: Sequence[Released]) -> Iterator[Slot]:
+    """The slots, and each once more behind its own for every folder that is its system, in a row of the folder's: it
+    has the same printed number, and the folder fine-tuned here is in the place of our middle training.
+    """
+    for slot in slots:
+        yield slot
+        for one in folders:
+            if one.system == slot.key.system and one.collection in ("", slot.key.collection):
+                key = replace(slot.key, system=str(one), collection=NONE)
+                yield replace(slot, row=f"{slot.row}, released: {one.folder}", key=key)
 
 
 def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ What makes no sense is left out with a reason: nothing disappears silently.
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -41,6 +41,9 @@ WITH_BM25 = {"evaluation.bm25_share": BM25_SHARE}
 BM25 = "bm25"
 NONE = "none"
 
+PRINTED_COLLECTIONS = ("corpus", "wiki", "msmarco")
+"""What papers pre-trained their systems on, as the lists of their numbers call it."""
+
 
 class Setting(Config):
     """A fine-tuning that all systems go through."""
@@ -72,7 +75,9 @@ class Benchmark(Config):
     corpus: str = Field("pydocs", description="fine-tuned and evaluated on; as corpus.name")
     scale: Literal["demo", "published"] = Field("demo", description="of the protocols' sizes")
     systems: tuple[str, ...] = Field(
-        min_length=1, description="recipes, bm25, or variants as recipe[field=value,…] of objective or backbone"
+        min_length=1,
+        description="recipes, bm25, variants as recipe[field=value,…] of objective or backbone, or published model "
+        "folders as released:recipe=FOLDER or released:recipe@collection=FOLDER",
     )
     collections: dict[str, tuple[str, ...]] = Field(
         {"corpus": ()}, min_length=1, description="label -> what the middle training reads; empty: the corpus itself"
@@ -98,7 +103,10 @@ class Benchmark(Config):
     @model_validator(mode="after")
     def _names_are_known(self) -> "Benchmark":
         for system in self.systems:
-            name, _ = variant(system)
+            published = Released.of(system)
+            name = published.system if published else variant(system)[0]
+            if published and published.collection not in ("", *PRINTED_COLLECTIONS):
+                raise unknown(f"collection in {system!r}", published.collection, PRINTED_COLLECTIONS)
             if name != BM25 and name not in set(RECIPES):
                 raise unknown("system", name, [*RECIPES, BM25])
         labels = [*self.collections, *self.representations, *self.settings]
@@ -124,16 +132,41 @@ class Benchmark(Config):
                 yield SystemKey(name, collection, kind, setting)
 
 
+class Released(NamedTuple):
+    """A published model folder and the system of the papers that it is.
+
+    system: a recipe's name. collection: what it was pre-trained on, as the papers' numbers call it; empty: not told.
+    """
+
+    system: str
+    collection: str
+    folder: str
+
+    def __str__(self) -> str:
+        return f"released:{self.system}{'@' if self.collection else ''}{self.collection}={self.folder}"
+
+    @classmethod
+    def of(cls, system: str) -> "Released | None":
+        """That of `released:retromae=FOLDER` or `released:retromae@wiki=FOLDER`; None for another kind of system."""
+        match = re.fullmatch(r"released:(\w+)(?:@(\w+))?=(.+)", system)
+        return None if match is None else cls(match[1], match[2] or "", match[3])
+
+
 def variant(system: str) -> tuple[str, dict[str, str]]:
-    """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`.
+    """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`. A released folder is the recipe without
+    middle training that begins with it.
 
     Raises:
         UserError: for a text of another form.
     """
+    if published := Released.of(system):
+        return NONE, {"backbone.name": published.folder, "tokens.tokenizer": published.folder}
     match = re.fullmatch(r"(\w+)(?:\[([^\[\]]+)\])?", system)
     pairs = [pair.partition("=") for pair in match[2].split(",")] if match and match[2] else []
     if match is None or not all(name and equals for name, equals, _ in pairs):
-        raise UserError(f"system {system!r}: write a recipe's name, or recipe[field=value,field=value]")
+        raise UserError(
+            f"system {system!r}: write a recipe's name, recipe[field=value,field=value], or released:recipe=FOLDER"
+        )
     return match[1], {name: value for name, _, value in pairs}
 
 

@@ -11,7 +11,12 @@ from midmask.app.job import Options
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")
-    parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas, or all; default: the preset's")
+    parser.add_argument(
+        "--systems",
+        metavar="NAMES",
+        help="recipes, divided by commas, or all; also released:RECIPE=FOLDER, a published model folder that is a "
+        "paper's system and stands in its tables; default: the preset's",
+    )
     parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
     parser.add_argument("--representations", metavar="NAMES", help="dense, splade, lexical, hybrid, divided by commas")
     parser.add_argument("--settings", metavar="NAMES", help="fine-tunings of the preset, by name; default: all")
