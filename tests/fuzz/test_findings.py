@@ -18,7 +18,7 @@ from midmask.artifact import Place
 from midmask.corpora import trec
 from midmask.derived.given import read_file
 from midmask.errors import UserError
-from midmask.exchange.hard_negatives_file import read_hard_negatives
+from midmask.exchange.negatives_files import read_negatives_file
 from midmask.exchange.pickles import read_pickle
 from midmask.exchange.score_files import read_pickled_scores, read_score_lists
 from midmask.identity import override
@@ -52,7 +52,7 @@ def test_a_damaged_gzip_stream_of_a_corpus_is_named(tmp_path: Path, file: str) -
     refused(lambda: prepared(f"beir:{tmp_path}/in", tmp_path / "out"), file, "broken gzip stream")
 
 
-@pytest.mark.parametrize("read", [read_hard_negatives, read_file])
+@pytest.mark.parametrize("read", [read_negatives_file, read_file])
 def test_a_damaged_gzip_stream_of_lines_is_named(tmp_path: Path, read: Any) -> None:
     (tmp_path / "x.jsonl.gz").write_bytes(damaged(b'{"qid": 1, "pos": [], "neg": {}}\n' * 50))
     refused(lambda: read(Place(str(tmp_path / "x.jsonl.gz"))), "x.jsonl.gz", "broken gzip stream")

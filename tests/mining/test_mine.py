@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.exchange.hard_negatives_file import HardNegatives, line_of, read_hard_negatives
+from midmask.exchange.hard_negatives_file import HardNegatives, line_of
+from midmask.exchange.negatives_files import read_negatives_file
 from midmask.identity import fingerprint
 from midmask.mining.filters import FilterConfig
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
@@ -44,7 +45,7 @@ def test_the_files_agree_and_hold_no_positive_nor_its_copy(inputs, given, out):
         assert (row["rank"], row["score"], row["source"]) == (source["rank"], source["score"], "dense-encoder")
         positives = [judged["doc_id"] for judged in qrels if judged["query_id"] == row["query_id"]]
         assert texts[row["doc_id"]] not in {texts[doc_id] for doc_id in positives}
-    lines = list(read_hard_negatives(out / "negatives.jsonl.gz"))
+    lines = list(read_negatives_file(out / "negatives.jsonl.gz"))
     assert [(query, doc) for query, _, systems in lines for doc in systems["dense-encoder"]] == [
         (row["query_id"], row["doc_id"]) for row in rows
     ]

@@ -6,14 +6,9 @@ plain or gzip'd. Ids may be integers or strings; they come back as strings.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from midmask.artifact import Place
 from midmask.errors import quoted
-from midmask.retrieve.lines import parse_lines
-
-LAYOUT = '{"qid": …, "pos": [ids], "neg": {system: [ids]}}'
 
 
 class HardNegatives(NamedTuple):
@@ -30,16 +25,12 @@ def line_of(entry: HardNegatives) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
-def read_hard_negatives(place: Place) -> Iterator[HardNegatives]:
-    """The lines of a file.
+def entry_of(row: Any) -> HardNegatives:
+    """A line of the layout, as JSON.
 
     Raises:
-        UserError: naming file and line, where `pos` or a system's negatives is not a list of ids.
+        ValueError, KeyError, TypeError, AttributeError: for another layout.
     """
-    return (entry for _, entry in parse_lines(place, _entry, LAYOUT))
-
-
-def _entry(row: Any) -> HardNegatives:
     negatives = {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
     return HardNegatives(id_in(row["qid"]), ids_in(row["pos"]), negatives)
 

@@ -2,6 +2,9 @@
 
 list layout   Parquet, a row a query: query_id, corpus_id: [ids], score: [numbers] (Hugging Face)
 pickle        scores[query][passage] (cross-encoder-ms-marco-MiniLM-L-6-v2-scores.pkl.gz)
+lines         JSON, a query a line: the list layout; or {"query_id", "positives": {"doc_id": [ids], "score": [numbers]},
+              "negatives": the same} (SimLM)
+columns       query, passage, score, divided by white space, the score perhaps in brackets (RetroMAE)
 """
 
 from collections.abc import Iterator
@@ -15,8 +18,11 @@ from midmask.corpora.tables import columns_told, is_id, is_list_of_ids, is_list_
 from midmask.errors import UserError, quoted
 from midmask.exchange.hard_negatives_file import id_in
 from midmask.exchange.pickles import read_pickle
+from midmask.retrieve.lines import parse_lines, text_lines
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
+
+LINES = '{"query_id", "corpus_id": [ids], "score": [numbers]}, or SimLM\'s {"query_id", "positives", "negatives"}'
 
 LAYOUT = "wanted is Parquet with the columns query_id, corpus_id (a list of ids) and score (a list of numbers)"
 
@@ -41,7 +47,7 @@ def read_score_lists(place: Place) -> Iterator[Scored]:
         number = 0
         for batch in file.iter_batches(batch_size=ROWS, columns=LIST.names):
             for row in batch.to_pylist():
-                yield from _read_row(place, number, row["query_id"], row["corpus_id"], row["score"])
+                yield from _read_row(place, number, row["query_id"], row["corpus_id"], row["score"], "row (from 0)")
                 number += 1
 
 
@@ -52,11 +58,16 @@ def _check_columns(place: Place, schema: pa.Schema) -> None:
 
 
 def _read_row(
-    place: Place, number: int, query: Any, ids: list[Any] | None, scores: list[Any] | None
+    place: Place,
+    number: int,
+    query: Any,
+    ids: list[Any] | None,
+    scores: list[Any] | None,
+    kind: str = "line",
 ) -> Iterator[Scored]:
-    """The pairs of a row of the list layout."""
+    """The pairs of a row or line of the list layout; number and kind, for messages."""
     if query is None or ids is None or scores is None or len(ids) != len(scores):
-        raise UserError(f"{place}, row {number} (from 0): query {query!r} has not one score for each of its passages")
+        raise UserError(f"{place}, {kind} {number}: query {query!r} has not one score for each of its passages")
     for doc_id, score in zip(ids, scores, strict=True):
         yield _pair(place, query, doc_id, score)
 
@@ -77,6 +88,60 @@ def read_pickled_scores(place: Place) -> Iterator[Scored]:
             )
         for doc_id, score in own.items():
             yield _pair(place, query_id, doc_id, score)
+
+
+def read_score_lines(place: Place) -> Iterator[Scored]:
+    """
+    Raises:
+        UserError: naming file and line, for a line of another layout, and lists that differ in length.
+    """
+    for number, (query, lists) in parse_lines(place, _score_lists, LINES):
+        for ids, scores in lists:
+            yield from _read_row(place, number, query, ids, scores)
+
+
+def _score_lists(row: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
+    """A line's query, and its passages with their scores."""
+    parts = [row["positives"], row["negatives"]] if "positives" in row else [{**row, "doc_id": row["corpus_id"]}]
+    lists = [(part["doc_id"], part["score"]) for part in parts]
+    if not all(isinstance(one, list) for pair in lists for one in pair):
+        raise ValueError("its ids or scores are no list")
+    return row["query_id"], lists
+
+
+def read_score_columns(place: Place) -> Iterator[Scored]:
+    """
+    Raises:
+        UserError: naming file and line, for a line that is not an id, an id and a number.
+    """
+    for number, line in text_lines(place):
+        try:
+            query, passage, score = line.split()
+            yield _pair(place, query, passage, float(score.strip("[]")))
+        except ValueError:
+            raise UserError(
+                f"{place}, line {number}: wanted is a query, a passage and a score, found {line[:80]!r}"
+            ) from None
+
+
+READERS = {
+    ".parquet": read_score_lists,
+    ".jsonl": read_score_lines,
+    ".tsv": read_score_columns,
+    ".txt": read_score_columns,
+    ".pkl": read_pickled_scores,
+}
+"""The end of a file's name, .gz apart -> its reader."""
+
+
+def read_scores_file(place: Place) -> Iterator[Scored]:
+    """The scores of a file, by the end of its name; a pickle's, if that is none of `READERS`.
+
+    Raises:
+        UserError: for a damaged file, or one of another layout.
+    """
+    name = place.uri.removesuffix(".gz")
+    return next((read for end, read in READERS.items() if name.endswith(end)), read_pickled_scores)(place)
 
 
 def _pair(place: Place, query_id: object, doc_id: object, score: object) -> Scored:

@@ -21,7 +21,7 @@ class NegativeSource:
     """Where hard negatives come from.
 
     stage: of mined ones, the number of the stage whose encoder ranks, from 0; none: the one before. file: in the
-    msmarco-hard-negatives layout.
+    layout of `exchange.negatives_files`.
     """
 
     kind: NegativeKind
@@ -55,7 +55,8 @@ class StageConfig(Config):
     negatives: tuple[str, ...] = Field(
         (),
         description="sources of hard negatives beside the batch's own: bm25, mined (with the stage before this one), "
-        "mined:STAGE (counted from 0), file:PATH (msmarco-hard-negatives layout); several are mixed",
+        "mined:STAGE (counted from 0), file:PATH (.jsonl of msmarco-hard-negatives, "
+        "Tevatron or SimLM, or .tsv of lists); several are mixed",
     )
     per_query: int = Field(
         0, ge=0, le=1000, description="hard negatives for each query in each step; 0 without sources"

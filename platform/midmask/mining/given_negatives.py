@@ -3,8 +3,8 @@
     lists/00000.parquet …   candidates (`negatives.CANDIDATES`, without scores), sorted by query within each file
     quarantine.jsonl        every entry that was not taken, with the reason
 
-The file has the msmarco-hard-negatives layout, each system being a source of its own. The mining step then chooses from
-it as from a ranking.
+The file has a layout of `exchange.negatives_files`, each system being a source of its own. The mining step then chooses
+from it as from a ranking.
 """
 
 import json
@@ -22,7 +22,8 @@ from pydantic import Field
 from midmask.artifact import Artifact, Place
 from midmask.corpora.ids import IdTable
 from midmask.errors import UserError, unknown
-from midmask.exchange.hard_negatives_file import HardNegatives, read_hard_negatives
+from midmask.exchange.hard_negatives_file import HardNegatives
+from midmask.exchange.negatives_files import read_negatives_file
 from midmask.identity import Config, file_fingerprint
 from midmask.mining.negatives import CANDIDATES
 
@@ -38,7 +39,9 @@ ROWS = 1 << 15
 class ReadNegativesConfig(Config):
     """Candidates from a file."""
 
-    file: str = Field(description="a file in the msmarco-hard-negatives layout, .jsonl or .jsonl.gz")
+    file: str = Field(
+        description="negatives by query: .jsonl as msmarco-hard-negatives, Tevatron or SimLM write it, or .tsv of lists"
+    )
     systems: tuple[str, ...] = Field((), description="systems whose lists are taken; none named: all")
     unknown_ids: Literal["refuse", "count"] = Field(
         "refuse", description="queries and passages that the corpus lacks: an error, or quarantined and counted"
@@ -65,7 +68,7 @@ def read_negatives(config: ReadNegativesConfig, inputs: Mapping[str, Artifact], 
     """
     with (out / "quarantine.jsonl").writing() as quarantine:
         reading = _Reading(config, inputs["corpus"].place, quarantine)
-        entries = read_hard_negatives(Place(config.file))
+        entries = read_negatives_file(Place(config.file))
         for number, block in enumerate(iter(lambda: list(islice(entries, QUERIES)), [])):
             table = reading.candidates(block)
             with (out / "lists" / f"{number:05d}.parquet").writing() as stream:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.exchange.score_files import read_pickled_scores, read_score_lists
+from midmask.exchange.score_files import read_scores_file
 from midmask.identity import Config, file_fingerprint
 from midmask.mining.negatives import SCORES
 from midmask.training.table import read_table
@@ -33,7 +33,8 @@ class ReadScoresConfig(Config):
     """Scores from a file."""
 
     file: str = Field(
-        description="scores by query: .parquet in the list layout, or .pkl[.gz] of scores[query][passage]"
+        description="scores by query: .parquet or .jsonl in the list layout, SimLM's .jsonl, .pkl of "
+        "scores[query][passage], or .tsv of query, passage, score; all but .parquet may be gzip'd"
     )
 
 
@@ -54,8 +55,7 @@ def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: P
     Raises:
         UserError: for a file of another layout, a pair that is scored twice, or no pair of the corpus at all.
     """
-    place = Place(config.file)
-    pairs = read_score_lists(place) if config.file.endswith(".parquet") else read_pickled_scores(place)
+    pairs = read_scores_file(Place(config.file))
     known = read_table(inputs["corpus"].place / "queries.parquet")["query_id"].combine_chunks()
     tables, read = [SCORES.empty_table()], 0
     for some in iter(lambda: list(islice(pairs, PAIRS)), []):
