@@ -18,7 +18,14 @@ from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, world
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences", "cotmote.4_lowest"})
 """Claims on ranked lists."""
 
-GIVEN_PLACES = {"sigir23.i_beir", "sigir23.j_scratch", "sigir23.k_general", "retromae.beir", "retromae.nq"}
+GIVEN_PLACES = {
+    "sigir23.i_beir",
+    "sigir23.j_scratch",
+    "sigir23.k_general",
+    "retromae.beir",
+    "retromae.nq",
+    "retromae.in_domain",
+}
 """Claims on collections that the command names."""
 
 
