@@ -70,6 +70,7 @@ def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(ray_loc
     assert digests(root / "pooled") == digests(root / "alone")
 
 
+@pytest.mark.slow
 def test_actors_score_the_candidates_that_one_process_scores(ray_local, inputs, tmp_path: Path):
     """Token vectors: each actor scores those of a query's candidates that lie in its shard."""
     root = Place(f"file://{tmp_path}")
