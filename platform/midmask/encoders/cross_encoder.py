@@ -197,9 +197,8 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
     longest = min(places, tokenizer.model_max_length)
     if (max_length or longest) > longest:
         raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")
-    typed = (
-        count_token_types(settings) > 1 and TYPES in tokenizer.model_input_names
-    )  # else other libraries give none either
+    # A tokenizer that names no types gives none to other libraries either.
+    typed = count_token_types(settings) > 1 and TYPES in tokenizer.model_input_names
     return CrossEncoder(model, template_of(tokenizer, typed=typed), max_length or longest).eval()
 
 

@@ -15,7 +15,6 @@ from midmask.errors import UserError
 from midmask.identity import Config, added
 
 ALL = "all"
-POOL = 1000
 
 
 class PoolFields(Config):
@@ -24,7 +23,7 @@ class PoolFields(Config):
     candidates: Literal["bm25", "all"] = added(
         "bm25", "late interaction: passages that are scored for a query: BM25's best, or all (small collections)"
     )
-    pool: int = added(POOL, "late interaction: BM25's passages that are scored for each query", ge=1, le=100_000)
+    pool: int = added(1000, "late interaction: BM25's passages that are scored for each query", ge=1, le=100_000)
 
     def check_pool(self, place: str, depth: int, *, late: bool) -> None:
         """Finds a pool that cannot be searched before anything is computed.
@@ -36,8 +35,8 @@ class PoolFields(Config):
         Raises:
             UserError: if no token vectors are searched, or for a pool that is smaller than the depth.
         """
-        changed = {"candidates": "bm25", "pool": POOL}
-        for name, usual in changed.items():
+        for name, field in PoolFields.model_fields.items():
+            usual = field.default
             if not late and (value := getattr(self, name)) != usual:
                 raise UserError(
                     f"{place}.{name} = {value}: it is of late interaction, and representation.tokens = none; leave it "
