@@ -186,6 +186,30 @@ def test_a_silent_process_that_finishes_while_its_files_are_taken_over_wins(tmp_
     assert set(Place(str(tmp_path)).sizes()) == {"step/f/a", "step/f/b", f"step/f/{RECORD}"}
 
 
+def test_an_attempt_that_died_while_it_was_filled_is_passed_over(tmp_path, monkeypatch):
+    """Killed after the first of two copies, it holds "a", which in the step's order is written after "b"."""
+    place, found = Place(str(tmp_path / "step" / "f")), []
+    dead = Attempt(place, "0001-dead", LeaseWatch(QUICK))
+    for name in ("b", "a"):
+        (dead.out / name).write(name.encode())
+
+    def killed_after_the_first(source, target, link=os.link):
+        link(source, target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "link", killed_after_the_first)
+        produce(place, {"fingerprint": "f"}, lambda out: {}, QUICK)
+
+    def make(out):
+        found.extend(out.names())
+        return {}
+
+    produce(place, {"fingerprint": "f"}, make, QUICK)
+    assert found == ["a", "b"]
+    assert set(Place(str(tmp_path)).sizes()) == {"step/f/a", "step/f/b", f"step/f/{RECORD}"}
+
+
 def test_a_lease_that_changes_lives_wherever_its_process_is(tmp_path):
     place = Place((tmp_path / "one.lease").as_uri())
     watch = LeaseWatch(QUICK)

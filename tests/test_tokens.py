@@ -1,5 +1,7 @@
 """Tokens: the trained vocabulary, the shards, and what masks are told about a tokenizer."""
 
+import contextlib
+import itertools
 import json
 
 import numpy as np
@@ -68,6 +70,28 @@ def test_a_killed_run_goes_on_with_the_shards_it_has(corpus, tmp_path):
     run(corpus, tmp_path / "a")
     assert (tmp_path / "a" / "passages" / "00000.parquet").stat().st_mtime_ns == written
     assert len(rows(tmp_path / "a", "passages/00001.parquet")) == 20
+
+
+@pytest.mark.parametrize("written", range(6))
+def test_a_run_killed_after_any_file_goes_on_to_the_same_bytes(corpus, tmp_path, monkeypatch, written):
+    """Files: two of the tokenizer, two shards, the queries, the lengths."""
+    whole, count = Place(str(tmp_path / "whole")), itertools.count()
+    result = run(corpus, whole)
+
+    @contextlib.contextmanager
+    def write_or_die(place, write=Place.writing):
+        if next(count) == written:
+            raise KeyboardInterrupt
+        with write(place) as stream:
+            yield stream
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Place, "writing", write_or_die)
+        run(corpus, tmp_path / "killed")
+    assert run(corpus, tmp_path / "killed") == result
+    assert {name: (Place(str(tmp_path / "killed")) / name).sha256() for name in whole.sizes()} == {
+        name: (whole / name).sha256() for name in whole.sizes()
+    }
 
 
 def test_titles_enter_only_when_asked(corpus, tmp_path):

@@ -26,6 +26,9 @@ from midmask.place import DRAFT, Place
 
 log = logging.getLogger(__name__)
 
+FILLING = f"filling{DRAFT}"
+"""In an attempt's folder while the files of a dead one are copied into it."""
+
 
 def folder_of_attempts(place: Place) -> Place:
     """Where the attempts at an artifact lie."""
@@ -148,16 +151,22 @@ def _list_living(folder: Place, watch: LeaseWatch) -> list[str]:
 def _take_over(folder: Place, name: str, watch: LeaseWatch) -> None:
     """Starts the attempt `name` with the files of the newest attempt of a dead process, if there is one.
 
+    An attempt that died while it was filled in this way is passed over: a step sees by one file whether others are
+    there, and the copies come in another order than the step wrote its files. What it was filled from is still there.
+
     Dead attempts whose process is surely gone are deleted. One that has only been silent is kept until the artifact is
     finished, since its process may wake up and finish it.
     """
     dead = [other for other in _attempts(folder) if other < name and not watch.lives(folder / f"{other}{LEASE}")]
-    if dead:
-        log.info("resuming from %s, which a process that has ended left unfinished", folder / dead[-1])
+    filled = [other for other in dead if not (folder / other / FILLING).exists()]
+    if filled:
+        log.info("resuming from %s, which a process that has ended left unfinished", folder / filled[-1])
         try:
-            for file in (folder / dead[-1]).sizes():
+            (folder / name / FILLING).write(b"")
+            for file in (folder / filled[-1]).sizes():
                 if file != RECORD and not file.endswith(DRAFT):
-                    (folder / name / file).copy_from(folder / dead[-1] / file)
+                    (folder / name / file).copy_from(folder / filled[-1] / file)
+            (folder / name / FILLING).delete()
         except FileNotFoundError:  # its process woke up, or another one has taken it over
             (folder / name).delete()
     for other in dead:

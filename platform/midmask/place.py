@@ -233,13 +233,16 @@ class Place:
             elif info.type == pyarrow.fs.FileType.File:
                 filesystem.delete_file(path)
 
-    def upload(self, folder: Path) -> None:
-        """Copies a local folder's files, at every depth, to this place."""
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                target = self / path.relative_to(folder).as_posix()
-                with target.writing() as stream, open(path, "rb") as source:
-                    shutil.copyfileobj(source, stream, 1 << 20)
+    def upload(self, folder: Path, last: str = "") -> None:
+        """Copies a local folder's files, at every depth, to this place.
+
+        Args:
+            last: the file that is copied after all others, so that its presence says that they are there.
+        """
+        files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        for name in sorted(files, key=lambda name: name == last):
+            with (self / name).writing() as stream, open(files[name], "rb") as source:
+                shutil.copyfileobj(source, stream, 1 << 20)
 
     def local(self) -> Path:
         """This folder on the local disk: itself if it is a path, else a copy in this machine's cache.

@@ -80,7 +80,8 @@ def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
     """Writes `tokenizer/`: that of the tokens artifact `like`, if there is one, else the named one, or one trained on
     the corpus. Does nothing if it is there already.
     """
-    if (out / "tokenizer" / "tokenizer.json").exists():
+    whole = "tokenizer.json"
+    if (out / "tokenizer" / whole).exists():
         return
     if "like" in inputs:
         tokenizer = load_tokenizer((inputs["like"].place / "tokenizer").local())
@@ -90,7 +91,7 @@ def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
         tokenizer = train_wordpiece(config, inputs["corpus"].place)
     with tempfile.TemporaryDirectory() as folder:
         copy_untruncated(tokenizer).save_pretrained(folder)
-        (out / "tokenizer").upload(Path(folder))
+        (out / "tokenizer").upload(Path(folder), last=whole)
 
 
 def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
