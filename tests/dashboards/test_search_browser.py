@@ -154,8 +154,9 @@ def test_hostile_text_is_inert(browser: Chrome, site: Searched) -> None:
     wait_for_text(browser, "1 judged query · 1 relevant")
     browser.get(f"{site.address}/search?how=Judge+next")
     wait_for_text(browser, "Does this passage answer the query?")
-    asked = browser.find_element(By.CSS_SELECTOR, ".mm-asked").text
-    assert asked == "hostile text **bold** :smile: <img src=x onerror=window.hacked=1>"
+    script = "return [...document.querySelectorAll('.mm-asked')].map(one => one.innerText)"
+    asked = WebDriverWait(browser, PATIENCE).until(lambda page: page.execute_script(script))
+    assert asked == ["hostile text **bold** :smile: <img src=x onerror=window.hacked=1>"]
     assert browser.execute_script("return window.hacked") is None
 
 
