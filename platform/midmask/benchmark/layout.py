@@ -23,7 +23,7 @@ from midmask.recipes import RECIPES
 SECTIONS = ("objective", "backbone", "representation")
 """Where the fields of a variant are looked for, in this order."""
 
-HEADLESS = ("simcse", "diffcse", "ict", "laprador", "e5", "gte")
+HEADLESS = ("simcse", "diffcse", "ict", "laprador", "spider", "e5", "gte")
 """Systems that leave the MLM head as it was."""
 
 

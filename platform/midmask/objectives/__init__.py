@@ -28,6 +28,7 @@ from midmask.objectives.pretraining.rom import ROM
 from midmask.objectives.pretraining.seed import SEED
 from midmask.objectives.pretraining.simcse import SimCSE
 from midmask.objectives.pretraining.simlm import SimLM
+from midmask.objectives.pretraining.spider import Spider
 from midmask.objectives.pretraining.tsdae import TSDAE
 from midmask.objectives.pretraining.weak_pairs import WeakPairs
 from midmask.randomness.torch_seeds import fresh_weights
@@ -58,6 +59,7 @@ PRETRAINING: Registry[Any] = Registry(
         "diffcse": DiffCSE,  # Chuang et al. 2022: and its vector shows where a generator has edited it
         "ict": ICT,  # Lee et al. 2019, Izacard et al. 2022: two pieces of a passage find each other
         "laprador": LaPraDoR,  # Xu et al. 2022: and two encoders learn so in turn, with a cache of vectors
+        "spider": Spider,  # Ram et al. 2022: a window around words that recur in a document finds their other place
         "weak_pairs": WeakPairs,  # Wang et al. 2022, Li et al. 2023: a passage is found by its title
     },
 )

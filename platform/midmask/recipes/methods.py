@@ -131,6 +131,12 @@ METHODS: dict[str, Method] = {
     "ict": Method("ict"),
     # Xu et al., ACL Findings 2022: the same by two encoders in turn, with a cache; its sizes could not be read.
     "laprador": Method("laprador", changes={"backbone": {"dropout": 0.1, "experts": "all"}}),
+    # Ram et al., NAACL 2022: windows around recurring phrases find the other passage of an article; sizes of its command.
+    "spider": Method(
+        "spider",
+        changes={"spans": {"documents": "titles", "short_share": 0.0}},
+        published=training_sizes(200_000, 1024, 2e-5, warmup=0.01),
+    ),
     # Wang et al. 2022 (E5) and Li et al. 2023 (GTE): titles find their passages.
     "e5": Method("weak_pairs", changes=_TITLES, published=training_sizes(20_000, 32_768, 2e-4, warmup=0.05)),
     "gte": Method("weak_pairs", {"candidates": "all"}, _TITLES),

@@ -1,0 +1,187 @@
+"""Recurring span retrieval (Spider; Ram et al., NAACL 2022): a passage must be found by a short query that is cut from
+another passage of its document, around words that both passages have.
+
+loss      sum over examples of -log( exp(q · p / t) / sum over the passages of all workers of exp(q · . / t) ), t = 1
+example   two spans of a document, drawn anew at each visit, that share a phrase (the paper's recurring span) of 2 to 10
+          whole words. A phrase neither begins nor ends with a stop-word, has no [UNK], and is in no longer phrase that
+          both spans have; of several, one is drawn. q is a window of 5 to 30 tokens of one span, around the phrase, or
+          around its place if it is removed, which has a chance of 0.5; p is the other span, whole
+no example  two spans that share no phrase: they make no query, and p is only a candidate for other queries. Health logs
+          the share of rows that are examples (`recurring`)
+masked    nothing
+vector    h, the last hidden state of [CLS]; one encoder for both
+thrown    nothing; the MLM head stays untrained
+beware    passages alone are short documents: `spans.documents=titles` joins those of one title
+differs   negatives are in-batch only: published is one more for each query, a passage of the document without the
+          phrase; a row of two spans has no third. Published passages have 100 words and begin with their title.
+          Published examples are drawn evenly from the phrases of all documents; here a document is drawn once an epoch,
+          then two of its spans, then a phrase. Published words are spaCy's, compared in lower case, and a phrase has no
+          punctuation; here words are compared by their tokens, and punctuation may stand within a phrase. Published, a
+          phrase within longer ones is a phrase too if it also occurs elsewhere in the document; a window may lie beside
+          a phrase that it keeps; and the setting of 10 words lets phrases have 9
+unpublished   nothing: code and command are there
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from midmask import distributed as world
+from midmask.batch import Batch, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.pooling import sentence_vectors
+from midmask.masking import find_words, only
+from midmask.objectives.in_batch import agreement
+from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
+from midmask.randomness.masks import Purpose, uniform
+from midmask.vocabulary import Vocabulary
+
+MULTIPLIER = 6364136223846793005
+"""Odd: a phrase's hash is the sum of its ids times powers of this number, modulo 2**64."""
+NO_TARGET = -100
+"""What cross-entropy leaves out."""
+
+
+@dataclass(frozen=True)
+class ExampleRows:
+    """A query and a passage in each row, and which rows are examples; bool, [B]."""
+
+    query: TokenRows
+    passage: TokenRows
+    examples_B: Tensor
+
+
+class Phrases(NamedTuple):
+    """The phrases of so many words that begin at each token: their hashes and the places behind them, int64; which of
+    them are phrases, bool; [B, L] each.
+    """
+
+    hashes_BL: Tensor
+    ends_BL: Tensor
+    valid_BL: Tensor
+
+
+def phrases(text: TokenRows, vocabulary: Vocabulary, words: int, width: int) -> Phrases:
+    """Phrases of `words` whole words without a special token or [UNK], whose first and last word are no stop-words.
+
+    Args:
+        width: at least the length of all rows whose hashes are compared.
+    """
+    length, device = text.ids_BL.shape[1], text.ids_BL.device
+    places_L = torch.arange(length, device=device)
+    found = find_words(text, vocabulary)
+    begins_BL = (found.start_BL == places_L) & (places_L < text.lengths_B[:, None])
+    plain_BL = found.candidate_BL & (text.ids_BL != (-1 if vocabulary.unk_id is None else vocabulary.unk_id))
+    stops_BL = vocabulary.stop_V[text.ids_BL] & (found.size_BL == 1)
+    edge_BL = F.pad(begins_BL & plain_BL & ~stops_BL, (0, 1))
+    begins_BW = F.pad(torch.where(begins_BL, places_L, length).sort(1).values, (0, words), value=length)
+    number_BL = begins_BL.cumsum(1) - 1
+    last_BL, ends_BL = (begins_BW.gather(1, number_BL + ahead) for ahead in (words - 1, words))
+    breaks_BL = F.pad((~plain_BL).cumsum(1), (1, 0))
+    unbroken_BL = breaks_BL.gather(1, ends_BL) == breaks_BL[:, :-1]
+    powers = torch.full((width,), MULTIPLIER, device=device).cumprod(0)
+    sums_BL = F.pad((text.ids_BL * powers[:length]).cumsum(1), (1, 0))
+    hashes_BL = (sums_BL.gather(1, ends_BL) - sums_BL[:, :-1]) * powers.flip(0)[:length]
+    return Phrases(hashes_BL, ends_BL, edge_BL[:, :-1] & edge_BL.gather(1, last_BL) & unbroken_BL & (ends_BL < length))
+
+
+def recurring(text: TokenRows, other: TokenRows, vocabulary: Vocabulary, shortest: int, longest: int) -> Tensor:
+    """Where the longest phrase ends that begins at a token and is in the other row too; 0 where none does, or where it
+    is in a longer one; int64, [B, L].
+    """
+    width = max(text.ids_BL.shape[1], other.ids_BL.shape[1])
+    ends_BL = torch.zeros_like(text.ids_BL)
+    for words in range(shortest, longest + 1):
+        here, there = (phrases(rows, vocabulary, words, width) for rows in (text, other))
+        equal_BLL = (here.hashes_BL[:, :, None] == there.hashes_BL[:, None]) & there.valid_BL[:, None]
+        ends_BL = torch.where(here.valid_BL & equal_BLL.any(2), here.ends_BL, ends_BL)
+    before_BL = F.pad(ends_BL.cummax(1).values[:, :-1], (1, 0))
+    return ends_BL * (ends_BL > before_BL)
+
+
+class Spider(CoupledObjective):
+    class Config(ObjectiveConfig):
+        """Recurring span retrieval; the defaults are the paper's."""
+
+        name: Literal["spider"] = Field("spider", description="name of the objective")
+        shortest_phrase: int = Field(2, ge=1, le=64, description="fewest words of a phrase that two spans share")
+        longest_phrase: int = Field(10, ge=1, le=64, description="most words of a phrase that two spans share")
+        shortest_window: int = Field(5, ge=1, le=8192, description="fewest tokens of a query")
+        longest_window: int = Field(30, ge=1, le=8192, description="most tokens of a query")
+        remove: float = Field(0.5, ge=0.0, le=1.0, description="chance that a query lacks the phrase")
+        temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
+
+        def reads(self) -> Reads:
+            return Reads(rows="spans", context="any")
+
+        @model_validator(mode="after")
+        def _sizes_are_in_order(self) -> Self:
+            for kind in ("phrase", "window"):
+                low, high = (getattr(self, f"{end}_{kind}") for end in ("shortest", "longest"))
+                if low > high:
+                    raise ValueError(f"shortest_{kind} = {low} is more than longest_{kind} = {high}; swap them")
+            return self
+
+    parts: ClassVar[tuple[str, ...]] = ("contrastive",)
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config = config
+
+    @torch.no_grad()
+    def draw(self, batch: Batch) -> ExampleRows:
+        asked, passage = batch.texts["context"], batch.texts["passage"]
+        vocabulary, config = self.vocabulary(passage.ids_BL.device), self.config
+        ends_BL = recurring(asked, passage, vocabulary, config.shortest_phrase, config.longest_phrase)
+        chance_BL = uniform(asked.keys_B, Purpose.PICK, ends_BL.shape[1])
+        first_B = torch.where(ends_BL > 0, chance_BL, -1.0).argmax(1)
+        end_B = ends_BL.gather(1, first_B[:, None])[:, 0]
+        examples_B = end_B > 0
+        # Where no phrase recurs, an empty one stands anywhere: the query is as long as others, and is not used.
+        first_B = torch.where(examples_B, first_B, 1 + (chance_BL[:, 0] * (asked.lengths_B - 1)).long())
+        return ExampleRows(self._window(asked, first_B, end_B.maximum(first_B), vocabulary), passage, examples_B)
+
+    def _window(self, text: TokenRows, first_B: Tensor, end_B: Tensor, vocabulary: Vocabulary) -> TokenRows:
+        """The tokens around the phrase from `first_B` to before `end_B`, which stays in if there is nothing else."""
+        places_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+        phrase_BL = (places_L >= first_B[:, None]) & (places_L < end_B[:, None])
+        removed_B = uniform(text.keys_B, Purpose.CLOZE, 1)[:, 0] < self.config.remove
+        removed_B &= end_B - first_B < text.lengths_B - 2
+        text = only(text, ~(phrase_BL & removed_B[:, None]), vocabulary)
+        share_B, place_B = uniform(text.keys_B, Purpose.CROP, 2).double().unbind(1)
+        shortest, longest = self.config.shortest_window, self.config.longest_window
+        inside_B = torch.where(removed_B, 0, end_B - first_B)
+        room_B = text.lengths_B - 2
+        size_B = (shortest + (share_B * (longest - shortest + 1)).long()).maximum(inside_B).minimum(room_B)
+        low_B = (first_B + inside_B - size_B).clamp(min=1)
+        high_B = first_B.minimum(1 + room_B - size_B)
+        start_B = low_B + (place_B * (high_B - low_B + 1)).long()
+        places_L = places_L[: text.ids_BL.shape[1]]
+        return only(text, (places_L >= start_B[:, None]) & (places_L < (start_B + size_B)[:, None]), vocabulary)
+
+    def counts(self, drawn: ExampleRows) -> dict[str, Tensor]:
+        return {"contrastive": drawn.examples_B.sum()}
+
+    def represent(self, drawn: ExampleRows) -> Represented:
+        vectors = tuple(
+            sentence_vectors(self.backbone, text.ids_BL, text.lengths_B) for text in (drawn.query, drawn.passage)
+        )
+        return Represented(vectors, (drawn.examples_B,))
+
+    def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
+        query_BD, passage_BD = vectors
+        (examples_B,) = facts
+        passage_ND = world.gather_rows(passage_BD)
+        targets_B = torch.where(examples_B, world.own_rows(passage_BD), NO_TARGET)
+        with torch.autocast(query_BD.device.type, enabled=False):
+            scores_BN = query_BD @ passage_ND.t() / self.config.temperature
+        total = F.cross_entropy(scores_BN, targets_B, ignore_index=NO_TARGET, reduction="sum")
+        return {"contrastive": Part(total, examples_B.sum())}
+
+    def health(self, drawn: ExampleRows) -> dict[str, Tensor]:
+        """The share of examples, and `agreement` of both vectors over all rows."""
+        return {"recurring": drawn.examples_B.float().mean(), **agreement(*self.represent(drawn).vectors)}
