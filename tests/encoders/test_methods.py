@@ -44,7 +44,8 @@ def config_of(method: str) -> ObjectiveConfig:
 
 
 def batch_for(config: ObjectiveConfig) -> Batch:
-    """What the config reads: passages of 20 tokens and fewer, shorter contexts, weights where they are asked for."""
+    """What the config reads: passages of 20 tokens and fewer, shorter contexts, weights where they are asked for. Two
+    spans have their first words in common."""
     reads = config.reads()
 
     def text(lengths: list[int], seed: int) -> TokenRows:
@@ -55,6 +56,8 @@ def batch_for(config: ObjectiveConfig) -> Batch:
     texts = {"passage": text([20, 20, 20, 20] if reads.rows == "packed" else [20, 9, 14, 17], 0)}
     if reads.rows in ("spans", "pseudo_queries"):
         texts["context"] = text([5, 12, 8, 9], 1)
+    if reads.rows == "spans":
+        texts["context"].ids_BL[:, 1:5] = texts["passage"].ids_BL[:, 1:5]
     return Batch(0, texts)
 
 

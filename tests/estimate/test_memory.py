@@ -53,8 +53,8 @@ CASES: list[tuple[str, str, float, bool]] = [
 
 @pytest.mark.parametrize(("name", "size", "dropout", "bf16"), CASES)
 def test_a_whole_step(name: str, size: str, dropout: float, bf16: bool) -> None:
-    """Within a hundredth of what autograd keeps of a method's forward pass; inverse cloze draws the lengths of its
-    pieces, and of a larger batch the longest is longer. Chunks of logits are there for a moment only."""
+    """Within a hundredth of what autograd keeps of a method's forward pass; inverse cloze and Spider draw the lengths
+    of their pieces, and of a larger batch the longest is longer. Chunks of logits are there for a moment only."""
     backbone, config = BackboneConfig(name=size, dropout=dropout), PRETRAINING[name].Config()
     objective = build_objective(config, build_backbone(backbone, WORDS, seed=0), WORDS).train()
     batch = pretraining_batch(config, WORDS, rows=ROWS, length=LENGTH)
@@ -68,7 +68,7 @@ def test_a_whole_step(name: str, size: str, dropout: float, bf16: bool) -> None:
 
     real = kept_bytes(objective, forward)
     assert memory.activations + memory.kept_once == pytest.approx(
-        real, rel=0.1 if name in ("ict", "laprador") else 0.01
+        real, rel=0.1 if name in ("ict", "laprador", "spider") else 0.01
     )
 
 

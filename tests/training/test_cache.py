@@ -27,6 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "diffcse": {"replaced_weight": 0.5},
     "ict": {"temperature": 20.0},
     "laprador": {"temperature": 20.0, "cache": 9},
+    "spider": {"temperature": 20.0, "shortest_phrase": 1, "longest_window": 9},
 }
 
 

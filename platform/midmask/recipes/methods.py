@@ -131,7 +131,7 @@ METHODS: dict[str, Method] = {
     "ict": Method("ict"),
     # Xu et al., ACL Findings 2022: the same by two encoders in turn, with a cache; its sizes could not be read.
     "laprador": Method("laprador", changes={"backbone": {"dropout": 0.1, "experts": "all"}}),
-    # Ram et al., NAACL 2022: windows around recurring phrases find the other passage of an article; sizes of its command.
+    # Ram et al., NAACL 2022: windows around recurring phrases find another passage of an article; sizes: its command.
     "spider": Method(
         "spider",
         changes={"spans": {"documents": "titles", "short_share": 0.0}},

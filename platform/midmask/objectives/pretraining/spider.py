@@ -183,5 +183,7 @@ class Spider(CoupledObjective):
         return {"contrastive": Part(total, examples_B.sum())}
 
     def health(self, drawn: ExampleRows) -> dict[str, Tensor]:
-        """The share of examples, and `agreement` of both vectors over all rows."""
-        return {"recurring": drawn.examples_B.float().mean(), **agreement(*self.represent(drawn).vectors)}
+        """The share of examples, and `agreement` of their two vectors; of all rows, where none is an example."""
+        rows_B = drawn.examples_B | ~drawn.examples_B.any()
+        pairs = agreement(*(vectors_BD[rows_B] for vectors_BD in self.represent(drawn).vectors))
+        return {"recurring": drawn.examples_B.float().mean(), **pairs}
