@@ -2,6 +2,7 @@
 while the real classes run on real numbers.
 
 Tolerance: 1%. A quota of masked words is rounded for each text, and ICT's longest run in a batch is drawn by chance.
+Spider's longest window too, which is a quarter of a row: 5%.
 """
 
 from collections.abc import Callable
@@ -66,7 +67,8 @@ def test_pretraining(name: str, fields: dict[str, Any]) -> None:
     batch = pretraining_batch(config, WORDS, rows=ROWS, length=LENGTH)
     second = batch.texts["context"].ids_BL.shape[1] if "context" in batch.texts else 0
     own = counted(config, Row(LENGTH, second))
-    assert own.flops(ROWS) == pytest.approx(count_flops(learn(objective, batch)), rel=TOLERANCE)
+    tolerance = 0.05 if name == "spider" else TOLERANCE
+    assert own.flops(ROWS) == pytest.approx(count_flops(learn(objective, batch)), rel=tolerance)
     assert own.parameters == sum(parameter.numel() for parameter in objective.parameters()) and own.is_whole
 
 
