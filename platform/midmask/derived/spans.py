@@ -4,6 +4,8 @@
     sentences      packed in order into spans of at most `span_length` tokens; a longer one is cut into windows
     spans/<shard>  doc_id, number within the document, ids, overlap_ids; a document's spans stand together, and a row
                    group holds those of 2,048 documents
+                   with `recurring` also sharing: numbers of spans of the document that share a phrase with the span
+    sharing.npy    with `recurring`: how many these are, for each span; int8
     starts.npy     the row of each document's first span, then the number of spans; int64
 
 Documents of one span have no pair: they are counted and left out. No token of the others is dropped. A title is no
@@ -25,12 +27,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from midmask.artifact import Place
 from midmask.corpora.sentences import splitter
 from midmask.derived.cutting import Document, cut_into_spans, join_spans, overlap, tokenise_pieces
 from midmask.derived.given import GivenLine, count_given, read_given, sort_by_shard
+from midmask.derived.sharing import find_sharing
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
 from midmask.identity import Config
@@ -50,6 +54,10 @@ SCHEMA = pa.schema(
 )
 
 
+SHARING = pa.field("sharing", pa.list_(pa.int32()))
+"""A column more, with `recurring`."""
+
+
 class SpansConfig(Config):
     """How documents are cut into spans, or where their spans come from."""
 
@@ -64,6 +72,9 @@ class SpansConfig(Config):
     )
     documents: Literal["passages", "titles"] = Field(
         "passages", description="what a document is: a passage, or passages that follow each other under one title"
+    )
+    recurring: bool = Field(
+        False, description="note which spans of a document have words in common, which Spider reads pairs of"
     )
     seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
 
@@ -184,6 +195,7 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
 def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
     documents = _tokeniser_of_shards(config, inputs, out)
+    schema = SCHEMA.append(SHARING) if config.recurring else SCHEMA
 
     def rows_of(document: Document) -> list[dict[str, Any]]:
         spans, random_ = _spans_of(config, document)
@@ -192,16 +204,20 @@ def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], 
         limit = config.span_length - 2
         overlaps = [overlap(document, spans, number, limit, random_) for number in range(len(spans))]
         first, last = [vocabulary.cls_id], [vocabulary.sep_id]
-        return [
+        rows: list[dict[str, Any]] = [
             {"doc_id": document.doc_id, "number": number, "ids": first + ids + last, "overlap_ids": first + over + last}
             for number, (ids, over) in enumerate(zip(whole, overlaps, strict=True))
         ]
+        if config.recurring and len(rows) > 1:
+            shared = find_sharing([row["ids"] for row in rows], vocabulary, random_)
+            rows = [{**row, "sharing": others} for row, others in zip(rows, shared, strict=True)]
+        return rows
 
     def write(name: str) -> None:
-        with (out / "spans" / name).writing() as stream, pq.ParquetWriter(stream, SCHEMA, compression="zstd") as file:
+        with (out / "spans" / name).writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as file:
             several = (rows for document in documents(name) if len(rows := rows_of(document)) > 1)
             while rows := [row for own in islice(several, ROW_GROUP) for row in own]:
-                file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), row_group_size=len(rows))
+                file.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=len(rows))
 
     return write
 
@@ -232,7 +248,31 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     with (out / "starts.npy").writing() as stream:
         np.save(stream, np.concatenate([*starts, [spans]]).astype(np.int64))
     counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
+    if config.recurring:
+        counts["documents_that_share_a_phrase"] = _count_sharing(out, np.concatenate([*starts, [spans]]))
     return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1), **facts}
+
+
+def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
+    """Writes sharing.npy; the number of documents of which two spans share a phrase.
+
+    Raises:
+        UserError: if there is none.
+    """
+    lengths = []
+    for name in (out / "spans").names():
+        with (out / "spans" / name).reading() as stream:
+            lengths.append(pc.list_value_length(pq.read_table(stream, columns=["sharing"])["sharing"]).to_numpy())
+    counts = np.concatenate(lengths).astype(np.int8)
+    documents = int(np.count_nonzero(np.add.reduceat(counts, starts[:-1], dtype=np.int64)))
+    if not documents:
+        raise UserError(
+            "spans.recurring = true: no document has two spans with a phrase in common; choose larger documents "
+            "(spans.documents=titles)"
+        )
+    with (out / "sharing.npy").writing() as stream:
+        np.save(stream, counts)
+    return documents
 
 
 def _read(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Reads:
     """
 
     rows: Literal["passages", "packed", "spans", "pseudo_queries"] = "passages"
-    context: Literal["any", "random", "nearby", "overlap", "mixed"] = "any"
+    context: Literal["any", "random", "nearby", "overlap", "mixed", "recurring"] = "any"
     term_weights: bool = False
 
 

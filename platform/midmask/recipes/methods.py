@@ -134,7 +134,7 @@ METHODS: dict[str, Method] = {
     # Ram et al., NAACL 2022: windows around recurring phrases find another passage of an article; sizes: its command.
     "spider": Method(
         "spider",
-        changes={"spans": {"documents": "titles", "short_share": 0.0}},
+        changes={"spans": {"documents": "titles", "short_share": 0.0, "recurring": True}},
         published=training_sizes(200_000, 1024, 2e-5, warmup=0.01),
     ),
     # Wang et al. 2022 (E5) and Li et al. 2023 (GTE): titles find their passages.

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from midmask.arrays import Ints32
 from midmask.artifact import Place
+from midmask.errors import UserError
 from midmask.training.examples import Passages, TextColumns, draw_rows, join_texts, lengths_of
 from midmask.training.plan import Rows
 from midmask.training.table import TokenTable
@@ -23,7 +25,7 @@ RANDOM, NEARBY, OVERLAP, ANY = range(4)
 ANCHOR, CONTEXT, KIND, QUERY, EXCERPT = range(5)
 """What a number is drawn for."""
 
-ContextKind = Literal["any", "random", "nearby", "overlap", "mixed"]
+ContextKind = Literal["any", "random", "nearby", "overlap", "mixed", "recurring"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class SpanExamples:
 
     context: any, another span, all alike (coCondenser); random, one at most 100 spans off; nearby, the one before or
     after; overlap, as stored with the span; mixed, one of the last three (CoT-MAE, which draws random and nearby once
-    and for all).
+    and for all); recurring, one that shares a phrase with it, as stored: documents without such spans sit out (Spider).
     """
 
     spans: Place
@@ -52,14 +54,24 @@ class SpanSource:
     def __init__(self, spans: Place, context: ContextKind) -> None:
         with (spans / "starts.npy").reading() as stream:
             self._starts: Rows = np.load(stream, allow_pickle=False)
-        self.count = len(self._starts) - 1
+        self._kept = np.arange(len(self._starts) - 1)
         self._context = context
+        if context == "recurring":
+            self._shared = _read_sharing(spans)
+            self._kept = np.flatnonzero(np.add.reduceat(self._shared, self._starts[:-1], dtype=np.int64))
+            self._partners = TokenTable(spans / "spans", "sharing", planned=len(self._kept))
+        self.count = len(self._kept)
         self._ids = TokenTable(spans / "spans", planned=self.count)
         overlaps = context in ("overlap", "mixed")
         self._overlaps = TokenTable(spans / "spans", "overlap_ids", planned=self.count) if overlaps else None
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
-        starts, counts = self._starts[rows], np.diff(self._starts)[rows]
+        documents = self._kept[rows]
+        starts, counts = self._starts[documents], np.diff(self._starts)[documents]
+        if self._context == "recurring":
+            anchors, others = self._draw_sharing(rows, seed, epoch, starts, counts)
+            texts = {"passage": starts + anchors, "context": starts + others}
+            return {name: join_texts(self._ids.read(spans), spans) for name, spans in texts.items()}
         anchors = draw_rows(seed, epoch, rows, ANCHOR, counts)
         kinds = self._draw_kinds(rows, seed, epoch)
         windows = np.choose(kinds, [np.full(len(rows), WINDOW), np.ones_like(rows), np.ones_like(rows), counts])
@@ -79,6 +91,17 @@ class SpanSource:
             return draw_rows(seed, epoch, rows, KIND, 3)
         return np.full(len(rows), {"random": RANDOM, "nearby": NEARBY, "overlap": OVERLAP, "any": ANY}[self._context])
 
+    def _draw_sharing(self, rows: Rows, seed: int, epoch: int, starts: Rows, counts: Rows) -> tuple[Rows, Rows]:
+        """A span of each document that shares a phrase with another one, and one of those; all of them alike."""
+        having = [
+            np.flatnonzero(self._shared[start : start + count]) for start, count in zip(starts, counts, strict=True)
+        ]
+        picks = draw_rows(seed, epoch, rows, ANCHOR, [len(spans) for spans in having])
+        anchors = np.array([spans[pick] for spans, pick in zip(having, picks, strict=True)], np.int64)
+        partners = self._partners.read(starts + anchors)
+        picks = draw_rows(seed, epoch, rows, CONTEXT, [len(spans) for spans in partners])
+        return anchors, np.array([spans[pick] for spans, pick in zip(partners, picks, strict=True)], np.int64)
+
     @staticmethod
     def _draw_neighbours(rows: Rows, seed: int, epoch: int, anchors: Rows, counts: Rows, windows: Any) -> Rows:
         """Another span of each document, at most `windows` off, all of them alike."""
@@ -87,7 +110,20 @@ class SpanSource:
         return np.asarray(chosen + (chosen >= anchors))
 
     def names(self, rows: Rows) -> list[str]:
-        return self._ids.doc_ids(self._starts[rows])
+        return self._ids.doc_ids(self._starts[self._kept[rows]])
+
+
+def _read_sharing(spans: Place) -> NDArray[np.int8]:
+    """How many other spans share a phrase with each.
+
+    Raises:
+        UserError: if the artifact was made without them.
+    """
+    if not (spans / "sharing.npy").exists():
+        raise UserError(f"{spans}: it is not noted which spans have words in common; set spans.recurring=true")
+    with (spans / "sharing.npy").reading() as stream:
+        shared: NDArray[np.int8] = np.load(stream, allow_pickle=False)
+    return shared
 
 
 @dataclass(frozen=True)

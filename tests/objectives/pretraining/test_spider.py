@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from midmask.batch import Batch
-from midmask.objectives.pretraining.spider import Spider, recurring
+from midmask.masking.phrases import recurring
+from midmask.objectives.objective import Reads
+from midmask.objectives.pretraining.spider import Spider
 from midmask.randomness.masks import row_keys
 from tests.support.objectives import checks, two_sided
 from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
@@ -244,7 +246,7 @@ def test_health_is_the_share_of_examples_and_the_agreement_of_these() -> None:
 
 
 def test_it_reads_spans_and_refuses_sizes_out_of_order() -> None:
-    assert Spider.Config().reads().rows == "spans"
+    assert Spider.Config().reads() == Reads(rows="spans", context="recurring")
     for kind in ("phrase", "window"):
         with pytest.raises(ValueError, match=f"shortest_{kind} = 60 is more than longest_{kind} = .*swap them"):
             Spider.Config(**{f"shortest_{kind}": 60})

@@ -2,16 +2,16 @@
 another passage of its document, around words that both passages have.
 
 loss      sum over examples of -log( exp(q · p / t) / sum over the passages of all workers of exp(q · . / t) ), t = 1
-example   two spans of a document, drawn anew at each visit, that share a phrase (the paper's recurring span) of 2 to 10
-          whole words. A phrase neither begins nor ends with a stop-word, has no [UNK], and is in no longer phrase that
+example   two spans of a document that share a phrase (the paper's recurring span) of 2 to 10 whole words, drawn anew at
+          each visit. A phrase neither begins nor ends with a stop-word, has no [UNK], and is in no longer phrase that
           both spans have; of several, one is drawn. q is a window of 5 to 30 tokens of one span, around the phrase, or
           around its place if it is removed, which has a chance of 0.5; p is the other span, whole
-no example  two spans that share no phrase: they make no query, and p is only a candidate for other queries. Health logs
-          the share of rows that are examples (`recurring`)
 masked    nothing
 vector    h, the last hidden state of [CLS]; one encoder for both
 thrown    nothing; the MLM head stays untrained
-beware    passages alone are short documents: `spans.documents=titles` joins those of one title
+beware    `spans.recurring=true` is needed, which notes the spans that share a phrase of 2 to 10 words; two spans without
+          a phrase of the sizes below make no query, and health logs the share of the others (`recurring`). Passages
+          alone are short documents: `spans.documents=titles` joins those of one title
 differs   negatives are in-batch only: published is one more for each query, a passage of the document without the
           phrase; a row of two spans has no third. Published passages have 100 words and begin with their title.
           Published examples are drawn evenly from the phrases of all documents; here a document is drawn once an epoch,
@@ -23,7 +23,7 @@ unpublished   nothing: code and command are there
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -34,14 +34,13 @@ from midmask import distributed as world
 from midmask.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.pooling import sentence_vectors
-from midmask.masking import find_words, only
+from midmask.masking import only
+from midmask.masking.phrases import LEAST_WORDS, MOST_WORDS, recurring
 from midmask.objectives.in_batch import agreement
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
 from midmask.randomness.masks import Purpose, uniform
 from midmask.vocabulary import Vocabulary
 
-MULTIPLIER = 6364136223846793005
-"""Odd: a phrase's hash is the sum of its ids times powers of this number, modulo 2**64."""
 NO_TARGET = -100
 """What cross-entropy leaves out."""
 
@@ -55,68 +54,20 @@ class ExampleRows:
     examples_B: Tensor
 
 
-class Phrases(NamedTuple):
-    """The phrases of so many words that begin at each token: their hashes and the places behind them, int64; which of
-    them are phrases, bool; [B, L] each.
-    """
-
-    hashes_BL: Tensor
-    ends_BL: Tensor
-    valid_BL: Tensor
-
-
-def phrases(text: TokenRows, vocabulary: Vocabulary, words: int, width: int) -> Phrases:
-    """Phrases of `words` whole words without a special token or [UNK], whose first and last word are no stop-words.
-
-    Args:
-        width: at least the length of all rows whose hashes are compared.
-    """
-    length, device = text.ids_BL.shape[1], text.ids_BL.device
-    places_L = torch.arange(length, device=device)
-    found = find_words(text, vocabulary)
-    begins_BL = (found.start_BL == places_L) & (places_L < text.lengths_B[:, None])
-    plain_BL = found.candidate_BL & (text.ids_BL != (-1 if vocabulary.unk_id is None else vocabulary.unk_id))
-    stops_BL = vocabulary.stop_V[text.ids_BL] & (found.size_BL == 1)
-    edge_BL = F.pad(begins_BL & plain_BL & ~stops_BL, (0, 1))
-    begins_BW = F.pad(torch.where(begins_BL, places_L, length).sort(1).values, (0, words), value=length)
-    number_BL = begins_BL.cumsum(1) - 1
-    last_BL, ends_BL = (begins_BW.gather(1, number_BL + ahead) for ahead in (words - 1, words))
-    breaks_BL = F.pad((~plain_BL).cumsum(1), (1, 0))
-    unbroken_BL = breaks_BL.gather(1, ends_BL) == breaks_BL[:, :-1]
-    powers = torch.full((width,), MULTIPLIER, device=device).cumprod(0)
-    sums_BL = F.pad((text.ids_BL * powers[:length]).cumsum(1), (1, 0))
-    hashes_BL = (sums_BL.gather(1, ends_BL) - sums_BL[:, :-1]) * powers.flip(0)[:length]
-    return Phrases(hashes_BL, ends_BL, edge_BL[:, :-1] & edge_BL.gather(1, last_BL) & unbroken_BL & (ends_BL < length))
-
-
-def recurring(text: TokenRows, other: TokenRows, vocabulary: Vocabulary, shortest: int, longest: int) -> Tensor:
-    """Where the longest phrase ends that begins at a token and is in the other row too; 0 where none does, or where it
-    is in a longer one; int64, [B, L].
-    """
-    width = max(text.ids_BL.shape[1], other.ids_BL.shape[1])
-    ends_BL = torch.zeros_like(text.ids_BL)
-    for words in range(shortest, longest + 1):
-        here, there = (phrases(rows, vocabulary, words, width) for rows in (text, other))
-        equal_BLL = (here.hashes_BL[:, :, None] == there.hashes_BL[:, None]) & there.valid_BL[:, None]
-        ends_BL = torch.where(here.valid_BL & equal_BLL.any(2), here.ends_BL, ends_BL)
-    before_BL = F.pad(ends_BL.cummax(1).values[:, :-1], (1, 0))
-    return ends_BL * (ends_BL > before_BL)
-
-
 class Spider(CoupledObjective):
     class Config(ObjectiveConfig):
         """Recurring span retrieval; the defaults are the paper's."""
 
         name: Literal["spider"] = Field("spider", description="name of the objective")
-        shortest_phrase: int = Field(2, ge=1, le=64, description="fewest words of a phrase that two spans share")
-        longest_phrase: int = Field(10, ge=1, le=64, description="most words of a phrase that two spans share")
+        shortest_phrase: int = Field(LEAST_WORDS, ge=1, le=64, description="fewest words of a phrase")
+        longest_phrase: int = Field(MOST_WORDS, ge=1, le=64, description="most words of a phrase")
         shortest_window: int = Field(5, ge=1, le=8192, description="fewest tokens of a query")
         longest_window: int = Field(30, ge=1, le=8192, description="most tokens of a query")
         remove: float = Field(0.5, ge=0.0, le=1.0, description="chance that a query lacks the phrase")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
 
         def reads(self) -> Reads:
-            return Reads(rows="spans", context="any")
+            return Reads(rows="spans", context="recurring")
 
         @model_validator(mode="after")
         def _sizes_are_in_order(self) -> Self:
