@@ -11,15 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scipy.stats import chisquare
 
 from midmask.artifact import Artifact, Place
+from midmask.batch import TokenRows
 from midmask.corpora.sentences import sentences
 from midmask.derived.cutting import Document, cut_into_spans, overlap
+from midmask.derived.sharing import find_sharing
 from midmask.derived.spans import SPANS, SpansConfig
 from midmask.errors import UserError
-from midmask.vocabulary import load_tokenizer
+from midmask.masking.phrases import recurring as recurring_ends
+from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.derived.documents import DOCUMENTS, files, text_of, titled
+from tests.support.objectives.texts import small_vocabulary
 
 LENGTH = 24
 LIMIT = LENGTH - 2
@@ -84,6 +89,56 @@ def test_the_index_holds_where_documents_begin(inputs: Inputs, tmp_path: Path) -
     starts = np.load(tmp_path / "starts.npy")
     assert starts.dtype == np.int64
     assert np.diff(starts).tolist() == [len(rows) for rows in documents.values()] and starts[0] == 0
+
+
+@pytest.mark.parametrize("recurring", [True, False])
+def test_spans_that_share_a_phrase_are_noted_and_change_nothing_else(
+    inputs: Inputs, tmp_path: Path, recurring: bool
+) -> None:
+    """Against `recurring` of each two spans. Words of 60 in sentences of 14 seldom recur in pairs by chance."""
+    result, documents = made(inputs, tmp_path, documents="titles", recurring=recurring)
+    assert (tmp_path / "sharing.npy").exists() == recurring
+    if not recurring:
+        assert all("sharing" not in row for rows in documents.values() for row in rows)
+        return
+    vocabulary = Vocabulary.of(Path(str(inputs["tokens"].place)) / "tokenizer")
+    counts, having = [], 0
+    for rows in documents.values():
+        texts = [token_rows_of(row["ids"]) for row in rows]
+        for number, row in enumerate(rows):
+            expected = [
+                other
+                for other, text in enumerate(texts)
+                if other != number and bool(recurring_ends(texts[number], text, vocabulary, 2, 10).any())
+            ]
+            assert row["sharing"] == expected
+            counts.append(len(expected))
+        having += any(row["sharing"] for row in rows)
+    assert 0 < having < len(documents) and result["documents_that_share_a_phrase"] == having
+    assert np.load(tmp_path / "sharing.npy").tolist() == counts
+
+
+def token_rows_of(ids: list[int]) -> TokenRows:
+    return TokenRows(torch.tensor([ids]), torch.tensor([len(ids)]), torch.zeros(1, dtype=torch.int64))
+
+
+def test_of_many_spans_that_share_a_phrase_some_are_drawn() -> None:
+    spans = [[2, 20, 21, 3] for _ in range(50)]
+    drawn = find_sharing(spans, small_vocabulary(), random.Random(1))
+    assert all(
+        len(set(others)) == 32 and others == sorted(others) and n not in others for n, others in enumerate(drawn)
+    )
+    assert set(chain.from_iterable(drawn)) == set(range(50))
+
+
+def test_documents_without_a_shared_phrase_are_refused(inputs: Inputs, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    (corpus / "docs").mkdir(parents=True)
+    text = "Bin bon bun ban ben. Din don dun dan den. Fin fon fun fan fen. Gin gon gun gan gen. Kin kon kun kan ken."
+    pq.write_table(pa.table([["d"], [""], [text]], names=["doc_id", "title", "text"]), corpus / "docs" / "0.parquet")
+    own = {**inputs, "corpus": Artifact(Place(str(corpus)), {"fingerprint": "c"})}
+    with pytest.raises(UserError, match=r"no document has two spans with a phrase in common; .*documents=titles"):
+        SPANS(SpansConfig(span_length=8, short_share=0.0, recurring=True), own, Place(str(tmp_path / "out")))
 
 
 def test_an_overlap_is_the_text_across_the_spans_end(inputs: Inputs, tmp_path: Path) -> None:

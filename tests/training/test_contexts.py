@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from midmask.artifact import Place
+from midmask.errors import UserError
 from midmask.training import contexts
 from midmask.training.contexts import ContextKind, PseudoQueryExamples, SpanExamples
 from midmask.training.examples import TextColumns
@@ -40,6 +41,27 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Place:
         )
         table = pa.Table.from_pylist(rows, schema=schema)
         pq.write_table(table, folder / "spans" / f"{shard:05d}.parquet", row_group_size=4)
+    return Place(str(folder))
+
+
+PARTNERS = {1: {0: [3], 1: [2, 3], 2: [1], 3: [0, 1]}, 5: {0: [3], 3: [0]}}
+"""Document -> span -> the spans that share a phrase with it, as numbers within the document."""
+
+
+@pytest.fixture(scope="module")
+def sharing(spans: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The same spans, with `PARTNERS`."""
+    folder = tmp_path_factory.mktemp("sharing")
+    (folder / "spans").mkdir()
+    own = [PARTNERS.get(document, {}).get(number, []) for document in range(6) for number in range(COUNTS[document])]
+    np.save(folder / "starts.npy", STARTS)
+    np.save(folder / "sharing.npy", np.array([len(others) for others in own], np.int8))
+    for name in (spans / "spans").names():
+        with (spans / "spans" / name).reading() as stream:
+            table = pq.read_table(stream)
+        first = table["ids"][0][0].as_py()
+        column = pa.array(own[first : first + len(table)], pa.list_(pa.int32()))
+        pq.write_table(table.append_column("sharing", column), folder / "spans" / name, row_group_size=4)
     return Place(str(folder))
 
 
@@ -94,6 +116,23 @@ def test_an_overlap_is_the_spans_own(spans: Place) -> None:
     assert alike(visits(spans, "overlap", 1), {(span, OVERLAP + span): 1 / 5 for span in range(5)})
 
 
+def test_recurring_contexts_share_a_phrase_and_other_documents_sit_out(sharing: Place) -> None:
+    source = SpanExamples(sharing, "f", "recurring").open()
+    assert source.count == 2 and source.names(np.arange(2)) == ["d1", "d5"]
+    for row, document in enumerate((1, 5)):
+        pairs: Counter[tuple[int, int]] = Counter()
+        for epoch in range(VISITS):
+            texts, start = source.read(np.array([row]), 7, epoch), int(STARTS[document])
+            pairs[firsts(texts, "passage")[0] - start, firsts(texts, "context")[0] - start] += 1
+        own = PARTNERS[document]
+        assert alike(pairs, {(s, other): 1 / len(own) / len(own[s]) for s in own for other in own[s]})
+
+
+def test_spans_without_partners_say_how_to_make_them(spans: Place) -> None:
+    with pytest.raises(UserError, match=r"which spans have words in common; set spans\.recurring=true"):
+        SpanExamples(spans, "f", "recurring").open()
+
+
 def test_mixed_contexts_are_of_three_kinds_alike(spans: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "WINDOW", 3)
     expected = {(span, OVERLAP + span): 1 / 27 for span in range(9)}
@@ -103,10 +142,10 @@ def test_mixed_contexts_are_of_three_kinds_alike(spans: Place, monkeypatch: pyte
     assert alike(visits(spans, "mixed", 3), expected)
 
 
-@pytest.mark.parametrize("kind", ["any", "mixed"])
-def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, kind: ContextKind) -> None:
-    source = SpanExamples(spans, "f", kind).open()
-    rows = np.arange(len(COUNTS))
+@pytest.mark.parametrize("kind", ["any", "mixed", "recurring"])
+def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, sharing: Place, kind: ContextKind) -> None:
+    source = SpanExamples(sharing if kind == "recurring" else spans, "f", kind).open()
+    rows = np.arange(source.count)
 
     def drawn(order: NDArray[np.int64], seed: int, epoch: int) -> list[tuple[int, int]]:
         texts = source.read(order, seed, epoch)
@@ -115,7 +154,7 @@ def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, kind: Conte
     whole = [drawn(rows, 3, epoch) for epoch in range(50)]
     assert [drawn(rows[::-1].copy(), 3, epoch)[::-1] for epoch in range(50)] == whole
     assert [[drawn(rows[row : row + 1], 3, epoch)[0] for row in rows] for epoch in range(50)] == whole
-    assert whole[0] != whole[1] and [drawn(rows, 4, epoch) for epoch in range(50)] != whole
+    assert any(each != whole[0] for each in whole) and [drawn(rows, 4, epoch) for epoch in range(50)] != whole
 
 
 def test_no_two_texts_share_the_number_that_masks_are_drawn_by(spans: Place) -> None:

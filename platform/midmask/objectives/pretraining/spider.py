@@ -9,9 +9,9 @@ example   two spans of a document that share a phrase (the paper's recurring spa
 masked    nothing
 vector    h, the last hidden state of [CLS]; one encoder for both
 thrown    nothing; the MLM head stays untrained
-beware    `spans.recurring=true` is needed, which notes the spans that share a phrase of 2 to 10 words; two spans without
-          a phrase of the sizes below make no query, and health logs the share of the others (`recurring`). Passages
-          alone are short documents: `spans.documents=titles` joins those of one title
+beware    `spans.recurring=true` is needed: it notes which spans share a phrase of 2 to 10 words. Two spans without a
+          phrase of the config's sizes make no query; health logs the share of the others (`recurring`). Passages alone
+          are short documents: `spans.documents=titles` joins those of one title
 differs   negatives are in-batch only: published is one more for each query, a passage of the document without the
           phrase; a row of two spans has no third. Published passages have 100 words and begin with their title.
           Published examples are drawn evenly from the phrases of all documents; here a document is drawn once an epoch,
