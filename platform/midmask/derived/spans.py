@@ -37,7 +37,7 @@ from midmask.derived.given import GivenLine, count_given, read_given, sort_by_sh
 from midmask.derived.sharing import find_sharing
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans
-from midmask.identity import Config
+from midmask.identity import Config, added
 from midmask.randomness.streams import python_stream
 from midmask.randomness.texts import hash64
 from midmask.sharded import Inputs, Sharded
@@ -73,7 +73,7 @@ class SpansConfig(Config):
     documents: Literal["passages", "titles"] = Field(
         "passages", description="what a document is: a passage, or passages that follow each other under one title"
     )
-    recurring: bool = Field(
+    recurring: bool = added(
         False, description="note which spans of a document have words in common, which Spider reads pairs of"
     )
     seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
