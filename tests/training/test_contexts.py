@@ -44,7 +44,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(str(folder))
 
 
-PARTNERS = {1: {0: [3], 1: [2, 3], 2: [1], 3: [0, 1]}, 5: {0: [3], 3: [0]}}
+PARTNERS = {1: {0: [3], 1: [2, 3], 2: [1], 3: [0, 1]}, 5: {1: [3], 3: [1]}}
 """Document -> span -> the spans that share a phrase with it, as numbers within the document."""
 
 
