@@ -1,5 +1,5 @@
-"""The consistency filter of pairs (E5, Wang et al. 2022, section 3): of the pseudo-queries, those are kept whose passage
-a judge ranks among the best for the query.
+"""The consistency filter of pairs (E5, Wang et al. 2022): of the pseudo-queries, those are kept whose passage a judge
+ranks among the best for the query.
 
     pseudo-queries ─► list_pairs ─► queries with judgements ─► search, or BM25 ─► keep_pairs ─► pseudo-queries
 

@@ -133,10 +133,11 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _pairs_are_judged_by_what_reads_them(self) -> "Recipe":
+        """Raises UserError for a judge that the recipe does not train."""
         judge, reads = self.pseudo_queries.judged_by, self.objective.reads().rows if self.objective else None
         if judge == MIDDLE_TRAINING and reads != "pseudo_queries":
             what = self.objective.name if self.objective else "none"
-            raise ValueError(
+            raise UserError(
                 f"pseudo_queries.judged_by = {judge} with objective.name = {what}: the judge is a middle training on "
                 "pseudo-queries; use a recipe that reads them, such as e5, or judged_by = bm25 or a model folder"
             )
