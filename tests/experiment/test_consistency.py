@@ -124,16 +124,8 @@ def test_a_dry_run_counts_the_queries_that_a_judge_reads(recipe: Recipe, store: 
 @pytest.mark.parametrize(
     ("name", "judge", "message"),
     [
-        (
-            "e5",
-            "nobody",
-            "unknown pseudo_queries.judged_by 'nobody'. Known: bm25, middle_training, minilm. No such folder",
-        ),
-        (
-            "retromae",
-            "middle_training",
-            r"^pseudo_queries.judged_by = middle_training with objective.name = retromae: .* such as e5",
-        ),
+        ("e5", "nobody", "unknown pseudo_queries.judged_by 'nobody'. Known: bm25, middle_training, minilm. No such"),
+        ("retromae", "middle_training", r"^pseudo_queries.judged_by = middle_training with .* = retromae: .* as e5"),
         ("none", "middle_training", r"^pseudo_queries.judged_by = middle_training with objective.name = none"),
     ],
 )

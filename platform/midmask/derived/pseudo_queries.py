@@ -6,7 +6,8 @@
     source       where the queries come from
     sentences    the passage's own sentences: a stand-in that needs no model; far easier than a query, since its words
                  are in the passage
-    titles       the passage's title
+    titles       the passage's title; of a collection of documents, with the headings that it stands under
+    neighbours   the passages before and after it under the same title
     train        the queries of split train that it is judged relevant to; it then leaks them into pre-training
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
     model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
@@ -29,6 +30,7 @@ from midmask.artifact import Place
 from midmask.corpora.sentences import sentences, splitter
 from midmask.derived.generate import GenerateConfig, Generator
 from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
+from midmask.derived.neighbours import neighbour_reader
 from midmask.errors import UserError
 from midmask.identity import Config, added, file_fingerprint, model_content
 from midmask.sharded import Inputs, Sharded
@@ -38,7 +40,9 @@ FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(
     [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
 )
-CHOICES = "choose sentences, titles, train, file:PATH or model:FOLDER"
+PLAIN = ("sentences", "titles", "neighbours", "train")
+SOURCES = f"{', '.join(PLAIN)}, file:PATH or model:FOLDER"
+CHOICES = f"choose {SOURCES}"
 
 BM25, MIDDLE_TRAINING = "bm25", "middle_training"
 """Judges of pairs that are no model's name."""
@@ -48,7 +52,7 @@ JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (m
 class PseudoQueriesConfig(Config):
     """Where the queries of passages come from."""
 
-    source: str = Field("sentences", description="sentences, titles, train, file:PATH or model:FOLDER")
+    source: str = Field("sentences", description=SOURCES)
     per_passage: int = Field(
         5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
@@ -71,7 +75,7 @@ class PseudoQueriesConfig(Config):
     @classmethod
     def _source_is_known(cls, value: str) -> str:
         kind, colon, place = value.partition(":")
-        if kind in ("sentences", "titles", "train") and not colon:
+        if kind in PLAIN and not colon:
             return value
         if kind in ("file", "model") and place:  # absolute, since workers run in other folders
             return value if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
@@ -134,7 +138,7 @@ def _begin(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
 def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     docs = inputs["corpus"].place / "docs"
     encode = encoder((inputs["tokens"].place / "tokenizer").local(), config.max_length)
-    queries_of = _writer_of_queries(config, docs.names(), out)
+    queries_of = _writer_of_queries(config, docs, out)
 
     def write(name: str) -> None:
         first = 0
@@ -152,18 +156,21 @@ def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable
 
 
 def _writer_of_queries(
-    config: PseudoQueriesConfig, shards: list[str], out: Place
+    config: PseudoQueriesConfig, docs: Place, out: Place
 ) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the queries of each passage."""
     if config.kind == "sentences":
         return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
     if config.kind == "titles":
         return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
+    if config.kind == "neighbours":
+        return neighbour_reader(docs)
     if config.kind == "model":
         generator = Generator(Path(config.place), config.generate)
         return lambda name, first, rows: generator.queries(
             rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
         )
+    shards = docs.names()
     return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
 
 

@@ -53,7 +53,7 @@ def count_pairs(listed: Step, volumes: Volumes) -> int:
     if (done := volumes.find_finished(pairs)) is not None:
         return int(done.result["queries"])
     config: Any = pairs.config
-    each: int = {"sentences": SENTENCES, "model": config.per_passage}.get(config.kind, 1)
+    each: int = {"sentences": SENTENCES, "neighbours": 2, "model": config.per_passage}.get(config.kind, 1)
     return each * volumes.texts(pairs.inputs["tokens"]).volume.passages
 
 
