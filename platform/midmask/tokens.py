@@ -178,7 +178,7 @@ def _join_titles(config: TokensConfig, titles: list[str], texts: list[str]) -> l
 
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     folder, prompt = (out / "tokenizer").local(), config.passage_prompt
-    encode = _make_cutter(folder, config.max_length)
+    encode = make_cutter(folder, config.max_length)
     if config.title_join != "space":
         _refuse_no_pairs(config, folder)
 
@@ -201,7 +201,7 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
 
 def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], list[list[int]]]:
     """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
-    encode = _make_cutter(tokenizer_folder, max_length)
+    encode = make_cutter(tokenizer_folder, max_length)
     return lambda texts: encode(texts)[0]
 
 
@@ -220,7 +220,7 @@ class _Cutter(Protocol):
     def __call__(self, texts: list[str], titles: list[str] | None = None, /) -> tuple[list[list[int]], list[bool]]: ...
 
 
-def _make_cutter(tokenizer_folder: Path, max_length: int) -> _Cutter:
+def make_cutter(tokenizer_folder: Path, max_length: int) -> _Cutter:
     """As `encoder`, and of each row whether it was cut. Of a pair, the longer text is cut first, as SimLM and LexMAE do
     (`longest_first`); a title loses the separators that it spells, since the first one of a row ends the title.
     """
@@ -248,7 +248,7 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """Tokenises the queries; then `finish_tokens`."""
     with (inputs["corpus"].place / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream)
-    encode = _make_cutter((out / "tokenizer").local(), config.query_length)
+    encode = make_cutter((out / "tokenizer").local(), config.query_length)
     ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
     found = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
     return finish_tokens(out, found, sum(_count_cut(out / "passages" / name) for name in (out / "passages").names()))

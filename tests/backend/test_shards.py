@@ -13,6 +13,7 @@ from midmask import tokens
 from midmask.artifact import Artifact, Place
 from midmask.backend.shards import run_sharded
 from midmask.derived.generate import GenerateConfig
+from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.spans import SPANS, SpansConfig
 from midmask.errors import UserError
@@ -20,6 +21,7 @@ from midmask.identity import Config
 from midmask.sharded import Sharded
 from midmask.tokens import TokensConfig
 from tests.support.derived.documents import DOCUMENTS, files, write_inputs
+from tests.support.derived.judged import texts_of, write_pairs, write_tied_lists
 from tests.support.derived.t5 import write_t5
 
 STEPS: dict[str, tuple[Sharded, Config]] = {
@@ -54,6 +56,14 @@ def test_the_cluster_writes_what_one_process_writes(
     inputs: dict[str, Artifact], ray_local: None, tmp_path: Path, name: str
 ) -> None:
     here_and_there(*STEPS[name], inputs, tmp_path)
+
+
+def test_the_cluster_keeps_the_pairs_that_one_process_keeps(
+    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path
+) -> None:
+    artifact, pairs = write_pairs(inputs, tmp_path)
+    lists, _ = write_tied_lists(pairs, list(texts_of(inputs["corpus"])), Place(str(tmp_path / "lists")))
+    here_and_there(KEEP_PAIRS, KeepPairsConfig(rank=2), {"pairs": artifact, "ranked": lists}, tmp_path)
 
 
 def test_actors_keep_a_model_and_write_the_same(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:

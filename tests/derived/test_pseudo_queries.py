@@ -51,6 +51,13 @@ def test_titles(inputs: Inputs, tmp_path: Path) -> None:
     assert result["passages_without"] == 10
 
 
+def test_neighbours_are_of_the_same_title_and_shard(inputs: Inputs, tmp_path: Path) -> None:
+    _, queries = made(inputs, tmp_path, "neighbours")
+    for number, own in enumerate(queries):
+        near = [other for other in (number - 1, number + 1) if titled(number) and titled(other) == titled(number)]
+        assert own == [text_of(other) for other in near if other // 40 == number // 40 and other < DOCUMENTS], number
+
+
 def test_judged_queries_of_the_train_split_alone(inputs: Inputs, tmp_path: Path) -> None:
     _, queries = made(inputs, tmp_path, "train")
     relevant = {number for number in range(30) if number % 3 and number != 1}
@@ -110,13 +117,17 @@ def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs: Inputs, tmp_path
 
 def test_a_source_without_queries_is_refused(inputs: Inputs, tmp_path: Path) -> None:
     (tmp_path / "q.tsv").write_text("elsewhere\tlost\n")
-    with pytest.raises(UserError, match=r"none of 90 passages has a query; choose sentences, titles, train, file:PATH"):
+    with pytest.raises(
+        UserError, match=r"none of 90 passages has a query; choose sentences, titles, neighbours, train, file:PATH"
+    ):
         made(inputs, tmp_path / "out", f"file:{tmp_path}/q.tsv")
 
 
-@pytest.mark.parametrize("source", ["sentence", "file:", "model", "titles:x", ""])
+@pytest.mark.parametrize("source", ["sentence", "file:", "model", "titles:x", "neighbours:2", ""])
 def test_an_unknown_source_names_the_choices(source: str) -> None:
-    with pytest.raises(UserError, match="choose sentences, titles, train, file:PATH or model:FOLDER") as error:
+    with pytest.raises(
+        UserError, match="choose sentences, titles, neighbours, train, file:PATH or model:FOLDER"
+    ) as error:
         override(PseudoQueriesConfig(), {"source": source})
     assert "\n" not in str(error.value)
 

@@ -137,7 +137,9 @@ def steps_in(dry_run: str) -> list[str]:
 def test_a_mistyped_source_of_queries_names_the_choices(tmp_path: Path, collection: str) -> None:
     done = job("prepare_corpus", "--corpus", collection, "--pseudo-queries", "title", home=tmp_path)
     assert done.code == 2
-    assert len(done.err.strip().splitlines()) == 1 and "choose sentences, titles, train, file:PATH" in done.err
+    assert (
+        len(done.err.strip().splitlines()) == 1 and "choose sentences, titles, neighbours, train, file:PATH" in done.err
+    )
 
 
 def test_a_stage_without_a_teacher_is_named(tmp_path: Path, collection: str) -> None:

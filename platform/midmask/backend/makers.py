@@ -57,6 +57,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "bm25": _as_task("bm25"),
         "join": _as_task("join"),
         "read_tokens": _ignore_log(read_tokens),
+        "list_pairs": _as_task("list_pairs"),
         "queries": _ignore_log(make_queries),
         "draw_queries": _ignore_log(draw_queries),
         "read_negatives": _ignore_log(read_negatives),

@@ -6,30 +6,33 @@
     source       where the queries come from
     sentences    the passage's own sentences: a stand-in that needs no model; far easier than a query, since its words
                  are in the passage
-    titles       the passage's title
+    titles       the passage's title; of a collection of documents, with the headings that it stands under
+    neighbours   the passages before and after it under the same title
     train        the queries of split train that it is judged relevant to; it then leaks them into pre-training
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
     model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
 
-Passages without a query are counted and sit out the pre-training.
+Passages without a query are counted and sit out the pre-training. With `judged_by` and `keep_rank`, the pre-training
+reads the pairs that `derived.kept_pairs` keeps of these.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from midmask.artifact import Place
 from midmask.corpora.sentences import sentences, splitter
 from midmask.derived.generate import GenerateConfig, Generator
 from midmask.derived.given import judged_queries, read_file, read_given, sort_by_shard
+from midmask.derived.neighbours import neighbour_reader
 from midmask.errors import UserError
-from midmask.identity import Config, file_fingerprint, model_content
+from midmask.identity import Config, added, file_fingerprint, model_content
 from midmask.sharded import Inputs, Sharded
 from midmask.tokens import ROW_GROUP, encoder
 
@@ -37,13 +40,19 @@ FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(
     [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
 )
-CHOICES = "choose sentences, titles, train, file:PATH or model:FOLDER"
+PLAIN = ("sentences", "titles", "neighbours", "train")
+SOURCES = f"{', '.join(PLAIN)}, file:PATH or model:FOLDER"
+CHOICES = f"choose {SOURCES}"
+
+BM25, MIDDLE_TRAINING = "bm25", "middle_training"
+"""Judges of pairs that are no model's name."""
+JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (minilm, a folder, a cached hub id)"
 
 
 class PseudoQueriesConfig(Config):
     """Where the queries of passages come from."""
 
-    source: str = Field("sentences", description="sentences, titles, train, file:PATH or model:FOLDER")
+    source: str = Field("sentences", description=SOURCES)
     per_passage: int = Field(
         5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
@@ -51,16 +60,45 @@ class PseudoQueriesConfig(Config):
         64, ge=4, le=8192, description="largest number of tokens of a query, special tokens included; the rest is cut"
     )
     generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how queries are written")
+    judged_by: str | None = added(
+        None, f"consistency filter: what ranks the passages for each query: {JUDGES}; none: all pairs are kept"
+    )
+    keep_rank: int | None = added(
+        None,
+        "consistency filter: a pair is kept if its passage is among so many best for its query, of all passages of the "
+        "collection (E5: 2, of a million; the same rank of more passages is stricter)",
+        ge=1,
+        le=1000,
+    )
 
     @field_validator("source")
     @classmethod
     def _source_is_known(cls, value: str) -> str:
         kind, colon, place = value.partition(":")
-        if kind in ("sentences", "titles", "train") and not colon:
+        if kind in PLAIN and not colon:
             return value
         if kind in ("file", "model") and place:  # absolute, since workers run in other folders
             return value if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
         raise ValueError(f"there is no such source; {CHOICES}")
+
+    @model_validator(mode="after")
+    def _a_rank_has_a_judge(self) -> Self:
+        if self.judged_by is not None and self.keep_rank is None:
+            raise ValueError(
+                f"judged_by = {self.judged_by} with keep_rank = none: say which ranks are kept, such as "
+                "pseudo_queries.keep_rank=2 (E5)"
+            )
+        if self.keep_rank is not None and self.judged_by is None:
+            raise ValueError(
+                f"keep_rank = {self.keep_rank} with judged_by = none: nothing ranks the passages; set "
+                f"pseudo_queries.judged_by to {JUDGES}"
+            )
+        return self
+
+    @property
+    def all_pairs(self) -> "PseudoQueriesConfig":
+        """The config without the consistency filter."""
+        return self.model_copy(update={"judged_by": None, "keep_rank": None})
 
     @property
     def kind(self) -> str:
@@ -100,7 +138,7 @@ def _begin(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
 def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     docs = inputs["corpus"].place / "docs"
     encode = encoder((inputs["tokens"].place / "tokenizer").local(), config.max_length)
-    queries_of = _writer_of_queries(config, docs.names(), out)
+    queries_of = _writer_of_queries(config, docs, out)
 
     def write(name: str) -> None:
         first = 0
@@ -118,18 +156,21 @@ def _worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable
 
 
 def _writer_of_queries(
-    config: PseudoQueriesConfig, shards: list[str], out: Place
+    config: PseudoQueriesConfig, docs: Place, out: Place
 ) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the queries of each passage."""
     if config.kind == "sentences":
         return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
     if config.kind == "titles":
         return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
+    if config.kind == "neighbours":
+        return neighbour_reader(docs)
     if config.kind == "model":
         generator = Generator(Path(config.place), config.generate)
         return lambda name, first, rows: generator.queries(
             rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
         )
+    shards = docs.names()
     return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
 
 
@@ -149,6 +190,16 @@ def _finish(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> dict[str
     Raises:
         UserError: if no passage has a query.
     """
+    found = count_queries(out)
+    if not found["queries"]:
+        raise UserError(
+            f"pseudo_queries.source = {config.source}: none of {found['passages']:,} passages has a query; {CHOICES}"
+        )
+    return {**found, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
+
+
+def count_queries(out: Place) -> dict[str, Any]:
+    """Counts the queries of all shards, and writes counts.npy."""
     counts = []
     for name in (out / FOLDER).names():
         with (out / FOLDER / name).reading() as stream:
@@ -158,13 +209,8 @@ def _finish(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> dict[str
     with (out / "counts.npy").writing() as stream:
         np.save(stream, per_passage.astype(np.int32))
     passages, queries, without = len(per_passage), int(per_passage.sum()), int((per_passage == 0).sum())
-    if not queries:
-        raise UserError(
-            f"pseudo_queries.source = {config.source}: none of {passages:,} passages has a query; {CHOICES}"
-        )
-    given = {"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {}
     per = round(queries / passages, 2)
-    return {"passages": passages, "passages_without": without, "queries": queries, "queries_per_passage": per, **given}
+    return {"passages": passages, "passages_without": without, "queries": queries, "queries_per_passage": per}
 
 
 PSEUDO_QUERIES = Sharded(

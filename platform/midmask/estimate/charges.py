@@ -7,7 +7,7 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
-from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, read_and_written
+from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, count_pairs, read_and_written
 from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.fitting import fit
 from midmask.estimate.lengths import longest_lengths, mean_lengths
@@ -139,6 +139,8 @@ class Charges:
         representation = represented_by(step.inputs["model"])
         passages = config.side == "passages"
         count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
+        if "asked" in step.inputs:
+            count = count_pairs(step.inputs["asked"], self.volumes)
         tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
         terms = config.terms or representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
         return texts, count, tokens, terms

@@ -14,6 +14,8 @@ PER_SECOND = {
     "read_tokens": 40_000,
     "spans": 1_400,
     "pseudo_queries": 1_600,
+    "list_pairs": 7_500,
+    "keep_pairs": 100_000,
     "statistics": 100_000,
     "weigh": 100_000,
     "near_duplicates": 3_600,
@@ -26,19 +28,33 @@ PER_SECOND = {
     "draw_queries": 50_000,
 }
 """Passages, or queries from `mine` on, that a CPU core gets through in a second: measured by processor time on SQuAD's
-20,958 passages, but for prepare, join, read_tokens and all from `mine` on, which are rough."""
+20,958 passages, but for prepare, join, read_tokens, the steps of pairs and all from `mine` on, which are rough."""
 ONE_CORE = (
     *("queries", "join", "read_tokens", "bm25", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
-    "draw_queries",
+    *("draw_queries", "list_pairs"),
 )
 """Steps that are one task."""
+SENTENCES = 5
+"""Of a passage, where its pseudo-queries are not made yet."""
 
 
 def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
     """Passages and queries of a step `bm25`."""
     config: Any = step.config
     volume = volumes.corpus(step.inputs["corpus"])
+    if "asked" in step.inputs:
+        return volume.passages, count_pairs(step.inputs["asked"], volumes)
     return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
+
+
+def count_pairs(listed: Step, volumes: Volumes) -> int:
+    """Queries of a step `list_pairs`: from the record of the pseudo-queries, or guessed by their source."""
+    pairs = listed.inputs["pairs"]
+    if (done := volumes.find_finished(pairs)) is not None:
+        return int(done.result["queries"])
+    config: Any = pairs.config
+    each: int = {"sentences": SENTENCES, "neighbours": 2, "model": config.per_passage}.get(config.kind, 1)
+    return each * volumes.texts(pairs.inputs["tokens"]).volume.passages
 
 
 def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
@@ -55,6 +71,8 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
         texts = volumes.texts(step.inputs["tokens"])
         return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
+    if step.name in ("list_pairs", "keep_pairs"):
+        return read_and_written(step.inputs["pairs"], volumes)
     if step.name == "fuse":
         _, queries = bm25_size(step.inputs["bm25"], volumes)
         return queries, RANKED * queries * config.depth
@@ -68,9 +86,9 @@ def _corpus_work(step: Step, volumes: Volumes, config: Any) -> tuple[float, floa
         return volume.passages, TEXT * characters + QUERY * config.max_queries
     if step.name == "near_duplicates":
         return volume.passages, NEAR_DUPLICATES * characters
-    split = config.splits[0] if step.name == "bm25" else getattr(config, "split", "train")
-    queries = volume.of_split(split, getattr(config, "max_queries", None))
-    ranked = queries * min(getattr(config, "depth", 0), volume.passages)
     if step.name == "bm25":
-        return volume.passages, BM25 * characters + RANKED * ranked
+        passages, queries = bm25_size(step, volumes)
+        return passages, BM25 * characters + RANKED * queries * min(config.depth, passages)
+    queries = volume.of_split(getattr(config, "split", "train"), getattr(config, "max_queries", None))
+    ranked = queries * min(getattr(config, "depth", 0), volume.passages)
     return queries, RUN * ranked if step.name == "evaluate" else NEGATIVE * queries * getattr(config, "per_query", 1)

@@ -39,5 +39,7 @@ def longest_lengths(step: Step) -> Lengths:
         span = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
         return Lengths(span, span)
     passage = config.excerpt or step.inputs["tokens"].config.max_length  # type: ignore[attr-defined]
-    queries = step.inputs.get("pseudo_queries")
-    return Lengths(passage, queries.config.max_length if queries else QUERY_TOKENS)  # type: ignore[attr-defined]
+    if (queries := step.inputs.get("pseudo_queries")) is None:
+        return Lengths(passage, QUERY_TOKENS)
+    made = queries.inputs.get("pairs", queries)  # of which a filter may have kept a part
+    return Lengths(passage, made.config.max_length)  # type: ignore[attr-defined]

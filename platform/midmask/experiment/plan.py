@@ -15,8 +15,8 @@ from midmask.derived.spans import spans_content
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
 from midmask.encoders.precision import Precision
-from midmask.encoders.text_form import TextForm
 from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.consistency import judge_content, kept_pairs
 from midmask.experiment.finetuning import Stages, stages_content
 from midmask.experiment.merge import MergeConfig
 from midmask.experiment.precision import find_precision, settle_precision
@@ -35,7 +35,7 @@ from midmask.experiment.searching import (
 from midmask.experiment.step import Step as Step
 from midmask.experiment.steps import InitialConfig, PretrainConfig
 from midmask.experiment.survey import Survey
-from midmask.experiment.untuned import UntunedConfig
+from midmask.experiment.untuned import untuned_config
 from midmask.mining.mine import MineConfig
 from midmask.retrieve.index import FLAT
 from midmask.retrieve.pool import PoolFields
@@ -43,10 +43,11 @@ from midmask.retrieve.pool import PoolFields
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` and `initial` (the encoder before
-    any training) whether they are needed or not. `pretraining_tokens`: what the middle training reads, which is
-    `tokens` unless it has collections of its own. untuned: what fine-tuning begins with, as a retriever. survey:
-    what was read for it. precision: what `auto` stands for.
+    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` (those that a consistency filter
+    keeps, if there is one) and `initial` (the encoder before any training) whether they are needed or not.
+    `pretraining_tokens`: what the middle training reads, which is `tokens` unless it has collections of its own.
+    untuned: what fine-tuning begins with, as a retriever. survey: what was read for it. precision: what `auto` stands
+    for.
     """
 
     survey: Survey = field(compare=False)
@@ -118,6 +119,7 @@ class Contents:
     objective: Mapping[str, Any]
     spans: Mapping[str, Any]
     pseudo_queries: Mapping[str, Any]
+    judge: Mapping[str, Any]
     weights: Mapping[str, Any]
     stages: Mapping[str, Any]
 
@@ -126,7 +128,8 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
     """Reads the fingerprints of the files and folders that the recipe names.
 
     Raises:
-        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores.
+        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores,
+            or the judge of pseudo-queries.
     """
     objective = recipe.objective
     weighed = objective is not None and objective.reads().term_weights
@@ -138,6 +141,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
         spans=survey.find(spans_content, recipe.spans),
         pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
+        judge=survey.find(judge_content, recipe.pseudo_queries),
         weights=survey.find(weigh_content, _weigh_config(recipe)) if weighed else {},
         stages=stages_content(recipe, survey),
     )
@@ -161,16 +165,18 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
     both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
     derived = {
         "spans": Step("spans", recipe.spans, both, content=held.spans),
-        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries.all_pairs, both, content=held.pseudo_queries),
         "weights": _weights(recipe, both, held),
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
+    on_all_pairs = _plan_pretraining(recipe, always, derived, held, 1.0, None)
+    derived["pseudo_queries"] = kept_pairs(recipe, derived["pseudo_queries"], on_all_pairs, held.judge)
     pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     start = _merged(recipe, pretrained, initial)
     stages = Stages(recipe, tokens, start, held.backbone, held.stages).steps()
-    untuned = Step("untuned", _untuned_config(recipe), {"start": start or initial, "tokens": tokens})
+    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tokens})
     return Plan(
         survey,
         corpus,
@@ -199,18 +205,6 @@ def _merged(recipe: Recipe, pretrained: Step | None, initial: Step) -> Step | No
     if pretrained is None or not recipe.merge:
         return pretrained
     return Step("merge", MergeConfig(start_share=recipe.merge), {"start": pretrained, "initial": initial})
-
-
-def _untuned_config(recipe: Recipe) -> UntunedConfig:
-    """How the recipe reads an encoder that was not fine-tuned."""
-    tokens = recipe.tokens
-    return UntunedConfig(
-        representation=recipe.representation,
-        form=TextForm.of(tokens.model_dump()),
-        query_length=tokens.query_length,
-        passage_length=tokens.max_length,
-        seed=recipe.pretrain.seed,
-    )
 
 
 def _weigh_config(recipe: Recipe) -> WeighConfig:

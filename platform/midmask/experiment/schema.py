@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
-from midmask.derived.pseudo_queries import PseudoQueriesConfig
+from midmask.derived.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
 from midmask.derived.spans import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
@@ -128,6 +128,18 @@ class Recipe(Config):
             raise UserError(
                 f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
                 "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_are_judged_by_what_reads_them(self) -> "Recipe":
+        """Raises UserError for a judge that the recipe does not train."""
+        judge, reads = self.pseudo_queries.judged_by, self.objective.reads().rows if self.objective else None
+        if judge == MIDDLE_TRAINING and reads != "pseudo_queries":
+            what = self.objective.name if self.objective else "none"
+            raise UserError(
+                f"pseudo_queries.judged_by = {judge} with objective.name = {what}: the judge is a middle training on "
+                "pseudo-queries; use a recipe that reads them, such as e5, or judged_by = bm25 or a model folder"
             )
         return self
 

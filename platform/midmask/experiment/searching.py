@@ -26,10 +26,18 @@ from midmask.tokens import TokensConfig
 
 
 def ranking(
-    tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig, *, judged: Literal["any", "relevant"]
+    tokens: Step,
+    model: Step,
+    wanted: EvaluateConfig | MineConfig,
+    *,
+    judged: Literal["any", "relevant"],
+    asked: Step | None = None,
 ) -> Step:
     """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
     encoded once.
+
+    Args:
+        asked: the step with the split's queries; none: they are the collection's.
     """
     _check_index(wanted, model)
     representation = represented_by(model)
@@ -45,10 +53,8 @@ def ranking(
         precision=_precision(wanted),
         threads=wanted.threads,
     )
-    encoded = {
-        "passages": passages,
-        "queries": Step("encode", queries, {**passages.inputs, "corpus": tokens.inputs["corpus"]}),
-    }
+    judgements = {"asked": asked} if asked else {"corpus": tokens.inputs["corpus"]}
+    encoded = {"passages": passages, "queries": Step("encode", queries, {**passages.inputs, **judgements})}
     config = SearchConfig(
         depth=_depth(wanted),
         index=wanted.index,
@@ -62,7 +68,7 @@ def ranking(
     if representation.tokens is not None and wanted.candidates != ALL:
         titles: bool = tokens.config.titles  # type: ignore[attr-defined]
         deeper = wanted.model_copy(update={"depth": wanted.pool})
-        encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged)
+        encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged, asked=asked)
     if isinstance(wanted, EvaluateConfig):
         counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms", "width")}
         config = config.model_copy(update=counted)
@@ -156,13 +162,18 @@ def tokens_like(tokens: Step, config: TokensConfig, corpus: Step) -> Step:
 
 
 def bm25_ranking(
-    corpus: Step, wanted: EvaluateConfig | MineConfig, *, titles: bool, judged: Literal["any", "relevant"]
+    corpus: Step,
+    wanted: EvaluateConfig | MineConfig,
+    *,
+    titles: bool,
+    judged: Literal["any", "relevant"],
+    asked: Step | None = None,
 ) -> Step:
     """BM25's ranking of the same queries, as deep."""
     config = Bm25Config(
         splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
     )
-    return Step("bm25", config, {"corpus": corpus})
+    return Step("bm25", config, {"corpus": corpus, **({"asked": asked} if asked else {})})
 
 
 def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:

@@ -13,6 +13,7 @@ from pydantic import Field, SerializeAsAny, field_validator
 from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
 from midmask.derived.given_tokens import read_tokens
+from midmask.derived.kept_pairs import KEEP_PAIRS, list_pairs
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES
 from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH
@@ -207,6 +208,7 @@ SHARDED: dict[str, Sharded] = {
     "tokenise": tokens.tokenise,
     "spans": SPANS,
     "pseudo_queries": PSEUDO_QUERIES,
+    "keep_pairs": KEEP_PAIRS,
     "statistics": STATISTICS,
     "weigh": WEIGH,
     "near_duplicates": NEAR_DUPLICATES,
@@ -219,6 +221,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "queries": _quiet(make_queries),
     "join": _quiet(corpora.join),
     "read_tokens": _quiet(read_tokens),
+    "list_pairs": _quiet(list_pairs),
     **{name: _quiet(step) for name, step in SHARDED.items()},
     "initial": _quiet(initial),
     "pretrain": pretrain,

@@ -14,6 +14,7 @@ from midmask.encoders.backbone import load_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
+from midmask.experiment.schema import Recipe
 from midmask.identity import Config
 
 
@@ -25,6 +26,18 @@ class UntunedConfig(Config):
     query_length: int = Field(ge=4, description="tokens of a query")
     passage_length: int = Field(ge=8, description="tokens of a passage")
     seed: int = Field(0, ge=0, lt=2**31, description="of a projection, which nothing has trained")
+
+
+def untuned_config(recipe: Recipe) -> UntunedConfig:
+    """How the recipe reads an encoder that was not fine-tuned."""
+    tokens = recipe.tokens
+    return UntunedConfig(
+        representation=recipe.representation,
+        form=TextForm.of(tokens.model_dump()),
+        query_length=tokens.query_length,
+        passage_length=tokens.max_length,
+        seed=recipe.pretrain.seed,
+    )
 
 
 def untuned(config: UntunedConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

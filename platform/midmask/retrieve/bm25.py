@@ -48,19 +48,21 @@ class Bm25Config(Config):
 
 
 def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step; input corpus. Writes `index/`, `doc_ids.parquet` and `ranked/SPLIT.parquet` for every split.
+    """The step; inputs: corpus; `asked`, judged queries that are not the collection's (`derived.kept_pairs`), if any.
+    Writes `index/`, `doc_ids.parquet` and `ranked/SPLIT.parquet` for every split.
 
     Raises:
         UserError: for a split without judged queries, or a corpus without a single word.
     """
     corpus = inputs["corpus"]
+    asked = inputs.get("asked", corpus)
     wanted = {
-        split: judged_queries(corpus, split, judged=config.judged, limit=config.max_queries) for split in config.splits
+        split: judged_queries(asked, split, judged=config.judged, limit=config.max_queries) for split in config.splits
     }
     if not (out / "doc_ids.parquet").exists():
         build_index(config, corpus.place, out)
     index = Bm25Index(out)
-    with (corpus.place / "queries.parquet").reading() as stream:
+    with (asked.place / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream)
     result: dict[str, Any] = {}
     for split, names in wanted.items():

@@ -75,7 +75,7 @@ class EncodeConfig(Config):
 @dataclass(frozen=True)
 class Encode:
     """An encoding's config and inputs, as plain data that can be sent to any node. Inputs: model, tokens; for queries
-    also corpus.
+    also corpus, or `asked`: judged queries that are not the collection's, with their tokens (`derived.kept_pairs`).
     """
 
     config: EncodeConfig
@@ -102,10 +102,10 @@ class Encode:
 
     def _select_queries(self) -> pa.Table:
         """Query ids and token rows of the queries that are wanted, by query id."""
-        config, tokens = self.config, self.inputs["tokens"].place
-        wanted = judged_queries(
-            self.inputs["corpus"], str(config.split), judged=config.judged, limit=config.max_queries
-        )
+        config, asked = self.config, self.inputs.get("asked")
+        tokens = (asked or self.inputs["tokens"]).place
+        judgements = asked or self.inputs["corpus"]
+        wanted = judged_queries(judgements, str(config.split), judged=config.judged, limit=config.max_queries)
         with (tokens / "queries.parquet").reading() as stream:
             queries = pq.read_table(stream)
         queries = queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(wanted, pa.string())))

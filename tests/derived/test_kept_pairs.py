@@ -1,0 +1,162 @@
+"""The consistency filter keeps the pairs that a ranking by other means keeps, in whatever pieces it is made."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from midmask.artifact import Artifact, Place
+from midmask.derived.kept_pairs import KEEP_PAIRS, PAIRS, KeepPairsConfig, ListPairsConfig, list_pairs
+from midmask.derived.pseudo_queries import PseudoQueriesConfig
+from midmask.errors import UserError
+from midmask.identity import override
+from midmask.retrieve import ranked
+from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.encode import EncodeConfig, encode
+from midmask.retrieve.models import load_base_model
+from midmask.retrieve.search import SearchConfig, search
+from midmask.vocabulary import load_tokenizer
+from tests.support.derived.documents import files
+from tests.support.derived.judged import Inputs, Pairs, texts_of, write_pairs, write_tied_lists
+from tests.support.retrieve.collection import made, write_all
+
+MARGIN = 1e-4
+"""Difference of scores below which float32 may order two passages in another way than float64."""
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return write_all(Place(str(tmp_path_factory.mktemp("collection"))))
+
+
+@pytest.fixture(scope="module")
+def pairs(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, Pairs]:
+    return write_pairs(inputs, tmp_path_factory.mktemp("pairs"))
+
+
+def kept(inputs: Inputs, rank: int, out: Path) -> tuple[dict[str, Any], Pairs]:
+    """The step's result and its pairs; layout and counts are checked on the way."""
+    result = KEEP_PAIRS(KeepPairsConfig(rank=rank), inputs, Place(str(out)))
+    before = Path(inputs["pairs"].place.local()) / "pseudo_queries"
+    names = sorted(file.name for file in before.iterdir())
+    assert sorted(file.name for file in (out / "pseudo_queries").iterdir()) == names
+    found: Pairs = []
+    for name in names:
+        was, table = pq.read_table(before / name), pq.read_table(out / "pseudo_queries" / name)
+        assert table["doc_id"] == was["doc_id"] and table.schema == was.schema
+        for old, new in zip(was.to_pylist(), table.to_pylist(), strict=True):
+            ids = dict(zip(old["queries"], old["ids"], strict=True))
+            assert [ids[query] for query in new["queries"]] == new["ids"]
+            found += [(new["doc_id"], query) for query in new["queries"]]
+    counts = np.load(out / "counts.npy")
+    assert counts.sum() == result["queries"] == len(found) and (counts == 0).sum() == result["passages_without"]
+    assert result["queries"] + result["dropped"] == result["judged"] == inputs["pairs"].result["queries"]
+    return result, found
+
+
+def test_kept_pairs_equal_those_of_a_ranking_in_float64(
+    inputs: Inputs, pairs: tuple[Artifact, Pairs], tmp_path: Path
+) -> None:
+    artifact, all_pairs = pairs
+    root = Place(str(tmp_path))
+    asked = made(
+        list_pairs, ListPairsConfig(max_length=12), {"pairs": artifact, "tokens": inputs["tokens"]}, root / "a"
+    )
+    sources = {"model": inputs["model"], "tokens": inputs["tokens"]}
+    queries = EncodeConfig(side="queries", split=PAIRS)
+    encoded = {
+        "passages": made(encode, EncodeConfig(side="passages"), sources, root / "p"),
+        "queries": made(encode, queries, {**sources, "asked": asked}, root / "q"),
+        "tokens": inputs["tokens"],
+    }
+    lists = made(search, SearchConfig(depth=20), encoded, root / "s")
+    _, found = kept({"pairs": artifact, "ranked": lists}, 20, tmp_path / "kept")
+
+    model = load_base_model(inputs["model"].place.local() / "model").double()
+    tokenizer = load_tokenizer(inputs["tokens"].place.local() / "tokenizer")
+
+    def vector(text: str, length: int) -> np.ndarray:
+        ids = tokenizer(text, truncation=True, max_length=length)["input_ids"]
+        with torch.inference_mode():
+            return np.asarray(model(input_ids=torch.tensor([ids])).last_hidden_state[0, 0].numpy())
+
+    texts = texts_of(inputs["corpus"])
+    passages_ND, places = np.stack([vector(text, 32) for text in texts.values()]), {d: n for n, d in enumerate(texts)}
+    decided = 0
+    for doc_id, query in all_pairs:
+        scores_N = passages_ND @ vector(query, 12)
+        own = scores_N[places[doc_id]]
+        others_N = np.delete(scores_N, places[doc_id])
+        if (better := (others_N > own + MARGIN).sum()) == (others_N > own - MARGIN).sum():
+            decided += 1
+            assert ((doc_id, query) in found) == (better < 20), (doc_id, query)
+    assert decided > 0.9 * len(all_pairs) and 0.1 < len(found) / len(all_pairs) < 0.9
+
+
+@pytest.mark.parametrize("rank", [1, 2, 7])
+def test_equal_scores_are_ranked_by_id_and_an_empty_list_keeps_nothing(
+    inputs: Inputs, pairs: tuple[Artifact, Pairs], tmp_path: Path, rank: int
+) -> None:
+    artifact, all_pairs = pairs
+    lists, ranks = write_tied_lists(all_pairs, list(texts_of(inputs["corpus"])), Place(str(tmp_path / "lists")))
+    _, found = kept({"pairs": artifact, "ranked": lists}, rank, tmp_path / "kept")
+    assert found == [pair for pair, own in zip(all_pairs, ranks, strict=True) if 1 <= own <= rank]
+
+
+def test_bm25_judges_by_its_own_lists_of_the_queries_texts(
+    inputs: Inputs, pairs: tuple[Artifact, Pairs], tmp_path: Path
+) -> None:
+    artifact, all_pairs = pairs
+    root = Place(str(tmp_path))
+    asked = made(
+        list_pairs, ListPairsConfig(max_length=12), {"pairs": artifact, "tokens": inputs["tokens"]}, root / "a"
+    )
+    assert pq.read_table(tmp_path / "a" / "queries.parquet")["text"].to_pylist() == [query for _, query in all_pairs]
+    config = Bm25Config(splits=(PAIRS,), depth=2)
+    lists = made(rank_with_bm25, config, {"corpus": inputs["corpus"], "asked": asked}, root / "b")
+    _, found = kept({"pairs": artifact, "ranked": lists}, 2, tmp_path / "kept")
+    by_query: dict[int, list[str]] = {}
+    for row in ranked.read(root / "b" / "ranked" / f"{PAIRS}.parquet").to_pylist():
+        by_query.setdefault(int(row["query_id"]), []).append(row["doc_id"])
+    assert found == [pair for number, pair in enumerate(all_pairs) if pair[0] in by_query.get(number, [])]
+    assert 0 < len(found) < len(all_pairs)
+
+
+def test_a_killed_filter_goes_on_and_gives_the_same_bytes(
+    inputs: Inputs, pairs: tuple[Artifact, Pairs], tmp_path: Path
+) -> None:
+    artifact, all_pairs = pairs
+    lists, _ = write_tied_lists(all_pairs, list(texts_of(inputs["corpus"])), Place(str(tmp_path / "lists")))
+    sources = {"pairs": artifact, "ranked": lists}
+    kept(sources, 2, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    (tmp_path / "killed" / "counts.npy").unlink()
+    (tmp_path / "killed" / "pseudo_queries" / "00001.parquet").unlink()
+    kept(sources, 2, tmp_path / "killed")
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_a_filter_that_leaves_nothing_is_refused(inputs: Inputs, pairs: tuple[Artifact, Pairs], tmp_path: Path) -> None:
+    artifact, all_pairs = pairs
+    elsewhere = [("nowhere", query) for _, query in all_pairs]
+    lists, _ = write_tied_lists(elsewhere, [f"x{row}" for row in range(50)], Place(str(tmp_path / "lists")))
+    with pytest.raises(UserError, match=r"keep_rank = 3: of 480 pairs none .* raise pseudo_queries.keep_rank, or name"):
+        KEEP_PAIRS(KeepPairsConfig(rank=3), {"pairs": artifact, "ranked": lists}, Place(str(tmp_path / "out")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keep_rank": 2}, r"keep_rank = 2 with judged_by = none: .* set pseudo_queries.judged_by to bm25, middle_tra"),
+        ({"judged_by": "bm25"}, r"judged_by = bm25 with keep_rank = none: .* such as pseudo_queries.keep_rank=2"),
+        ({"judged_by": "bm25", "keep_rank": 0}, "keep_rank = 0"),
+    ],
+)
+def test_a_rank_needs_a_judge_and_a_judge_a_rank(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        override(PseudoQueriesConfig(), changes)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,136 @@
+"""A recipe with a consistency filter: its steps, what they depend on, and what the middle training then reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from midmask.artifact import Place, load
+from midmask.errors import UserError
+from midmask.estimate.charges import Charges
+from midmask.estimate.cores import bm25_size
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.plan import Plan, plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL, pretrain_setup
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from tests.support.benchmark.tiny import short, write_collection
+
+TWO = {"pseudo_queries.keep_rank": 2}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    corpus = write_collection(tmp_path_factory.mktemp("consistency") / "tiny")
+    return override(short(RECIPES["e5"](), corpus), {"pseudo_queries.source": "sentences"})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(str(tmp_path_factory.mktemp("store")))
+
+
+def judged(recipe: Recipe, judge: str, **changes: Any) -> Plan:
+    filtered = override(recipe, {"pseudo_queries.judged_by": judge, **TWO, **changes})
+    filtered.check()
+    found = plan(filtered)
+    assert found.pretrained is not None
+    refuse_missing_splits([found.pretrained])
+    return found
+
+
+def names(found: Plan) -> list[str]:
+    assert found.pretrained is not None
+    return [step.name for step in found.pretrained.upstream()]
+
+
+def test_bm25_ranks_the_queries_of_the_pairs(recipe: Recipe) -> None:
+    assert names(judged(recipe, "bm25"))[2:] == ["pseudo_queries", "list_pairs", "bm25", "keep_pairs", "pretrain"]
+
+
+def test_the_middle_training_on_all_pairs_judges_and_is_that_of_the_recipe_without_a_filter(recipe: Recipe) -> None:
+    found, before = judged(recipe, "middle_training"), plan(recipe)
+    assert found.pretrained is not None and before.pretrained is not None
+    first, second = [step for step in found.pretrained.upstream() if step.name == "pretrain"]
+    assert first.fingerprint == before.pretrained.fingerprint != second.fingerprint
+    assert second.inputs["pseudo_queries"].fingerprint == found.pseudo_queries.fingerprint
+    assert "keep_pairs" not in names(before)
+
+
+def test_the_filter_and_what_the_judge_holds_are_part_of_the_identity_and_the_pairs_are_shared(
+    recipe: Recipe, store: Place, tmp_path: Path
+) -> None:
+    folder = trained_folder(recipe, store)
+    (other := tmp_path / "other").mkdir()
+    for file in folder.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    (other / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
+    plans = [
+        plan(recipe),
+        judged(recipe, "bm25"),
+        judged(recipe, "bm25", **{"pseudo_queries.keep_rank": 3}),
+        judged(recipe, "middle_training"),
+        judged(recipe, str(folder)),
+        judged(recipe, str(other)),
+    ]
+    assert len({found.pretrained.fingerprint for found in plans if found.pretrained}) == len(plans)
+    made = {found.pseudo_queries.inputs["pairs"].fingerprint for found in plans[1:]}
+    assert made == {plans[0].pseudo_queries.fingerprint}
+
+
+def trained_folder(recipe: Recipe, store: Place) -> Path:
+    """The model of the recipe's middle training on all pairs."""
+    before = plan(recipe)
+    assert before.pretrained is not None
+    return Path(Runner(store, LOCAL, Silent()).run(before.pretrained).place.local()) / "model"
+
+
+@pytest.mark.parametrize("judge", ["bm25", "middle_training", "folder"])
+def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
+    found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
+    assert found.pretrained is not None
+    done = Runner(store, LOCAL, Silent()).run(found.pretrained)
+    kept = load(found.pseudo_queries.place(store))
+    assert 0 < kept.result["dropped"] < kept.result["judged"] == 48
+    assert kept.result["queries"] + kept.result["dropped"] == 48
+    table = pq.read_table(Path(kept.place.local()) / "pseudo_queries").to_pylist()
+    wanted = [row["doc_id"] for row in table if row["queries"]]
+    sources = {name: load(step.place(store)) for name, step in found.pretrained.inputs.items()}
+    source = pretrain_setup(found.pretrained.config, sources).rows.open()  # type: ignore[arg-type]
+    assert [name for row in range(source.count) for name in source.names([row])] == wanted  # type: ignore[arg-type]
+    assert done.result["steps"] == 3
+
+
+def test_a_dry_run_counts_the_queries_that_a_judge_reads(recipe: Recipe, store: Place, tmp_path: Path) -> None:
+    """A guess by the source; where the pairs are made, as many as there are."""
+    Runner(store, LOCAL, Silent()).run(plan(recipe).pseudo_queries)
+    for judge in ("middle_training", "bm25"):
+        found = judged(recipe, judge).pretrained
+        assert found is not None
+        (asked,) = [step for step in found.upstream() if "asked" in step.inputs]
+        for storage, pairs in ((Place(str(tmp_path)), 5 * 48), (store, 48)):
+            charges = Charges(storage, "cpu", 1)
+            if judge == "bm25":
+                assert bm25_size(asked, charges.volumes) == (48, pairs)
+            else:
+                texts = charges.volumes.texts(asked.inputs["tokens"])
+                assert charges.of(asked).tokens == pairs * min(texts.query_tokens, texts.tokens)
+            assert all(charges.of(step) for step in found.upstream())
+
+
+@pytest.mark.parametrize(
+    ("name", "judge", "message"),
+    [
+        ("e5", "nobody", "unknown pseudo_queries.judged_by 'nobody'. Known: bm25, middle_training, minilm. No such"),
+        ("retromae", "middle_training", r"^pseudo_queries.judged_by = middle_training with .* = retromae: .* as e5"),
+        ("none", "middle_training", r"^pseudo_queries.judged_by = middle_training with objective.name = none"),
+    ],
+)
+def test_a_judge_that_is_not_there_is_refused(recipe: Recipe, name: str, judge: str, message: str) -> None:
+    other = short(RECIPES[name](), recipe.corpus.name)
+    with pytest.raises(UserError, match=message) as error:
+        plan(override(other, {"pseudo_queries.judged_by": judge, **TWO}))
+    assert "\n" not in str(error.value)
