@@ -47,7 +47,7 @@ def untimed(result: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in result.items() if name not in ("seconds", "query_seconds")}
 
 
-@pytest.mark.parametrize("actors", [1, 2])
+@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_actors_write_the_files_of_one_process(ray_local, inputs, tmp_path: Path, pooled: Place, actors: int):
     alone = Place(f"file://{tmp_path}/alone")
     vectors, same = encoded(inputs, alone), encoded(inputs, pooled, partial(pool.encode, actors=actors))

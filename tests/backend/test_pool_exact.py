@@ -72,6 +72,7 @@ def best_of(scores_QN: np.ndarray, query_ids: list[str], doc_ids: list[str]) -> 
     return found
 
 
+@pytest.mark.slow
 def test_one_two_and_five_actors_equal_brute_force_with_exact_ties(vectors, tmp_path: Path):
     scores = {kind: planted(tmp_path / kind, kind, vectors) for kind in KINDS}
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as session:

@@ -22,7 +22,7 @@ def both(config: CorpusConfig, folder: Path) -> tuple[Path, Path]:
     return here, there
 
 
-@pytest.mark.parametrize("name", ["cranfield", "squad"])
+@pytest.mark.parametrize("name", ["cranfield", pytest.param("squad", marks=pytest.mark.slow)])
 def test_real_collections(ray_local: None, data: Path, tmp_path: Path, name: str) -> None:
     both(CorpusConfig(name=f"beir:{data}/{name}"), tmp_path)
 

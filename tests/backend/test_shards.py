@@ -66,6 +66,7 @@ def test_the_cluster_keeps_the_pairs_that_one_process_keeps(
     here_and_there(KEEP_PAIRS, KeepPairsConfig(rank=2), {"pairs": artifact, "ranked": lists}, tmp_path)
 
 
+@pytest.mark.slow
 def test_actors_keep_a_model_and_write_the_same(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:
     write_t5(tmp_path / "t5")
     config = PseudoQueriesConfig(

@@ -21,6 +21,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "mlflow.db"
 
 
+@pytest.mark.slow
 def test_five_thousand_runs(browser: Chrome, store: Path, tmp_path: Path) -> None:
     page, uri = ROOT / "dashboards" / "leaderboard.py", f"sqlite:///{store}"
     with served(page, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:

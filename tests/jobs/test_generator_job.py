@@ -49,6 +49,7 @@ def test_a_collection_without_train_queries_is_refused(tmp_path: Path) -> None:
     assert done.code == 2 and "the step generator needs" in done.err
 
 
+@pytest.mark.slow
 def test_it_trains_tracks_and_copies(ray_local: None, collection: str, tmp_path: Path) -> None:
     out = tmp_path / "generator"
     done = run_job("train_generator", "--corpus", collection, *SHORT, "--out", str(out), home=tmp_path)

@@ -19,7 +19,7 @@ from tests.support.opens import opens
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
 
 SPACE = {
-    "name": "two", "recipe": "retromae", "search": "grid", "baselines": ["none"], "seeds": [0],
+    "name": "two", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
     "parameters": {"tokens.query_length": {"values": [16, 4]}},
     "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
     "settings": {

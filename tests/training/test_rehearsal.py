@@ -55,7 +55,7 @@ def _cached(setup: TrainingSetup, objective: Objective, words: Vocabulary, rows:
     return 2 * sum(vector.nbytes for vector in made.vectors)
 
 
-@pytest.mark.parametrize("kind", [*MIDDLE, "contrastive"])
+@pytest.mark.parametrize("kind", ["mlm", "dupmae", pytest.param("simcse", marks=pytest.mark.slow), "contrastive"])
 def test_what_is_said_to_fit_does_and_in_fewer_pieces_it_would_not(
     tokens: Place, corpus: Place, tmp_path: Path, kind: str
 ) -> None:
