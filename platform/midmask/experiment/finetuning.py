@@ -54,13 +54,14 @@ class Stages:
     """The stages of a recipe, laid out one after the other.
 
     pretrained: the encoder of the middle training; none: the recipe's backbone as it is, whose files are `backbone`.
-    held: what `stages_content` found.
+    tokenizer: fingerprints of its folder, empty for a vocabulary of its own. held: what `stages_content` found.
     """
 
     recipe: Recipe
     tokens: Step
     pretrained: Step | None
     backbone: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
     held: Mapping[str, Any]
 
     @property
@@ -146,7 +147,7 @@ class Stages:
         if config.backbone is not None:
             backbone, content = config.backbone, self.held[config.backbone.name]
         read = config.read_from(self.recipe.tokens)
-        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokens.content)
+        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokenizer)
         negatives = mining_step(self._lists(sources, config.mine, before), self.corpus, config.mine)
         inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
         return Step("teach", config.teaching(backbone, query_length=read.query_length), inputs, content=content)

@@ -7,26 +7,22 @@ baseline computed yesterday is found today.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from midmask.corpora import CorpusConfig, corpus_identity
-from midmask.derived.pseudo_queries import pseudo_queries_content
-from midmask.derived.spans import spans_content
-from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.derived.words import StatisticsConfig
 from midmask.encoders.precision import Precision
 from midmask.evaluation.retriever import EvaluateConfig
-from midmask.experiment.consistency import judge_content, kept_pairs
-from midmask.experiment.finetuning import Stages, stages_content
+from midmask.experiment.consistency import kept_pairs
+from midmask.experiment.contents import Contents, contents_of, weigh_config
+from midmask.experiment.finetuning import Stages
 from midmask.experiment.merge import MergeConfig
 from midmask.experiment.precision import find_precision, settle_precision
-from midmask.experiment.pretraining import collections_content, pretraining_tokens
+from midmask.experiment.pretraining import pretraining_tokens
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted as adopted
 from midmask.experiment.searching import (
     bm25_ranking,
     evaluation_step,
-    folder_content,
     fused_ranking,
     mining_step,
     ranking,
@@ -45,9 +41,9 @@ from midmask.retrieve.pool import PoolFields
 class Plan:
     """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` (those that a consistency filter
     keeps, if there is one) and `initial` (the encoder before any training) whether they are needed or not.
-    `pretraining_tokens`: what the middle training reads, which is `tokens` unless it has collections of its own.
-    untuned: what fine-tuning begins with, as a retriever. survey: what was read for it. precision: what `auto` stands
-    for.
+    corpus, tokens: of fine-tuning and evaluation. pretraining_tokens: what the middle training reads: `tokens`, unless
+    the recipe names other collections or fine-tuning has one of its own. untuned: what fine-tuning begins with, as a
+    retriever. survey: what was read for it. precision: what `auto` stands for.
     """
 
     survey: Survey = field(compare=False)
@@ -98,8 +94,7 @@ class Plan:
         Raises:
             UserError: if the collection is not there.
         """
-        collection = Step("prepare", corpus, content=self.survey.find(corpus_identity, corpus))
-        return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
+        return _tokens_of(corpus, self.tokens, self.survey)
 
     def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
@@ -108,52 +103,22 @@ class Plan:
         return mining_step({"ranked0": ranked}, self.corpus, config)
 
 
-@dataclass(frozen=True)
-class Contents:
-    """Fingerprints of the files and folders that a recipe names."""
-
-    corpus: Mapping[str, Any]
-    pretrain_on: Mapping[str, Any]
-    tokenizer: Mapping[str, Any]
-    backbone: Mapping[str, Any]
-    objective: Mapping[str, Any]
-    spans: Mapping[str, Any]
-    pseudo_queries: Mapping[str, Any]
-    judge: Mapping[str, Any]
-    weights: Mapping[str, Any]
-    stages: Mapping[str, Any]
-
-
-def contents_of(recipe: Recipe, survey: Survey) -> Contents:
-    """Reads the fingerprints of the files and folders that the recipe names.
-
-    Raises:
-        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores,
-            or the judge of pseudo-queries.
-    """
-    objective = recipe.objective
-    weighed = objective is not None and objective.reads().term_weights
-    return Contents(
-        corpus=survey.find(corpus_identity, recipe.corpus),
-        pretrain_on=collections_content(recipe, survey),
-        tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
-        backbone=survey.find(folder_content, recipe.backbone.name),
-        objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
-        spans=survey.find(spans_content, recipe.spans),
-        pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
-        judge=survey.find(judge_content, recipe.pseudo_queries),
-        weights=survey.find(weigh_content, _weigh_config(recipe)) if weighed else {},
-        stages=stages_content(recipe, survey),
-    )
-
-
-def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, resume: Step | None = None) -> Plan:
+def plan(
+    recipe: Recipe,
+    survey: Survey | None = None,
+    *,
+    share: float = 1.0,
+    resume: Step | None = None,
+    tuned_on: CorpusConfig | None = None,
+) -> Plan:
     """The steps of a recipe.
 
     Args:
         survey: the same for all recipes of a job, so that each place is read once; none: one for this recipe.
         share: with less than 1, middle training stops after that share of its steps, as a rung of a sweep.
         resume: the pre-training of a smaller share, to go on from.
+        tuned_on: the collection of fine-tuning and evaluation in place of the recipe's corpus. The middle training is
+            the recipe's, and its tokenizer reads this collection too.
     """
     survey = survey or Survey()
     precision: Precision = survey.find(find_precision, recipe.backbone)["precision"]
@@ -175,12 +140,13 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
     derived["pseudo_queries"] = kept_pairs(recipe, derived["pseudo_queries"], on_all_pairs, held.judge)
     pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     start = _merged(recipe, pretrained, initial)
-    stages = Stages(recipe, tokens, start, held.backbone, held.stages).steps()
-    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tokens})
+    tuned = tokens if tuned_on is None else _tokens_of(tuned_on, tokens, survey)
+    stages = Stages(recipe, tuned, start, held.backbone, held.tokenizer, held.stages).steps()
+    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tuned})
     return Plan(
         survey,
-        corpus,
-        tokens,
+        tuned.inputs["corpus"],
+        tuned,
         read,
         derived["spans"],
         derived["pseudo_queries"],
@@ -190,6 +156,12 @@ def plan(recipe: Recipe, survey: Survey | None = None, *, share: float = 1.0, re
         stages,
         precision,
     )
+
+
+def _tokens_of(corpus: CorpusConfig, like: Step, survey: Survey) -> Step:
+    """A collection as a model reads it that was trained on the tokens `like`."""
+    collection = Step("prepare", corpus, content=survey.find(corpus_identity, corpus))
+    return tokens_like(like, like.config, collection)  # type: ignore[arg-type]
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:
@@ -207,16 +179,9 @@ def _merged(recipe: Recipe, pretrained: Step | None, initial: Step) -> Step | No
     return Step("merge", MergeConfig(start_share=recipe.merge), {"start": pretrained, "initial": initial})
 
 
-def _weigh_config(recipe: Recipe) -> WeighConfig:
-    """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
-    attends = recipe.weights.kind == "attention"
-    encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
-    return recipe.weights.model_copy(update={"encoder": encoder})
-
-
 def _weights(recipe: Recipe, both: Mapping[str, Step], held: Contents) -> Step:
     """Term weights, from word counts or the source that is named."""
-    config = _weigh_config(recipe)
+    config = weigh_config(recipe)
     inputs = dict(both) if config.kind == "file" else {"tokens": both["tokens"]}
     if config.needs_statistics:
         inputs["statistics"] = Step("statistics", StatisticsConfig(), {"tokens": both["tokens"]})
