@@ -41,7 +41,8 @@ def gain_panels(results: Results, baseline: str, measure: str) -> list[GainPanel
     found = []
     for corpus, representation in dict.fromkeys((one.corpus, one.key.representation) for one in results):
         split = order_splits(results.where(corpus=corpus).names("split"))[0]
-        here = results.where(corpus=corpus, split=split, representation=representation)
+        found_here = results.where(corpus=corpus, split=split, representation=representation)
+        here = Results(one for one in found_here if measure in one.measures)
         base = {one.key.setting: one.key for one in here.where(system=baseline)}
         gains: dict[str, dict[str, IntervalEstimate]] = {}
         for key in dict.fromkeys(one.key for one in here):

@@ -14,7 +14,7 @@ from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
-from midmask_papers.matching import CORPUS, NONE, home, key_of, order_splits, resolve_corpus
+from midmask_papers.matching import CORPUS, NONE, home, homes, key_of, order_splits, resolve_corpus
 from midmask_papers.published import Published, paper, published
 
 AVERAGED = frozenset(GROUPS)
@@ -174,13 +174,15 @@ def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], 
 def _average(results: Results, slot: Slot) -> float | None:
     if slot.corpus not in AVERAGED:
         return None
-    means: dict[str, list[float]] = {}
-    for result in results.where(**vars(slot.key)):
-        if slot.measure in result.measures:
-            means.setdefault(result.corpus, []).append(result.measures[slot.measure])
-    if not set(folders(slot.corpus)) <= means.keys():
-        return None
-    return group_average(slot.corpus, {name: sum(found) / len(found) for name, found in means.items()})
+    corpora = results.names("corpus")
+    means: dict[str, float] = {}
+    for name in folders(slot.corpus):
+        label = beir if (beir := f"beir-{name}") in corpora else name
+        own = [one for one in results.where(**vars(slot.key), corpus=label) if slot.measure in one.measures]
+        if not own:
+            return None
+        means[name] = sum(one.measures[slot.measure] for one in own) / len(own)
+    return group_average(slot.corpus, means)
 
 
 def _tabulate(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
@@ -202,7 +204,7 @@ def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: S
     doubts = {place: number.note for place, number in printed.items() if number.note}
     theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
     collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
-    ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
+    ours = f"corpus: {', '.join(homes(results))}; collections: {collections}; seeds: {seeds}"
     about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
     about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
     return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))

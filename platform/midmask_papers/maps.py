@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from midmask.artifact import RECORD, Place
-from midmask.benchmark.layout import BenchmarkCell, Layout
+from midmask.benchmark.cells import BenchmarkCell
+from midmask.benchmark.layout import Layout
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.evaluation.rendering import MISSING, markdown
@@ -49,9 +50,9 @@ class Mapped:
 
 def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
     """Maps of the systems that the benchmark asks for, each under its first condition, as far as they have been run and
-    their vectors are there; the same 400 pairs of a query and a relevant passage of the first split for all of them.
+    their vectors are there, on the benchmark's first collection; the same 400 pairs of a query and a relevant passage of the first split for all of them.
     """
-    wanted = [cell for cell in layout.cells if cell.key.representation == "dense"]
+    wanted = [cell for cell in layout.cells if cell.key.representation == "dense" and not cell.further]
     first = {cell.key.system: cell.key for cell in reversed(wanted) if cell.key.system in layout.benchmark.maps}
     return [found for cell in wanted if first.get(cell.key.system) == cell.key for found in _map_cell(cell, storage)]
 

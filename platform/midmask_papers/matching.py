@@ -80,8 +80,13 @@ def key_of(number: Published) -> SystemKey:
 
 
 def home(results: Results) -> str:
-    """The corpus that systems are fine-tuned on: benchmarks list its results first."""
+    """The first corpus that systems are fine-tuned on: benchmarks list its results first."""
     return results[0].corpus
+
+
+def homes(results: Results) -> list[str]:
+    """Every corpus that systems are fine-tuned on, the first one first."""
+    return [home(results), *dict.fromkeys(one.corpus for one in results if one.further)]
 
 
 def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:
@@ -107,7 +112,7 @@ def match(
 
     Args:
         place: the paper's corpus and split; where that corpus was not measured, `home`.
-        elsewhere: on every corpus but `home` instead; of several readings, the one with most corpora.
+        elsewhere: on every corpus but `homes` instead; of several readings, the one with most corpora.
     """
     measured = {(one.key, one.corpus, one.split) for one in results if measure in one.measures}
     splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, place, elsewhere)}
@@ -132,7 +137,7 @@ def match(
 def _corpora(results: Results, place: CorpusSplit, elsewhere: bool) -> list[str]:
     corpora = results.names("corpus")
     if elsewhere:
-        return [corpus for corpus in corpora if corpus != home(results)]
+        return [corpus for corpus in corpora if corpus not in homes(results)]
     return [place[0] if place[0] in corpora else home(results)]
 
 

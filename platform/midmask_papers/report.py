@@ -132,7 +132,8 @@ def costs_table(results: Results) -> str:
 
 def _conditions(results: Results, benchmark: Benchmark) -> str:
     seeds = ", ".join(map(str, benchmark.seeds))
-    lines = [f"Fine-tuned on {benchmark.corpus}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
+    corpora = " and, each by itself, on ".join((benchmark.corpus, *benchmark.further))
+    lines = [f"Fine-tuned on {corpora}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
     return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes))

@@ -55,12 +55,35 @@ def parse(
     flags, rest = parser.parse_known_args(arguments)
     if rest:
         raise unknown("argument", rest[0], known)
+    _settle_corpora(flags)
     return flags
+
+
+def _settle_corpora(flags: argparse.Namespace) -> None:
+    """Makes `corpus` of the first --corpus, None if there is none, and `further_corpora` of the others.
+
+    Raises:
+        UserError: if there are others, and the job did not set `several_corpora`.
+    """
+    corpora = vars(flags).pop("corpora")
+    flags.corpus, flags.further_corpora = next(iter(corpora), None), tuple(corpora[1:])
+    if flags.further_corpora and not getattr(flags, "several_corpora", False):
+        raise UserError(
+            f"--corpus is given {len(corpora)} times, and only a benchmark takes several; give one here: "
+            f"--corpus {corpora[-1]}"
+        )
 
 
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
-    shared.add_argument("--corpus", metavar="NAME", help=f"{name_forms()}; default: pydocs")
+    shared.add_argument(
+        "--corpus",
+        dest="corpora",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"{name_forms()}; default: pydocs; a benchmark takes several",
+    )
     shared.add_argument(
         "--pretrain-on",
         action="append",

@@ -32,8 +32,8 @@ from midmask.switches import SWITCHES
 class Options:
     """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
 
-    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. pretrain_on: empty, or what the middle
-    training reads in its place. recipe, protocol, workers, workers_per_training, seed:
+    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. further_corpora: those of a benchmark beside
+    it. pretrain_on: empty, or what the middle training reads in its place. recipe, protocol, workers, workers_per_training, seed:
     None where not given. scale: of the protocol, demo or
     published. changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow
     wants it. on: the cluster that a dry run is reckoned for; none: this machine.
@@ -54,6 +54,7 @@ class Options:
     seed: int | None
     dry_run: bool
     on: str | None = None
+    further_corpora: tuple[str, ...] = ()
 
     @property
     def training_workers(self) -> int | None:
@@ -127,7 +128,8 @@ def refuse_credentials(flags: argparse.Namespace) -> None:
     given = {**vars(flags), "storage": flags.storage or os.environ.get("MIDMASK_STORAGE")}
     for name, value in given.items():
         if name != "tracking_uri" and has_credentials(str(value)):
-            flag = "--set" if name == "changes" else f"--{name.replace('_', '-')}"
+            typed = {"changes": "--set", "further_corpora": "--corpus"}
+            flag = typed.get(name, f"--{name.replace('_', '-')}")
             raise UserError(
                 f"{flag} {redacted(str(value))} contains credentials, which records and tracked runs would show. Leave "
                 "them out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your store reads instead) "
@@ -193,6 +195,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     return Options(
         job=job_file.stem,
         corpus=resolve_corpus(flags.corpus or "pydocs", base),
+        further_corpora=tuple(resolve_corpus(name, base) for name in flags.further_corpora),
         pretrain_on=tuple(flags.pretrain_on),
         recipe=flags.recipe,
         protocol=flags.protocol,
@@ -222,8 +225,8 @@ def refuse_misspelt(flags: argparse.Namespace) -> None:
     for table, name in ((RECIPES, flags.recipe), (PROTOCOLS, flags.protocol)):
         if name is not None:
             table[name]
-    if flags.corpus is not None:
-        refuse_unknown_form(flags.corpus)
+    for name in (*([flags.corpus] if flags.corpus else ()), *flags.further_corpora):
+        refuse_unknown_form(name)
     refuse_unknown_fields(path for path, _ in flags.changes)
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pyarrow.parquet as pq
 
 from midmask.artifact import RECORD, Artifact, Place, load
-from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.results import Result, Results
 from midmask.experiment.costs import Costs, costs_of
 
@@ -38,4 +38,4 @@ def _result(cell: BenchmarkCell, done: Artifact, corpus: str, split: str, costs:
     means = done.result["measures"] if split == done.result["split"] else done.result["slices"][split]["measures"]
     with (done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet").reading() as stream:
         per_query = pq.read_table(stream)
-    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs)
+    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, further=bool(cell.further))

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from midmask.benchmark.results import SystemKey
+from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.identity import Config
@@ -87,7 +88,14 @@ class Benchmark(Config):
     only: dict[str, tuple[str, ...]] = Field(
         {}, description="collection, representation or setting -> the systems that are run with it; others: all"
     )
-    zero_shot: tuple[str, ...] = Field((), description="collections that are only searched, as --zero-shot")
+    further: dict[str, tuple[str, ...]] = Field(
+        {},
+        description="further collections that all systems are fine-tuned and evaluated on, as corpus.name -> their "
+        "measures; middle trainings and tokenizer are those of the corpus",
+    )
+    zero_shot: tuple[str, ...] = Field(
+        (), description="collections that are only searched, as --zero-shot, by systems that are fine-tuned on corpus"
+    )
     splits: tuple[str, ...] = Field(("dev", "test"), min_length=1, description="of the corpus, whose queries count")
     seeds: tuple[int, ...] = Field((0,), min_length=1, description="of the fine-tuning; they share middle trainings")
     measures: tuple[str, ...] = Field(("RR@10", "nDCG@10", "R@100"), min_length=1, description="or presets of them")
@@ -119,6 +127,22 @@ class Benchmark(Config):
             if name not in (*RECIPES, *VIEWS):
                 raise unknown("recipe or representation", name, [*RECIPES, *VIEWS])
         return self
+
+    @model_validator(mode="after")
+    def _corpora_have_different_names(self) -> "Benchmark":
+        known: dict[str, str] = {}
+        for name in (self.corpus, *self.further):
+            label = CorpusConfig(name=name).short_name
+            if (other := known.setdefault(label, name)) != name:
+                raise UserError(
+                    f"--corpus {name}: results call it {label!r}, as they call {other}; rename one of the folders"
+                )
+        return self
+
+    def on(self, corpus: str) -> "Benchmark":
+        """The benchmark on one of its further collections alone, where nothing is searched beside it."""
+        own = {"corpus": corpus, "measures": self.further[corpus], "further": {}, "zero_shot": ()}
+        return self.model_copy(update=own)
 
     def keys(self) -> Iterator[SystemKey]:
         """Every combination, whether it makes sense or not; bm25 and systems without middle training once each."""

@@ -12,9 +12,11 @@ from pydantic import ValidationError
 from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Place
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark, names_in, variant
-from midmask.benchmark.layout import BenchmarkCell, Layout, group_by_reason, lay_out
-from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.layout import Layout, group_by_reason, lay_out
+from midmask.benchmark.presets import Given
+from midmask.benchmark.presets.several import on_several
 from midmask.benchmark.records import describe_records, known_records, read_records
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
@@ -106,7 +108,7 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
     if options.recipe or options.protocol:
         raise UserError("a benchmark takes --systems and --settings; --recipe and --protocol are for one system")
     read = tuple(resolve_corpus(name, options.home) for name in options.pretrain_on)
-    preset = PRESETS[flags.preset](Given(options.scale, options.corpus, read))
+    preset = on_several(flags.preset, Given(options.scale, options.corpus, read), options.further_corpora)
     changes = _narrow(preset, flags)
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]

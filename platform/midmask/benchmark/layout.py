@@ -2,21 +2,19 @@
 is left out with a reason.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from midmask.benchmark.design import BM25, NONE, Benchmark, variant
+from midmask.benchmark.cells import BenchmarkCell, cell_of, is_fine_tuned
+from midmask.benchmark.design import BM25, Benchmark, variant
 from midmask.benchmark.results import Results, SystemKey
-from midmask.corpora import CorpusConfig
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError, unknown
 from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.plan import Plan, Step, plan
+from midmask.experiment.plan import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.survey import Survey
-from midmask.experiment.zero_shot import SPLIT, collections
 from midmask.identity import flatten
 from midmask.recipes import RECIPES
 
@@ -25,32 +23,6 @@ SECTIONS = ("objective", "backbone", "representation")
 
 HEADLESS = ("simcse", "diffcse", "ict", "laprador", "spider", "e5", "gte")
 """Systems that leave the MLM head as it was."""
-
-
-@dataclass(frozen=True)
-class BenchmarkCell:
-    """One system under one condition with one seed.
-
-    evaluations: (short name of the corpus, split) -> step; the corpus's own splits come first, test last of them.
-    """
-
-    key: SystemKey
-    seed: int
-    recipe: Recipe
-    evaluations: Mapping[tuple[str, str], Step]
-
-    @property
-    def main(self) -> tuple[str, str]:
-        """The last split of the corpus itself."""
-        corpus = self.recipe.corpus.short_name
-        return [name for name in self.evaluations if name[0] == corpus][-1]
-
-    @property
-    def name(self) -> str:
-        if self.key.system == BM25:
-            return BM25
-        conditions = (self.key.collection, self.key.representation, self.key.setting)
-        return f"{self.key.system}, {', '.join(part for part in conditions if part != NONE)}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -81,15 +53,33 @@ class Layout:
 
 
 def lay_out(benchmark: Benchmark) -> Layout:
-    """The cells of a benchmark in the order of its systems, and what is left out of it.
+    """The cells of a benchmark in the order of its systems, those of further collections last, and what is left out.
 
     Raises:
         UserError: for an unknown field, a collection that is not there, or if nothing is left.
     """
     cells: list[BenchmarkCell] = []
     left_out: list[LeftOut] = []
-    owners: dict[str, SystemKey] = {}
     survey = Survey()
+    for own in (benchmark, *map(benchmark.on, benchmark.further)):
+        found, without = _lay_out_on(own, benchmark.corpus, survey)
+        cells += found
+        left_out += [one for one in without if one not in left_out]
+    if not cells:
+        reasons = "; ".join(dict.fromkeys(one.reason for one in left_out))
+        raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
+    return Layout(benchmark, tuple(cells), tuple(left_out))
+
+
+def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[BenchmarkCell], list[LeftOut]]:
+    """The cells on one collection, and what is left out of them.
+
+    Args:
+        first: the collection whose middle trainings and tokenizer serve all.
+    """
+    cells: list[BenchmarkCell] = []
+    left_out: list[LeftOut] = []
+    owners: dict[str, SystemKey] = {}
     for key in benchmark.keys():
         if reason := _senseless(benchmark, key):
             left_out.append(LeftOut(key, reason))
@@ -98,26 +88,19 @@ def lay_out(benchmark: Benchmark) -> Layout:
         if reason := _impossible(recipe):
             left_out.append(LeftOut(key, reason))
             continue
-        seeds = benchmark.seeds if _is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
-        own = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey) for seed in seeds]
+        seeds = benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
+        own = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey, first=first) for seed in seeds]
         owner = owners.setdefault(_identity(own[0]), key)
         if (owner.system, owner.collection) != (key.system, key.collection):
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
         else:
             cells += own
-    if not cells:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in left_out))
-        raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
-    return Layout(benchmark, tuple(cells), tuple(left_out))
+    return cells, left_out
 
 
 def sensible_keys(benchmark: Benchmark) -> Iterator[SystemKey]:
     """The combinations of a benchmark that are run, unless their recipe turns out to be impossible."""
     return (key for key in benchmark.keys() if not _senseless(benchmark, key))
-
-
-def _is_fine_tuned(benchmark: Benchmark, key: SystemKey) -> bool:
-    return key.system != BM25 and benchmark.settings[key.setting].stages != 0
 
 
 def _senseless(benchmark: Benchmark, key: SystemKey) -> str | None:
@@ -187,45 +170,6 @@ def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
             if stage.teacher is not None or not path.startswith("stages.*.teacher."):
                 found[path.replace("*", str(number), 1)] = value
     return found
-
-
-def cell_of(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
-    """The evaluations of a recipe under a key's conditions, on the benchmark's splits and its other collections."""
-    planned = plan(recipe, survey)
-    evaluate = evaluator(benchmark, key, planned)
-    evaluations: dict[tuple[str, str], Step] = {}
-    for split in benchmark.splits:
-        config = recipe.evaluation.model_copy(update={"split": split})
-        evaluations[recipe.corpus.short_name, split] = evaluate(config)
-    elsewhere = recipe.evaluation.model_copy(update={"split": SPLIT})
-    for label, corpus in collections(benchmark.zero_shot).items():
-        evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
-    return BenchmarkCell(key, seed, recipe, evaluations)
-
-
-def cell_on(
-    benchmark: Benchmark, cell: BenchmarkCell, corpus: CorpusConfig, split: str, survey: Survey, **changes: Any
-) -> BenchmarkCell:
-    """A cell's system, measured on a split of another collection alone.
-
-    Args:
-        changes: of fields of the evaluation.
-    """
-    planned = plan(cell.recipe, survey)
-    wanted = cell.recipe.evaluation.model_copy(update={"split": split, **changes})
-    step = evaluator(benchmark, cell.key, planned)(wanted, on=planned.elsewhere(corpus))
-    return replace(cell, evaluations={(cell.recipe.corpus.short_name, split): step})
-
-
-def evaluator(benchmark: Benchmark, key: SystemKey, planned: Plan) -> Callable[..., Step]:
-    """What gives the evaluation of a key's system, as `Plan.evaluation` does: of BM25, of the encoder before any
-    fine-tuning, or of the last stage's.
-    """
-    if key.system == BM25:
-        return planned.bm25_evaluation
-    if _is_fine_tuned(benchmark, key):
-        return planned.evaluation
-    return partial(planned.evaluation, model=planned.untuned)
 
 
 def _identity(cell: BenchmarkCell) -> str:

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from midmask.artifact import Artifact, Place
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.collect import collect
-from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Results, read_results
 from midmask.encoders.precision import processor_model
 from midmask.errors import UserError

@@ -13,15 +13,17 @@ from midmask.errors import unknown
 from midmask.evaluation.measures import aggregate
 from midmask.experiment.costs import Costs
 
-COSTS, ABOUT = b"midmask.costs", b"midmask.about"
-"""Keys in the schema metadata of a results file: costs by result, and what else its writer states."""
+COSTS, ABOUT, FURTHER = b"midmask.costs", b"midmask.about", b"midmask.further"
+"""Keys in the schema metadata of a results file: costs by result, what else its writer states, and by result whether it
+is of a further collection; without the last, none is.
+"""
 
 
 @dataclass(frozen=True)
 class SystemKey:
     """What is compared.
 
-    system: a recipe's name, or bm25. collection: what the middle training read: "corpus" (the corpus that is fine-tuned
+    system: a recipe's name, or bm25. collection: what the middle training read: "corpus" (what is fine-tuned
     on), "none" (there was none), or a label of the benchmark's collections. representation: dense, splade or hybrid; of
     bm25: bm25. setting: the fine-tuning, a protocol's name or a label that the benchmark gives to one; of bm25: none.
     """
@@ -36,7 +38,9 @@ class SystemKey:
 class Result:
     """One system's evaluation.
 
-    seed: of the fine-tuning. measures: ir-measures name -> mean. per_query: query_id, measure, value.
+    seed: of the fine-tuning. measures: ir-measures name -> mean. per_query: query_id, measure, value. further: whether
+    the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned on the
+    benchmark's first collection, and any other corpus was only searched (zero-shot).
     """
 
     key: SystemKey
@@ -46,6 +50,7 @@ class Result:
     measures: Mapping[str, float]
     per_query: pa.Table
     costs: Costs | None = None
+    further: bool = False
 
 
 class Results(Sequence[Result]):
@@ -123,7 +128,9 @@ class Results(Sequence[Result]):
         query_id, measure, value), a row group per result, the costs beside the schema, and `about`, plain data.
         """
         costs = [None if result.costs is None else asdict(result.costs) for result in self._found]
-        schema = SCHEMA.with_metadata({COSTS: json.dumps(costs), ABOUT: json.dumps(about or {})})
+        further = [result.further for result in self._found]
+        stated = {COSTS: costs, ABOUT: about or {}, **({FURTHER: further} if any(further) else {})}
+        schema = SCHEMA.with_metadata({name: json.dumps(value) for name, value in stated.items()})
         with place.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
             for result in self._found:
                 writer.write_table(_with_names(result).cast(schema))
@@ -165,12 +172,16 @@ def read_results(place: Place) -> tuple[Results, dict[str, Any]]:
         file = pq.ParquetFile(stream)
         metadata = file.schema_arrow.metadata or {}
         costs: list[dict[str, Any] | None] = json.loads(metadata[COSTS])
-        found = [_result(file.read_row_group(number), cost) for number, cost in enumerate(costs)]
+        further: list[bool] = json.loads(metadata.get(FURTHER, b"null")) or [False] * len(costs)
+        found = [
+            _result(file.read_row_group(number), *stated)
+            for number, stated in enumerate(zip(costs, further, strict=True))
+        ]
         return Results(found), json.loads(metadata.get(ABOUT, b"{}"))
 
 
-def _result(table: pa.Table, costs: dict[str, Any] | None) -> Result:
+def _result(table: pa.Table, costs: dict[str, Any] | None, further: bool) -> Result:
     *key, seed, corpus, split = (table[name][0].as_py() for name in NAMES)
     per_query = table.select(["query_id", "measure", "value"]).replace_schema_metadata()
     known = None if costs is None else Costs(**costs)
-    return Result(SystemKey(*key), seed, corpus, split, aggregate(per_query), per_query, known)
+    return Result(SystemKey(*key), seed, corpus, split, aggregate(per_query), per_query, known, further)

@@ -17,9 +17,9 @@ from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
 from midmask.backend.executor import WHOLE_COLLECTION, execute
 from midmask.backend.resources import share
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
-from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.records import Recording, RecordWriter
 from midmask.experiment.costs import TRAINING
 from midmask.experiment.eta import StepTimes
@@ -37,7 +37,7 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         "midmask.objective": "none",
         "midmask.step": "benchmark",
         "midmask.benchmark": wanted.name,
-        "midmask.corpus": job.layout.cells[0].recipe.corpus.short_name,
+        "midmask.corpus": "+".join(dict.fromkeys(cell.recipe.corpus.short_name for cell in job.layout.cells)),
         "midmask.fingerprint": job.fingerprint,
     }
     name = f"{options.job}-{wanted.name}-{job.fingerprint[:6]}"

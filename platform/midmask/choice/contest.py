@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from midmask.benchmark.cells import BenchmarkCell, cell_of, cell_on
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.layout import BenchmarkCell, cell_of, cell_on, recipe_of
+from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import Clock, Limits, affordable
 from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, relatives

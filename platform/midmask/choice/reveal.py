@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from midmask.artifact import Place
+from midmask.benchmark.cells import cell_on
 from midmask.benchmark.collect import collect
-from midmask.benchmark.layout import cell_on
 from midmask.benchmark.results import Result
 from midmask.choice.agreement import kendall_tau, regret
 from midmask.choice.assess import paired

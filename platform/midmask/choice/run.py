@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from midmask.artifact import Artifact, Place
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import calibration
 from midmask.choice.assess import LEVEL, Experience, MeasuredSystem, estimates, held_out, recommend

@@ -7,7 +7,7 @@ from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Artifact, Place, load
 from midmask.backend.executor import execute
-from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.run import cells_observer
 from midmask.choice.workshop import evaluations_of
 from midmask.experiment.graph import Graph

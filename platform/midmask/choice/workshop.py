@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from midmask.artifact import Artifact, Place
-from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.cells import BenchmarkCell
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe

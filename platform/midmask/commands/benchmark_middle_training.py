@@ -1,6 +1,7 @@
 """Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
 
-A preset says what is compared: `demo`, or the tables of a paper. Interrupted, it goes on when submitted again.
+A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned and
+evaluated on each of them, after middle trainings that they share where --pretrain-on names what is read. Interrupted, it goes on when submitted again.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -10,6 +11,7 @@ from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
+    parser.set_defaults(several_corpora=True)
     parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")
     parser.add_argument(
         "--systems",
