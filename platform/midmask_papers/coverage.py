@@ -11,7 +11,8 @@ from functools import cached_property
 
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import sensible_keys
-from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.presets import Given
+from midmask.benchmark.presets.several import on_several
 from midmask.benchmark.results import SystemKey
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.groups import GROUPS
@@ -32,23 +33,25 @@ ELSEWHERE = {
 
 @dataclass(frozen=True)
 class PresetRun:
-    """A preset at published scale on the paper's own collections."""
+    """A preset at published scale on the paper's own collections. further: what systems are fine-tuned on too."""
 
     preset: str
     corpus: str = MSMARCO
     pretrain_on: tuple[str, ...] = (WIKIPEDIA,)
     zero_shot: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
-        flags = [f"--preset {self.preset} --scale published --corpus {self.corpus}"]
+        flags = [f"--preset {self.preset} --scale published"]
+        flags += [f"--corpus {name}" for name in (self.corpus, *self.further)]
         flags += [f"--pretrain-on {name}" for name in self.pretrain_on]
         flags += [f"--zero-shot {name}" for name in self.zero_shot]
         return " ".join(["python jobs/benchmark_middle_training.py", *flags])
 
     @cached_property
     def benchmark(self) -> Benchmark:
-        return PRESETS[self.preset](Given("published", self.corpus, self.pretrain_on))
+        return on_several(self.preset, Given("published", self.corpus, self.pretrain_on), self.further)
 
     @cached_property
     def keys(self) -> tuple[SystemKey, ...]:
@@ -56,12 +59,22 @@ class PresetRun:
 
     @cached_property
     def corpora(self) -> frozenset[str]:
-        """Names of what is searched, and of BEIR's groups that are complete."""
+        """Names of what the systems that are fine-tuned on the first corpus search, and of BEIR's groups that are
+        complete.
+        """
         found = {CorpusConfig(name=self.corpus).short_name}
         for name in self.zero_shot:
             group = name.partition(":")[0]
             found |= {group, *GROUPS[group]} if group in set(GROUPS) else {CorpusConfig(name=name).short_name}
         return frozenset(found)
+
+    def measures(self, corpus: str) -> set[str]:
+        """Measures on a corpus that papers call so; empty if it is not searched."""
+        names = {*corpus_names(corpus)}
+        found = set() if self.corpora.isdisjoint(names) else {*expand(self.benchmark.measures)}
+        for one in self.benchmark.further:
+            found |= {*expand(one.measures)} if CorpusConfig(name=one.corpus).short_name in names else set()
+        return found
 
     def covers(self, number: Published) -> bool:
         """Whether a cell of this run is what the paper prints: the same system, and fields that the paper tells."""
@@ -71,9 +84,9 @@ class PresetRun:
         ]
         if number.measure in JUDGED_FROM_VECTORS:
             return number.system in self.benchmark.maps
-        searched = not self.corpora.isdisjoint(corpus_names(number.corpus))
-        compared = bool(number.against)  # differences and shares of wins follow from cells
-        return bool(systems) and searched and (compared or number.measure in expand(self.benchmark.measures))
+        measures = self.measures(number.corpus)
+        compared = bool(number.against and measures)  # differences and shares of wins follow from cells
+        return bool(systems) and (compared or number.measure in measures)
 
 
 RUNS: Mapping[str, tuple[PresetRun, ...]] = {
@@ -82,7 +95,7 @@ RUNS: Mapping[str, tuple[PresetRun, ...]] = {
         PresetRun("sigir23", "tripclick:/data/tripclick", (MSMARCO, WIKIPEDIA)),
     ),
     "dupmae": (PresetRun("dupmae", zero_shot=("beir18:/data/beir", *TREC_DL)),),
-    "retromae": (PresetRun("retromae", zero_shot=("beir18:/data/beir",)), PresetRun("retromae", "nq:/data/nq")),
+    "retromae": (PresetRun("retromae", zero_shot=("beir18:/data/beir",), further=("nq:/data/nq",)),),
     "cotmote": (PresetRun("cotmote", zero_shot=("beir14:/data/beir", *TREC_DL)),),
     "rom": (PresetRun("rom"),),
 }

@@ -49,8 +49,9 @@ class Mapped:
 
 
 def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
-    """Maps of the systems that the benchmark asks for, each under its first condition, as far as they have been run and
-    their vectors are there, on the benchmark's first collection; the same 400 pairs of a query and a relevant passage of the first split for all of them.
+    """Maps of the systems that the benchmark asks for, each under its first condition on the first collection, as far
+    as they have been run and their vectors are there; the same 400 pairs of a query and a relevant passage of the first
+    split for all of them.
     """
     wanted = [cell for cell in layout.cells if cell.key.representation == "dense" and not cell.further]
     first = {cell.key.system: cell.key for cell in reversed(wanted) if cell.key.system in layout.benchmark.maps}

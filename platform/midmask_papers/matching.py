@@ -5,7 +5,7 @@ one other setting, or after reading one other collection, all of them alike. Dif
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from midmask.benchmark.results import Results, SystemKey
+from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
 from midmask.evaluation.statistics.seeds import Weighted, contrast, read_sample
 from midmask_papers.published import Published
@@ -84,9 +84,14 @@ def home(results: Results) -> str:
     return results[0].corpus
 
 
+def tuned_on(result: Result, results: Results) -> str:
+    """The corpus that the system of one of these results was fine-tuned on."""
+    return result.corpus if result.further else home(results)
+
+
 def homes(results: Results) -> list[str]:
-    """Every corpus that systems are fine-tuned on, the first one first."""
-    return [home(results), *dict.fromkeys(one.corpus for one in results if one.further)]
+    """Every corpus that systems are fine-tuned on, the benchmark's first one first."""
+    return list(dict.fromkeys(tuned_on(one, results) for one in results))
 
 
 def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:

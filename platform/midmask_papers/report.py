@@ -18,6 +18,7 @@ from midmask_papers.figures import spread_figure
 from midmask_papers.gains import gains_figure
 from midmask_papers.layouts import NamedTable
 from midmask_papers.maps import Mapped, as_statistics, embedding_maps, maps_section
+from midmask_papers.matching import tuned_on
 from midmask_papers.paper_tables import paper_tables
 from midmask_papers.statistics import read_shipped, read_statistics
 
@@ -109,13 +110,17 @@ def label(key: SystemKey, benchmark: Benchmark) -> str:
 
 def costs_table(results: Results) -> str:
     """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
-    mean over seeds. Steps that systems share count for each of them.
+    mean over seeds; of several corpora that systems are fine-tuned on, for each. Steps that systems share count for
+    each of them.
     """
-    headers = ["system", "collection", "representation", "setting", "pre-training tokens", "training s", "CPU h"]
+    several = any(one.further for one in results)
+    headers = ["fine-tuned on"] * several
+    headers += ["system", "collection", "representation", "setting", "pre-training tokens", "training s", "CPU h"]
     headers += ["GPU h", "bytes/passage", "search ms/query"]
     rows = []
-    for key in dict.fromkeys(result.key for result in results):
-        own = [one for one in results if one.key == key and one.costs is not None]
+    for key, corpus in dict.fromkeys((one.key, tuned_on(one, results)) for one in results):
+        cell = [one for one in results.where(**vars(key)) if tuned_on(one, results) == corpus]
+        own = [one for one in cell if one.costs is not None]
         first = [one.costs for one in own if (one.corpus, one.split) == (own[0].corpus, own[0].split) and one.costs]
         if first:
             cells = [
@@ -126,13 +131,13 @@ def costs_table(results: Results) -> str:
                 _mean([cost.bytes_per_passage for cost in first], "{:.0f}"),
                 _mean([cost.search_ms_per_query for cost in first], "{:.2f}"),
             ]
-            rows.append([*vars(key).values(), *cells])
+            rows.append([*[corpus] * several, *vars(key).values(), *cells])
     return markdown(headers, rows)
 
 
 def _conditions(results: Results, benchmark: Benchmark) -> str:
     seeds = ", ".join(map(str, benchmark.seeds))
-    corpora = " and, each by itself, on ".join((benchmark.corpus, *benchmark.further))
+    corpora = " and, by itself, on ".join(benchmark.corpora)
     lines = [f"Fine-tuned on {corpora}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")

@@ -71,6 +71,7 @@ def test_a_command_says_what_the_run_is_made_of(run: PresetRun):
     assert (PAGE.parents[2] / job).is_file()
 
     def add_flags(parser):
+        parser.set_defaults(several_corpora=True)
         parser.add_argument("--preset")
         add_zero_shot_flag(parser)
 
@@ -78,6 +79,7 @@ def test_a_command_says_what_the_run_is_made_of(run: PresetRun):
     assert (flags.preset, flags.corpus, flags.scale) == (run.preset, run.corpus, "published") and run.preset in set(
         PRESETS
     )
+    assert flags.further_corpora == run.further
     assert (tuple(flags.pretrain_on), tuple(flags.zero_shot)) == (run.pretrain_on, run.zero_shot)
 
 

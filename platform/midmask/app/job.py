@@ -33,10 +33,10 @@ class Options:
     """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
 
     job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. further_corpora: those of a benchmark beside
-    it. pretrain_on: empty, or what the middle training reads in its place. recipe, protocol, workers, workers_per_training, seed:
-    None where not given. scale: of the protocol, demo or
-    published. changes: dotted config path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow
-    wants it. on: the cluster that a dry run is reckoned for; none: this machine.
+    it. pretrain_on: empty, or what the middle training reads in its place. recipe, protocol, workers,
+    workers_per_training, seed: None where not given. scale: of the protocol, demo or published. changes: dotted config
+    path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow wants it. on: the cluster that a dry
+    run is reckoned for; none: this machine.
     """
 
     job: str

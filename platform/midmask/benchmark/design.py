@@ -68,6 +68,13 @@ class Setting(Config):
         return tuned.model_copy(update={"stages": tuned.stages[: self.stages or None], "evaluation": evaluation})
 
 
+class FurtherCorpus(Config):
+    """A collection that all systems are fine-tuned and evaluated on beside the benchmark's first one."""
+
+    corpus: str = Field(description="as corpus.name")
+    measures: tuple[str, ...] = Field(min_length=1, description="or presets of them")
+
+
 class Benchmark(Config):
     """Which systems are compared, and how. They share corpus, seeds and evaluation; only the system differs."""
 
@@ -88,10 +95,10 @@ class Benchmark(Config):
     only: dict[str, tuple[str, ...]] = Field(
         {}, description="collection, representation or setting -> the systems that are run with it; others: all"
     )
-    further: dict[str, tuple[str, ...]] = Field(
-        {},
-        description="further collections that all systems are fine-tuned and evaluated on, as corpus.name -> their "
-        "measures; middle trainings and tokenizer are those of the corpus",
+    further: tuple[FurtherCorpus, ...] = Field(
+        (),
+        description="collections that all systems are fine-tuned and evaluated on too; with the tokenizer of the "
+        "corpus, and with its middle trainings where these read other collections",
     )
     zero_shot: tuple[str, ...] = Field(
         (), description="collections that are only searched, as --zero-shot, by systems that are fine-tuned on corpus"
@@ -131,7 +138,7 @@ class Benchmark(Config):
     @model_validator(mode="after")
     def _corpora_have_different_names(self) -> "Benchmark":
         known: dict[str, str] = {}
-        for name in (self.corpus, *self.further):
+        for name in self.corpora:
             label = CorpusConfig(name=name).short_name
             if (other := known.setdefault(label, name)) != name:
                 raise UserError(
@@ -139,9 +146,14 @@ class Benchmark(Config):
                 )
         return self
 
-    def on(self, corpus: str) -> "Benchmark":
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """What systems are fine-tuned and evaluated on, as corpus.name."""
+        return self.corpus, *(one.corpus for one in self.further)
+
+    def on(self, further: FurtherCorpus) -> "Benchmark":
         """The benchmark on one of its further collections alone, where nothing is searched beside it."""
-        own = {"corpus": corpus, "measures": self.further[corpus], "further": {}, "zero_shot": ()}
+        own = {"corpus": further.corpus, "measures": further.measures, "further": (), "zero_shot": ()}
         return self.model_copy(update=own)
 
     def keys(self) -> Iterator[SystemKey]:

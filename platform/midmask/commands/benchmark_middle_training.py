@@ -1,7 +1,8 @@
 """Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
 
 A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned and
-evaluated on each of them, after middle trainings that they share where --pretrain-on names what is read. Interrupted, it goes on when submitted again.
+evaluated on each of them, and share the middle trainings that read --pretrain-on. Interrupted, it goes on when
+submitted again.
 """
 
 from argparse import ArgumentParser, Namespace

@@ -20,8 +20,8 @@ FACTORS = (
 
 def retromae(given: Given = TOY_GIVEN) -> Benchmark:
     """BERT, SEED, Condenser, coCondenser and RetroMAE as DPR and ANCE are fine-tuned, RetroMAE distilled too; and each
-    factor under DPR's protocol. NQ is `--corpus nq:FOLDER`, by its answers' strings; BEIR's sets are
-    `--zero-shot beir18:FOLDER`.
+    factor under DPR's protocol. NQ is `--corpus nq:FOLDER`, alone or after MS MARCO's --corpus, by its answers'
+    strings; BEIR's sets are `--zero-shot beir18:FOLDER`.
     """
     variants = tuple(f"retromae[{fields}]" for fields in FACTORS)
     systems = ("none", "seed", "condenser", "cocondenser", "retromae")

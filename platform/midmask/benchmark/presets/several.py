@@ -17,16 +17,16 @@ def on_several(name: str, given: Given, further: Sequence[str]) -> Benchmark:
     Raises:
         UserError: for a preset that compares something else on a further corpus, or a corpus that is given twice.
     """
-    first = PRESETS[name](given)
-    measures: dict[str, tuple[str, ...]] = {}
+    first, given_so_far, beside = PRESETS[name](given), [given.corpus], []
     for corpus in further:
+        if corpus in given_so_far:
+            raise UserError(f"--corpus {corpus} is given twice; give each collection once")
+        given_so_far.append(corpus)
         there = PRESETS[name](replace(given, corpus=corpus))
         if first.model_dump(exclude=OWN) != there.model_dump(exclude=OWN):
             raise UserError(
                 f"--corpus {corpus}: --preset {name} compares something else there than on {given.corpus}; give each "
                 "of the two a command with one --corpus"
             )
-        measures[corpus] = there.measures
-    if repeated := [corpus for number, corpus in enumerate(further) if corpus in (given.corpus, *further[:number])]:
-        raise UserError(f"--corpus {repeated[0]} is given twice; give each collection once")
-    return Benchmark.model_validate({**first.model_dump(), "further": measures})
+        beside.append({"corpus": corpus, "measures": there.measures})
+    return Benchmark.model_validate({**first.model_dump(), "further": beside})
