@@ -133,8 +133,8 @@ def test_fine_tuning_and_mining_are_of_the_further_collection(layout: Layout, pl
 def test_results_tell_the_collections_apart(layout: Layout, store: Place, tmp_path: Path) -> None:
     found = collect(layout.cells, store)
     assert [(one.corpus, one.further) for one in found] == [("first", False)] * 4 + [("second", True)] * 4
-    assert {tuple(one.measures) for one in found.where(corpus="first")} == {MEASURES}
-    assert {tuple(one.measures) for one in found.where(corpus="second")} == {("RR@10",)}
+    assert {frozenset(one.measures) for one in found.where(corpus="first")} == {frozenset(MEASURES)}
+    assert {frozenset(one.measures) for one in found.where(corpus="second")} == {frozenset(["RR@10"])}
     found.write(Place(str(tmp_path / "results.parquet")))
     assert list(read_results(Place(str(tmp_path / "results.parquet")))[0]) == list(found)
 
