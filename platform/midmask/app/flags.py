@@ -76,22 +76,7 @@ def _settle_corpora(flags: argparse.Namespace) -> None:
 
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
-    shared.add_argument(
-        "--corpus",
-        dest="corpora",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=f"{name_forms()}; default: pydocs; a benchmark takes several",
-    )
-    shared.add_argument(
-        "--pretrain-on",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="collection for the middle training alone: FORMAT:PLACE, or tokens:FOLDER (token ids in Parquet or "
-        "Arrow); may be given again: all are read together; default: --corpus",
-    )
+    _add_collection_flags(shared)
     _add_column_flags(shared)
     shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
     shared.add_argument(
@@ -136,6 +121,25 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_argument(
         "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
+    )
+
+
+def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
+    shared.add_argument(
+        "--corpus",
+        dest="corpora",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"{name_forms()}; default: pydocs; a benchmark takes several",
+    )
+    shared.add_argument(
+        "--pretrain-on",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="collection for the middle training alone: FORMAT:PLACE, or tokens:FOLDER (token ids in Parquet or "
+        "Arrow); may be given again: all are read together; default: --corpus",
     )
 
 
