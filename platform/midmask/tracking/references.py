@@ -1,0 +1,93 @@
+"""Which artifacts of a store the runs and the registered models of a tracking store name, and which jobs still run."""
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mlflow.entities import LoggedModel, Run
+
+from midmask.identity import fingerprints_in
+from midmask.tracking.lease import OWNER, PARENT, is_dead
+from midmask.tracking.names import ARTIFACT
+from midmask.tracking.reading import StoreReader
+
+_STEP = re.compile(r"/[^/?]+/[^/?]+(?=\?|$)")
+"""STEP/FINGERPRINT in the place of an artifact, before a URI's options."""
+
+
+@dataclass(frozen=True)
+class References:
+    """What is tracked. named: fingerprints in the tags and params of runs that are not deleted, of their models, and of
+    registered models. tried: fingerprints of the models of a sweep's trials; runs of trials name no evaluations.
+    storages: places of the stores in which artifacts of these runs lie. running: names of the runs that a living
+    process writes. runs: how many there are.
+    """
+
+    named: frozenset[str] = frozenset()
+    tried: frozenset[str] = frozenset()
+    storages: frozenset[str] = frozenset()
+    running: tuple[str, ...] = ()
+    runs: int = 0
+
+    def __or__(self, other: "References") -> "References":
+        return References(
+            self.named | other.named,
+            self.tried | other.tried,
+            self.storages | other.storages,
+            (*self.running, *other.running),
+            self.runs + other.runs,
+        )
+
+
+def read_references(uri: str) -> References:
+    """Reads them from one tracking store; all are empty if nothing was tracked there yet.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    reader = StoreReader(uri)
+    runs = {run.info.run_id: run for run in reader.runs()}
+    models = {model.model_id: model for model in reader.models()}
+    linked = {name: _linked(run) & models.keys() for name, run in runs.items()}
+    all_linked = frozenset[str]().union(*linked.values())
+    kept = [model for name, model in models.items() if name in all_linked or _is_of(model, runs)]
+    texts = [dict(one.data.tags) for one in runs.values()] + [dict(one.data.params) for one in runs.values()]
+    texts += [dict(one.tags) for one in (*kept, *reader.versions())]
+    trials = (name for name, run in runs.items() if run.data.tags.get("midmask.step") == "trial")
+    return References(
+        named=frozenset(_fingerprints(texts)),
+        tried=frozenset(_fingerprints([dict(models[one].tags) for name in trials for one in linked[name]])),
+        storages=frozenset(_STEP.sub("", place) for place in _places(texts)),
+        running=tuple(run.info.run_name for run in runs.values() if _is_written(run, runs)),
+        runs=len(runs),
+    )
+
+
+def _linked(run: Run) -> set[str]:
+    """Ids of the models that a run used or made."""
+    used = run.inputs.model_inputs if run.inputs else []
+    made = run.outputs.model_outputs if run.outputs else []
+    return {one.model_id for one in (*used, *made)}
+
+
+def _is_of(model: LoggedModel, runs: Mapping[str, Run]) -> bool:
+    """Whether one of these runs made the model, or it is not known which run did."""
+    return not model.source_run_id or model.source_run_id in runs
+
+
+def _fingerprints(texts: Iterable[Mapping[str, str]]) -> set[str]:
+    return {found for one in texts for text in one.values() for found in fingerprints_in(text)}
+
+
+def _places(texts: Iterable[Mapping[str, str]]) -> Iterable[str]:
+    return (text for one in texts for name, text in one.items() if name.split("/")[0] == ARTIFACT)
+
+
+def _is_written(run: Run, runs: Mapping[str, Run]) -> bool:
+    """Whether a living process writes the run; False for a run of an earlier version, which does not name its owner."""
+    tags = run.data.tags
+    if run.info.status != "RUNNING" or OWNER not in tags:
+        return False
+    parent = runs.get(tags.get(PARENT, ""))
+    return not is_dead(tags, parent.data.tags if parent else {}, time.time())
