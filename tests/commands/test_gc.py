@@ -214,7 +214,7 @@ def test_a_tracking_store_without_runs_of_this_store_is_refused(
         shutil.copy(empty_store, path)
     elif kind == "damaged":
         path.write_bytes(b"no database " * 1000)
-    with pytest.raises(UserError, match="does not answer|none of the 0 runs tracked in .* names an artifact of "):
+    with pytest.raises(UserError, match=r"does not answer|none of the 0 runs tracked in .* names an artifact of "):
         typed("--storage", job.storage.uri, "--tracking-uri", f"sqlite:///{path}", *ALL, "--delete")
     assert job.names() == before
 

@@ -96,9 +96,11 @@ def read_contents(storage: Place, now: float) -> Contents:
         records = dict(zip(files, readers.map(lambda one: _try_record(storage / one), files), strict=True))
     artifacts = []
     for address, own in files.items():
-        attempt = (records[address] or {}).get("attempt", "")
-        inner = in_attempts.pop(f"{address}/{attempt}", []) if attempt else []
-        artifacts.append(_artifact(address, [*own, *inner], records[address], attempt))
+        record = records[address]
+        attempt = (record or {}).get("attempt", "")
+        inside = [f"{address}/{attempt}"] if record else [one for one in in_attempts if one.startswith(f"{address}/")]
+        inner = [file for one in inside for file in in_attempts.pop(one, [])]
+        artifacts.append(_artifact(address, [*own, *inner], record, attempt))
     attempts = [_attempt(storage, address, own, now) for address, own in sorted(in_attempts.items())]
     return Contents(tuple(artifacts), tuple(attempts))
 

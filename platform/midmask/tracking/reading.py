@@ -92,6 +92,12 @@ class StoreReader:
         """Every run that is not deleted, as MLflow has it."""
         return (run for page in self._pages("") for run in page)
 
+    def run(self, run_id: str) -> Run:
+        """One run, with the models it used: MLflow lists runs without these."""
+        assert self._client is not None, "a run is listed before"
+        with self._name_errors():
+            return self._client.get_run(run_id)
+
     def models(self) -> list[LoggedModel]:
         """Every checkpoint that runs made or used, as MLflow has it."""
         found: list[LoggedModel] = []

@@ -49,15 +49,14 @@ def read_references(uri: str) -> References:
     reader = StoreReader(uri)
     runs = {run.info.run_id: run for run in reader.runs()}
     models = {model.model_id: model for model in reader.models()}
-    linked = {name: _linked(run) & models.keys() for name, run in runs.items()}
-    all_linked = frozenset[str]().union(*linked.values())
-    kept = [model for name, model in models.items() if name in all_linked or _is_of(model, runs)]
+    trials = [name for name, run in runs.items() if run.data.tags.get("midmask.step") == "trial"]
+    in_trials = set[str]().union(*(_linked(reader.run(name)) for name in trials)) & models.keys()
+    kept = [model for name, model in models.items() if name in in_trials or _is_of(model, runs)]
     texts = [dict(one.data.tags) for one in runs.values()] + [dict(one.data.params) for one in runs.values()]
     texts += [dict(one.tags) for one in (*kept, *reader.versions())]
-    trials = (name for name, run in runs.items() if run.data.tags.get("midmask.step") == "trial")
     return References(
         named=frozenset(_fingerprints(texts)),
-        tried=frozenset(_fingerprints([dict(models[one].tags) for name in trials for one in linked[name]])),
+        tried=frozenset(_fingerprints([dict(models[name].tags) for name in in_trials])),
         storages=frozenset(_STEP.sub("", place) for place in _places(texts)),
         running=tuple(run.info.run_name for run in runs.values() if _is_written(run, runs)),
         runs=len(runs),
@@ -72,7 +71,9 @@ def _linked(run: Run) -> set[str]:
 
 
 def _is_of(model: LoggedModel, runs: Mapping[str, Run]) -> bool:
-    """Whether one of these runs made the model, or it is not known which run did."""
+    """Whether one of these runs made the model, or it is not known which run did. A model that a run only used is in
+    the record of what the run made.
+    """
     return not model.source_run_id or model.source_run_id in runs
 
 
