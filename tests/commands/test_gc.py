@@ -64,7 +64,7 @@ class Job:
         return {one.name for one in Graph.left_in(self.storage, [step]).left.values()}
 
     def gc(self, *flags: str) -> None:
-        typed("--storage", self.storage.uri, "--tracking-uri", self.uri, *flags)
+        run_gc("--storage", self.storage.uri, "--tracking-uri", self.uri, *flags)
 
     def names(self) -> set[str]:
         """Addresses of all finished artifacts."""
@@ -72,7 +72,7 @@ class Job:
         return {str(path.parent.relative_to(folder)) for path in folder.rglob(RECORD)}
 
 
-def typed(*flags: str) -> None:
+def run_gc(*flags: str) -> None:
     """`midmask gc FLAGS`, in this process."""
     parser = Parser(prog="midmask gc")
     gc.add_flags(parser)
@@ -80,7 +80,7 @@ def typed(*flags: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Job:
+def full_job(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Job:
     torch.set_num_threads(1)
     home = tmp_path_factory.mktemp("gc")
     shutil.copy(empty_store, home / "mlflow.db")
@@ -91,11 +91,11 @@ def made(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Job:
 
 
 @pytest.fixture
-def job(made: Job, tmp_path: Path) -> Iterator[Job]:
-    """The store as it was made; it is put back afterwards, since runs name the place where it lies."""
-    folder, kept = Path(made.storage.uri), tmp_path / "kept"
+def job(full_job: Job, tmp_path: Path) -> Iterator[Job]:
+    """The store as it was full_job; it is put back afterwards, since runs name the place where it lies."""
+    folder, kept = Path(full_job.storage.uri), tmp_path / "kept"
     shutil.copytree(folder, kept, copy_function=shutil.copy2)
-    yield made
+    yield full_job
     shutil.rmtree(folder)
     shutil.copytree(kept, folder, copy_function=shutil.copy2)
 
@@ -215,7 +215,7 @@ def test_a_tracking_store_without_runs_of_this_store_is_refused(
     elif kind == "damaged":
         path.write_bytes(b"no database " * 1000)
     with pytest.raises(UserError, match=r"does not answer|none of the 0 runs tracked in .* names an artifact of "):
-        typed("--storage", job.storage.uri, "--tracking-uri", f"sqlite:///{path}", *ALL, "--delete")
+        run_gc("--storage", job.storage.uri, "--tracking-uri", f"sqlite:///{path}", *ALL, "--delete")
     assert job.names() == before
 
 
@@ -229,13 +229,18 @@ def test_runs_of_several_tracking_stores_count(job: Job, tmp_path: Path, empty_s
     assert job.names() == before
 
 
+def test_a_storage_that_is_not_there_is_refused(full_job: Job, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="missing is not there; give the one of your jobs"):
+        run_gc("--storage", str(tmp_path / "missing"), "--tracking-uri", full_job.uri)
+
+
 def test_runs_of_another_store_with_the_same_artifacts_are_refused(job: Job, tmp_path: Path) -> None:
     shutil.copytree(job.storage.uri, tmp_path / "copy")
     with pytest.raises(UserError, match=f"these runs name {job.storage.uri}"):
-        typed("--storage", str(tmp_path / "copy"), "--tracking-uri", job.uri, *ALL, "--delete")
+        run_gc("--storage", str(tmp_path / "copy"), "--tracking-uri", job.uri, *ALL, "--delete")
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--older-than", "soon"), ("--older-than", "-1d"), ("--limit", "20 GB")])
 def test_a_value_that_is_no_number_of_days_or_no_size_is_refused(flag: str, value: str) -> None:
     with pytest.raises(UserError, match=flag):
-        typed(flag, value)
+        run_gc(flag, value)

@@ -95,7 +95,7 @@ def _reach(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
 
 def refuse_strangers(storage: Place, contents: Contents, tracked: References, uris: Iterable[str]) -> None:
     """Raises UserError if no tracked run names an artifact in this store, so that all would look unneeded."""
-    if not contents.artifacts or _real(storage.uri) in map(_real, tracked.storages):
+    if not contents.artifacts or _real_place(storage.uri) in map(_real_place, tracked.storages):
         return
     others = ", ".join(sorted(redacted(one) for one in tracked.storages)[:3])
     raise UserError(
@@ -106,7 +106,7 @@ def refuse_strangers(storage: Place, contents: Contents, tracked: References, ur
     )
 
 
-def _real(uri: str) -> str:
+def _real_place(uri: str) -> str:
     base = Place(uri).base.rstrip("/")
     return os.path.realpath(base) if "://" not in base else base
 

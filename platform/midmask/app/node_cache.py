@@ -45,7 +45,7 @@ def list_copies() -> list[Copy]:
     return sorted(found, key=lambda copy: -copy.used)
 
 
-def beyond(copies: Iterable[Copy], limit: float, now: float) -> list[Copy]:
+def find_excess(copies: Iterable[Copy], limit: float, now: float) -> list[Copy]:
     """The copies that are not in use and do not fit into `limit` bytes after those used more lately; abandoned drafts
     are always among them.
 

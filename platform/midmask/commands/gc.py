@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 DAY = 86400.0
 LIMIT = "20GiB"
+LAST = "unfinished"
+"""The line of what killed jobs left."""
+
 UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -75,10 +78,12 @@ def _free_store(flags: Namespace) -> None:
     base, now = home(Path.cwd() / INSIDE), time.time()
     storage = Place(resolve_storage(flags.storage, base))
     uris = [resolve_tracking_uri(uri, base) for uri in flags.tracking_uri or [None]]
+    if not storage.exists():
+        raise UserError(f"--storage {redacted(storage.uri)} is not there; give the one of your jobs")
     contents = read_contents(storage, now)  # before the runs: what is made meanwhile is not in it
     tracked = References()
     for uri in uris:
-        tracked |= read_references(uri)
+        tracked |= read_references(uri, base)
     refuse_strangers(storage, contents, tracked, uris)
     found = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
     print(f"{redacted(storage.uri)}, with {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))}\n")
@@ -92,14 +97,14 @@ def _table(found: "Sorted", now: float) -> Iterator[str]:
     """A line for each step, and one for the attempts."""
     columns = (found.needed + found.spare, found.kept, found.unneeded)
     yield f"{'step':<14}{'needed':>20}{'kept for now':>20}{'not needed':>20}   age"
-    for name in sorted({_kind(one) for column in columns for one in column}):
+    for name in sorted({_kind(one) for column in columns for one in column}, key=lambda name: (name == LAST, name)):
         own = [[one for one in column if _kind(one) == name] for column in columns]
         yield f"{name:<14}{''.join(f'{_amount(some):>20}' for some in own)}   {_ages(own[-1], now)}".rstrip()
     yield f"{'in all':<14}{''.join(f'{_amount(some):>20}' for some in columns)}   {_ages(columns[-1], now)}".rstrip()
 
 
 def _kind(one: "Stored") -> str:
-    return "~ unfinished" if one.is_attempt else one.step  # sorted last
+    return LAST if one.is_attempt else one.step
 
 
 def _amount(some: "Sequence[Stored]") -> str:
@@ -128,10 +133,10 @@ def _summary(some: "Sequence[Stored]") -> str:
 
 
 def _free_cache(limit: float, *, delete: bool) -> None:
-    from midmask.app.node_cache import beyond, list_copies, remove
+    from midmask.app.node_cache import find_excess, list_copies, remove
 
     now, copies = time.time(), list_copies()
-    unneeded = beyond(copies, limit, now)
+    unneeded = find_excess(copies, limit, now)
     for copy in copies:
         days = (now - copy.used) / DAY
         print(f"{copy.path}  {gib(copy.size):>10}  {days:5.1f} days{'  not needed' if copy in unneeded else ''}")
