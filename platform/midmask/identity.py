@@ -9,6 +9,7 @@ precision) and enters the fingerprint. Runtime does not (workers, micro-batch, l
 import hashlib
 import json
 import math
+import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -135,6 +136,14 @@ def canonical(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """16 hexadecimal digits of the SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+_FINGERPRINT = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
+
+
+def fingerprints_in(text: str) -> set[str]:
+    """All that look like a fingerprint in a text, such as that of a place, a record or a tag."""
+    return set(_FINGERPRINT.findall(text))
 
 
 MODEL_FILES = (".json", ".safetensors", ".model", ".jinja", ".txt")

@@ -85,7 +85,8 @@ class Place:
         """The path, or the URI without its options."""
         return self.uri if self.is_path else self.uri.partition("?")[0]
 
-    def _filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
+    def filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The filesystem of pyarrow that opens this place, and its path there."""
         if self.is_path:
             return pyarrow.fs.LocalFileSystem(), str(Path(self.uri).absolute())
         parts = urlsplit(self.uri)
@@ -99,22 +100,22 @@ class Place:
         return filesystem, f"{base.rstrip('/')}{unquote(parts.path)}"
 
     def exists(self) -> bool:
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         return bool(filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound)
 
     def is_folder(self) -> bool:
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         return bool(filesystem.get_file_info(path).type == pyarrow.fs.FileType.Directory)
 
     def names(self) -> list[str]:
         """Sorted names of what lies directly inside; empty if the place does not exist."""
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         selector = pyarrow.fs.FileSelector(path, allow_not_found=True)
         return sorted(info.base_name for info in filesystem.get_file_info(selector))
 
     def sizes(self) -> dict[str, int]:
         """Bytes of every file below this folder, by relative path; empty if the place does not exist."""
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         infos = filesystem.get_file_info(pyarrow.fs.FileSelector(path, recursive=True, allow_not_found=True))
         files = [info for info in infos if info.type == pyarrow.fs.FileType.File]
         return {info.path[len(path) :].lstrip("/"): int(info.size or 0) for info in sorted(files, key=lambda i: i.path)}
@@ -132,7 +133,7 @@ class Place:
         """
         if self.digests is not None:
             self.digests.check(self)
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         with filesystem.open_input_file(path) as stream:
             yield stream
 
@@ -170,7 +171,7 @@ class Place:
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
             yield spool  # type: ignore[misc]
             spool.seek(0)
-            filesystem, path = self._filesystem()
+            filesystem, path = self.filesystem()
             renames = filesystem.type_name in WITH_RENAME
             target = f"{path}.{uuid.uuid4().hex[:8]}{DRAFT}" if renames else path
             with refusing(self.uri, CLOSED):
@@ -183,14 +184,14 @@ class Place:
 
     def copy_from(self, source: "Place") -> None:
         """Copies a file of the same filesystem: a link on a disk, a copy made by the store itself elsewhere."""
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         if filesystem.type_name in WITH_RENAME:
             filesystem.create_dir(os.path.dirname(path), recursive=True)
         try:
             if self.is_path:
                 os.link(source.uri, path)
             else:
-                filesystem.copy_file(source._filesystem()[1], path)
+                filesystem.copy_file(source.filesystem()[1], path)
         except FileNotFoundError:
             raise
         except OSError:  # a disk without links; an object that is too large for a single copy
@@ -209,7 +210,7 @@ class Place:
 
     def sha256(self) -> str:
         """Hexadecimal SHA-256 of the file's bytes, read in a stream."""
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         with filesystem.open_input_file(path) as stream:
             return hashlib.file_digest(io.BufferedReader(stream, 1 << 20), "sha256").hexdigest()
 
@@ -219,13 +220,13 @@ class Place:
 
     def size(self) -> int:
         """Bytes of this file, or of all files below this folder; 0 if there is nothing."""
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         info = filesystem.get_file_info(path)
         return int(info.size or 0) if info.type == pyarrow.fs.FileType.File else sum(self.sizes().values())
 
     def delete(self) -> None:
         """Removes the folder or file and all below it; nothing happens if it is not there."""
-        filesystem, path = self._filesystem()
+        filesystem, path = self.filesystem()
         info = filesystem.get_file_info(path)
         with contextlib.suppress(FileNotFoundError):  # another process was faster
             if info.type == pyarrow.fs.FileType.Directory:
@@ -260,11 +261,13 @@ class Place:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=target.parent) as draft:
-                filesystem, path = self._filesystem()
+                filesystem, path = self.filesystem()
                 pyarrow.fs.copy_files(path, draft, source_filesystem=filesystem)
                 with contextlib.suppress(OSError):  # another process was faster, with the same bytes
                     os.rename(draft, target)
                     os.mkdir(draft)
+        with contextlib.suppress(OSError):
+            os.utime(target)  # when the copy was last used, for `midmask gc --cache`
         if self.digests is not None:
             self.digests.check_below(self, target)
         return target

@@ -16,6 +16,11 @@ def clock(seconds: float) -> str:
     return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
 
 
+def gib(size: float) -> str:
+    """Bytes as people read them: 12 MiB, 3.4 GiB."""
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.1f} MiB"
+
+
 class StepProgress:
     """Lines for one running step; silent in between."""
 

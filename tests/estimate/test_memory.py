@@ -8,10 +8,11 @@ import torch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
 from midmask.estimate.counting import Counted, Row, count_training
-from midmask.estimate.memory import Memory, gib, training_memory
+from midmask.estimate.memory import Memory, training_memory
 from midmask.estimate.sizes import encoder_sizes
 from midmask.objectives import FINETUNING, PRETRAINING, ObjectiveConfig, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
+from midmask.progress import gib
 from midmask.training.optimiser import TrainConfig, build_optimiser
 from tests.support.estimate.counted import kept_bytes, learn
 

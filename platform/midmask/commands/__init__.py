@@ -46,6 +46,7 @@ TOOLS = Registry(
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
         "doctor": Command("doctor", "what is installed, and what the stores hold"),
+        "gc": Command("gc", "what the stores no longer need, listed or deleted"),
     },
 )
-"""Commands that only look."""
+"""Commands that only look, and `gc`, which deletes if it is asked to."""

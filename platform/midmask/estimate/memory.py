@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from midmask.estimate.counting import Counted
 from midmask.estimate.sizes import Sizes
 from midmask.heads import CHUNK_VALUES
-from midmask.training.rehearsal import GIB, GRADIENT, MOMENTS, WEIGHT
+from midmask.progress import gib
+from midmask.training.rehearsal import GRADIENT, MOMENTS, WEIGHT
 
 GPU_MASKS = 1.05
 CHUNK_COPIES = 3
@@ -46,11 +47,6 @@ class Memory:
         parts = {"weights": self.weights, "gradients": self.gradients, "AdamW": self.optimiser}
         parts |= {"activations": self.activations, "kept once": self.kept_once, "logits": self.logits}
         return " + ".join(f"{name} {gib(value)}" for name, value in parts.items() if value)
-
-
-def gib(size: float) -> str:
-    """Bytes as people read them: 12 MiB, 3.4 GiB."""
-    return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
 
 
 def training_memory(counted: Counted, sizes: Sizes, *, rows: int, kind: str, dropout: bool) -> Memory:

@@ -3,9 +3,10 @@
 from midmask.errors import UserError
 from midmask.estimate.charges import Charge
 from midmask.estimate.devices import DEVICES
-from midmask.estimate.memory import Memory, gib
+from midmask.estimate.memory import Memory
 from midmask.estimate.plan import Estimate
 from midmask.estimate.rendering import format_count, lasting, slowest
+from midmask.progress import gib
 
 CPU_DAYS = 7
 """A plan of more days without a GPU is refused."""

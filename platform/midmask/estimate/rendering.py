@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from midmask.estimate.charges import Charge
-from midmask.estimate.memory import gib
 from midmask.estimate.plan import Estimate
+from midmask.progress import gib
 
 SLOW_HOURS = 24
 COLUMNS = (("times", 6), ("tokens", 9), ("FLOPs", 9), ("a device", 12), ("storage", 12), ("hours", 11))

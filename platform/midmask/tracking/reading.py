@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mlflow import MlflowClient
-from mlflow.entities import Experiment, Run, ViewType
+from mlflow.entities import Experiment, LoggedModel, Run, ViewType
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.errors import UserError
@@ -86,6 +87,42 @@ class StoreReader:
     def deleted(self) -> frozenset[str]:
         """Ids of the runs that were deleted and may be restored."""
         return frozenset(run.info.run_id for page in self._pages("", ViewType.DELETED_ONLY) for run in page)
+
+    def runs(self) -> Iterator[Run]:
+        """Every run that is not deleted, as MLflow has it."""
+        return (run for page in self._pages("") for run in page)
+
+    def run(self, run_id: str) -> Run:
+        """One run, with the models it used: MLflow lists runs without these."""
+        assert self._client is not None, "a run is listed before"
+        with self._name_errors():
+            return self._client.get_run(run_id)
+
+    def models(self) -> list[LoggedModel]:
+        """Every checkpoint that runs made or used, as MLflow has it."""
+        found: list[LoggedModel] = []
+        token: str | None = None
+        while self._client is not None and self._experiment is not None:
+            with self._name_errors():
+                page = self._client.search_logged_models([self._experiment.experiment_id], page_token=token)
+            found += page
+            token = page.token
+            if not token:
+                break
+        return found
+
+    def versions(self) -> list[ModelVersion]:
+        """Every version of a model in the registry."""
+        found: list[ModelVersion] = []
+        token: str | None = None
+        while self._client is not None:
+            with self._name_errors():
+                page = self._client.search_model_versions(max_results=PAGE, page_token=token)
+            found += page
+            token = page.token
+            if not token:
+                break
+        return found
 
     def _rows(self, query: str) -> Iterator[TrackedRow]:
         return (_row(run) for page in self._pages(query) for run in page)

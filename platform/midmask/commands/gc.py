@@ -1,0 +1,163 @@
+"""Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered model
+needs, and what killed jobs left unfinished. With --cache: copies of remote artifacts on this machine.
+
+Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
+needed. While a job runs, only what killed jobs left is deleted.
+"""
+
+import re
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from midmask.app.flags import add_storage_flag
+from midmask.app.job import INSIDE, home, resolve_storage
+from midmask.errors import UserError
+from midmask.place import Place
+from midmask.progress import gib
+from midmask.redaction import redacted
+from midmask.tracking import resolve_tracking_uri
+
+if TYPE_CHECKING:
+    from midmask.app.garbage import Sorted
+    from midmask.app.store_contents import Stored
+
+DAY = 86400.0
+LIMIT = "20GiB"
+LAST = "unfinished"
+"""The line of what killed jobs left."""
+
+UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_storage_flag(parser)
+    parser.add_argument(
+        "--tracking-uri",
+        action="append",
+        metavar="URI",
+        help="MLflow's; default: sqlite:///mlflow.db in the project; give it again for each store of runs whose jobs "
+        "share the storage",
+    )
+    parser.add_argument(
+        "--older-than", type=_days, default="30d", metavar="DAYS", help="keep what is younger, such as 7d; default: 30d"
+    )
+    parser.add_argument(
+        "--intermediates",
+        action="store_true",
+        help="also vectors and indexes of finished searches; another search of the same model computes them again",
+    )
+    parser.add_argument("--cache", action="store_true", help="this machine's copies of remote artifacts instead")
+    parser.add_argument(
+        "--limit", type=_size, metavar="SIZE", help=f"with --cache: size that copies may have; default: {LIMIT}"
+    )
+    parser.add_argument("--delete", action="store_true", help="delete it; without this flag it is only listed")
+
+
+def work(flags: Namespace) -> None:
+    """Prints what would be deleted, or deletes it.
+
+    Raises:
+        UserError: if the tracked runs cannot be read, or none of them has an artifact in the storage.
+    """
+    if flags.cache:
+        _free_cache(_size(LIMIT) if flags.limit is None else flags.limit, delete=flags.delete)
+    elif flags.limit is not None:
+        raise UserError("--limit is of the copies on this machine; add --cache")
+    else:
+        _free_store(flags)
+
+
+def _free_store(flags: Namespace) -> None:
+    from midmask.app.garbage import delete, refuse_strangers, sort_contents  # here, for the sake of MLflow
+    from midmask.app.store_contents import read_contents
+    from midmask.tracking.references import References, read_references
+
+    base, now = home(Path.cwd() / INSIDE), time.time()
+    storage = Place(resolve_storage(flags.storage, base))
+    uris = [resolve_tracking_uri(uri, base) for uri in flags.tracking_uri or [None]]
+    if not storage.exists():
+        raise UserError(f"--storage {redacted(storage.uri)} is not there; give the one of your jobs")
+    contents = read_contents(storage, now)  # before the runs: what is made meanwhile is not in it
+    tracked = References()
+    for uri in uris:
+        tracked |= read_references(uri, base)
+    refuse_strangers(storage, contents, tracked, uris)
+    found = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
+    print(f"{redacted(storage.uri)}, with {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))}\n")
+    print("\n".join([*_table(found, now), "", *_notes(found, flags.older_than / DAY)]))
+    for one in found.unneeded if flags.delete else ():
+        delete(storage, one)
+    print(_conclusion(_summary(found.unneeded), deleted=flags.delete))
+
+
+def _table(found: "Sorted", now: float) -> Iterator[str]:
+    """A line for each step, and one for the attempts."""
+    columns = (found.needed + found.spare, found.kept, found.unneeded)
+    yield f"{'step':<14}{'needed':>20}{'kept for now':>20}{'not needed':>20}   age"
+    for name in sorted({_kind(one) for column in columns for one in column}, key=lambda name: (name == LAST, name)):
+        own = [[one for one in column if _kind(one) == name] for column in columns]
+        yield f"{name:<14}{''.join(f'{_amount(some):>20}' for some in own)}   {_ages(own[-1], now)}".rstrip()
+    yield f"{'in all':<14}{''.join(f'{_amount(some):>20}' for some in columns)}   {_ages(columns[-1], now)}".rstrip()
+
+
+def _kind(one: "Stored") -> str:
+    return LAST if one.is_attempt else one.step
+
+
+def _amount(some: "Sequence[Stored]") -> str:
+    return f"{len(some):,} · {gib(sum(one.size for one in some))}" if some else ""
+
+
+def _ages(some: "Sequence[Stored]", now: float) -> str:
+    days = sorted({max(0, int((now - one.changed) / DAY)) for one in some})
+    return f"{' to '.join(map(str, days[:1] + days[1:][-1:]))} days" if days else ""
+
+
+def _notes(found: "Sorted", days: float) -> Iterator[str]:
+    if found.kept:
+        yield f"Kept for now: younger than {days:g} days (--older-than), in use, behind a link, or damaged."
+    if found.running:
+        yield "A job runs: artifacts are not deleted until it has ended."
+    if found.spare:
+        spare = _summary(found.spare)
+        yield f"Among the needed: {spare} of finished searches; --intermediates counts them as not needed."
+
+
+def _summary(some: "Sequence[Stored]") -> str:
+    attempts = sum(one.is_attempt for one in some)
+    unfinished = f" and {attempts:,} unfinished" if attempts else ""
+    return f"{len(some) - attempts:,} artifacts{unfinished}, {gib(sum(one.size for one in some))}"
+
+
+def _free_cache(limit: float, *, delete: bool) -> None:
+    from midmask.app.node_cache import find_excess, list_copies, remove
+
+    now, copies = time.time(), list_copies()
+    unneeded = find_excess(copies, limit, now)
+    for copy in copies:
+        days = (now - copy.used) / DAY
+        print(f"{copy.path}  {gib(copy.size):>10}  {days:5.1f} days{'  not needed' if copy in unneeded else ''}")
+    for copy in unneeded if delete else ():
+        remove(copy)
+    print(f"{len(copies):,} copies, {gib(sum(copy.size for copy in copies))}; limit {gib(limit)}")
+    print(_conclusion(f"{len(unneeded):,} copies, {gib(sum(copy.size for copy in unneeded))}", deleted=delete))
+
+
+def _conclusion(what: str, *, deleted: bool) -> str:
+    return f"Deleted: {what}." if deleted else f"Not needed: {what}. Nothing was deleted; --delete deletes them."
+
+
+def _days(text: str) -> float:
+    """Seconds of a number of days."""
+    if not (found := re.fullmatch(r"(\d{1,5})d?", text)):
+        raise ArgumentTypeError(f"{text!r} is no number of days, such as 30d")
+    return int(found[1]) * DAY
+
+
+def _size(text: str) -> float:
+    if not (found := re.fullmatch(r"(\d+(?:\.\d+)?) ?([MGT]iB)", text)):
+        raise ArgumentTypeError(f"{text!r} is no size, such as {LIMIT} (units: {', '.join(UNITS)})")
+    return float(found[1]) * UNITS[found[2]]

@@ -1,0 +1,236 @@
+"""Which artifacts tracked runs need, and deletions that are killed at any moment."""
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from midmask.app.garbage import delete, needed_fingerprints, sort_contents
+from midmask.app.store_contents import Contents, Stored, read_contents
+from midmask.artifact import RECORD, Artifact, Place, load, produce
+from midmask.attempts import folder_of_attempts
+from midmask.tracking import TrackedModel, Tracker
+from midmask.tracking.journal import journal_path
+from midmask.tracking.references import References, read_references
+from tests.support.dashboards.tracked import QUICK
+from tests.support.object_store import object_store
+
+FINGERPRINT = "0123456789abcdef"
+FILES = ("a", "b", "sub/c")
+LATER = 4e9
+"""Seconds since 1970: the year 2096, when everything is old."""
+
+
+def make(out: Place) -> dict[str, Any]:
+    """As a step does: one file is taken for a sign that the others are there."""
+    if not (out / "b").exists():
+        for name in FILES:
+            (out / name).write(name.encode())
+    return {}
+
+
+def make_artifact(storage: Place) -> Artifact:
+    return produce(storage / "pretrain" / FINGERPRINT, {"step": "pretrain", "fingerprint": FINGERPRINT}, make)
+
+
+def leave_attempt(storage: Place, **files: bytes) -> Place:
+    """The attempt of a process that has ended."""
+    place = folder_of_attempts(storage / "pretrain" / FINGERPRINT) / "0001-aaaaaaaa"
+    for name, data in files.items():
+        (place / name).write(data)
+    return place
+
+
+def is_whole(artifact: Artifact) -> bool:
+    return [(artifact.place / name).read().decode() for name in FILES] == list(FILES)
+
+
+def find_unneeded(storage: Place) -> list[Stored]:
+    return sort_contents(read_contents(storage, LATER), References(), LATER, intermediates=False).unneeded
+
+
+@pytest.fixture(params=["path", "uri"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "store") if request.param == "path" else f"file://{tmp_path}/store")
+
+
+def test_an_artifact_and_an_attempt_are_listed_and_deleted(storage: Place) -> None:
+    make_artifact(storage)
+    size = storage.size()
+    leave_attempt(storage, half=b"12345")
+    artifact, attempt = find_unneeded(storage)
+    assert (artifact.address, artifact.size) == (f"pretrain/{FINGERPRINT}", size)
+    assert attempt.is_attempt and (attempt.size, attempt.fingerprint) == (5, FINGERPRINT)
+    delete(storage, attempt)
+    assert is_whole(load(storage / "pretrain" / FINGERPRINT))
+    delete(storage, artifact)
+    assert not storage.sizes() and not (storage / "pretrain").names()
+    assert is_whole(make_artifact(storage))
+
+
+class Killed(BaseException):
+    """Ends a call as a kill would: no handler of errors sees it."""
+
+
+def kill_at(number: int) -> Callable[[], None]:
+    """A function that raises when it is called for the `number`th time."""
+    counts = itertools.count()
+
+    def count() -> None:
+        if next(counts) == number:
+            raise Killed
+
+    return count
+
+
+def interrupt_deletion(storage: Place, one: Stored, number: int) -> bool:
+    """Whether a deletion was killed before the change of the disk with this number; False: there are fewer."""
+    count = kill_at(number)
+
+    def count_calls(call: Any) -> Any:
+        def first_count(*args: Any, **named: Any) -> Any:
+            count()
+            return call(*args, **named)
+
+        return first_count
+
+    def remove_slowly(folder: str) -> None:
+        for name in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+            count()
+            name.unlink()
+        shutil_rmtree(folder)
+
+    shutil_rmtree = shutil.rmtree
+    with (
+        mock.patch.object(Place, "delete", count_calls(Place.delete)),
+        mock.patch.object(Place, "write", count_calls(Place.write)),
+        mock.patch("os.rename", count_calls(os.rename)),
+        mock.patch("shutil.rmtree", remove_slowly),
+    ):
+        try:
+            delete(storage, one)
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["artifact", "attempt"])
+def test_a_deletion_that_was_killed_leaves_a_store_in_which_a_job_works(storage: Place, kind: str) -> None:
+    for number in range(100):
+        if kind == "artifact":
+            make_artifact(storage)
+        else:
+            leave_attempt(storage, a=b"a", b=b"b", **{"sub/c": b"sub/c"})
+        (one,) = find_unneeded(storage)
+        if not interrupt_deletion(storage, one, number):
+            break
+        assert is_whole(make_artifact(storage)), f"killed before change {number}"
+        storage.delete()
+    assert number >= 3 and not storage.sizes()
+
+
+@pytest.mark.parametrize("kind", ["artifact", "attempt"])
+def test_a_deletion_that_was_killed_is_ended_by_the_next(storage: Place, kind: str) -> None:
+    for number in range(100):
+        if kind == "artifact":
+            make_artifact(storage)
+        else:
+            leave_attempt(storage, a=b"a", b=b"b")
+        (one,) = find_unneeded(storage)
+        if not interrupt_deletion(storage, one, number):
+            break
+        for rest in find_unneeded(storage):
+            delete(storage, rest)
+        assert not storage.sizes(), f"killed before change {number}"
+
+
+def test_what_a_killed_deletion_left_is_deleted_at_any_age(storage: Place) -> None:
+    leave_attempt(storage, a=b"a", b=b"b")
+    (one,) = find_unneeded(storage)
+    assert not sort_contents(read_contents(storage, 0), References(), 0, intermediates=False).unneeded
+    assert interrupt_deletion(storage, one, 2)
+    assert sort_contents(read_contents(storage, 0), References(), 0, intermediates=False).unneeded
+
+
+def test_an_object_store_is_listed_and_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path))
+    with object_store() as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        assert is_whole(make_artifact(storage))
+        (one,) = find_unneeded(storage)
+        assert one.own_attempt and one.changed > 1e9
+        assert interrupt_deletion(storage, one, 4)
+        (rest,) = find_unneeded(storage)
+        assert rest.is_marked
+        delete(storage, rest)
+        assert not storage.sizes()
+        assert is_whole(make_artifact(storage))
+
+
+def test_what_cannot_be_read_and_what_is_no_artifact_stays(storage: Place) -> None:
+    make_artifact(storage)
+    (storage / "pretrain" / FINGERPRINT / RECORD).write(b"{")
+    (storage / "optuna.db").write(b"study")
+    (storage / "tune" / "trial" / "state").write(b"state")
+    assert not find_unneeded(storage)
+
+
+def an_artifact(step: str, fingerprint: str, *names: str) -> Stored:
+    return Stored(f"{step}/{fingerprint}", fingerprint, 1, 0.0, frozenset(names))
+
+
+def test_trials_need_what_was_made_from_their_models() -> None:
+    artifacts = [
+        an_artifact("initial", "start"),
+        an_artifact("pretrain", "quarter", "start"),
+        an_artifact("finetune", "probe", "quarter"),
+        an_artifact("evaluate", "probed", "probe"),
+        an_artifact("pretrain", "whole", "start", "quarter"),
+        an_artifact("finetune", "trial", "whole"),
+        an_artifact("evaluate", "tried", "trial"),
+        an_artifact("finetune", "stranger", "start"),
+    ]
+    found = needed_fingerprints(artifacts, References(named=frozenset({"trial"}), tried=frozenset({"trial"})))
+    assert found == {one.fingerprint for one in artifacts} - {"stranger"}
+    assert needed_fingerprints(artifacts, References(named=frozenset({"trial"}))) == {
+        *("trial", "whole", "quarter", "start")
+    }
+
+
+def test_an_encoding_of_a_finished_search_is_spare_and_one_that_waits_for_its_search_is_not() -> None:
+    artifacts = (an_artifact("encode", "read"), an_artifact("search", "ranked", "read"), an_artifact("encode", "waits"))
+    contents, tracked = Contents(artifacts, ()), References(named=frozenset({"ranked", "waits"}))
+    found = sort_contents(contents, tracked, 1.0, intermediates=False)
+    assert (found.needed, found.spare, found.unneeded) == ([artifacts[1], artifacts[2]], [artifacts[0]], [])
+    found = sort_contents(contents, tracked, 1.0, intermediates=True)
+    assert (found.needed, found.spare, found.unneeded) == ([artifacts[1], artifacts[2]], [], [artifacts[0]])
+
+
+def test_models_of_trials_and_values_that_wait_are_read(tmp_path: Path, empty_store: Path) -> None:
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    one, other, third = (digit * 16 for digit in "abc")
+
+    def model(fingerprint: str) -> TrackedModel:
+        place = f"s3://bucket/store/finetune/{fingerprint}?region=x"
+        return TrackedModel(f"m{fingerprint}", "finetune", fingerprint, "retriever", place)
+
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        with tracker.run("trial", tags={"midmask.step": "trial"}, params={}) as run:
+            run.made(model(one), 1)
+            run.used(model(other))
+        with tracker.run("other", tags={"midmask.step": "finetune"}, params={"backbone.name": third}) as run:
+            run.made(model(third), 1)
+    waiting = journal_path(tmp_path, uri, "0" * 32)
+    waiting.parent.mkdir(exist_ok=True)
+    waiting.write_text(json.dumps({"kind": "tags", "value": {"midmask.artifact": "/store/evaluate/" + "d" * 16}}))
+    found = read_references(uri, tmp_path)
+    assert found.tried == {one, other} and found.named >= {one, other, third, "d" * 16}
+    assert found.storages == {"s3://bucket/store?region=x"}
+    assert found.runs == 2 and not found.running
