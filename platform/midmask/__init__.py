@@ -5,8 +5,8 @@
     run.search("a query")
 
 The names below are imported when they are first used (docs/python.md): importing this package costs nothing and reaches
-no network. It only sets the switches that keep the libraries below it quiet; a value that the user has set already is
-left as it is.
+no network. It only sets the switches that keep the libraries below it quiet and small; a value that the user has set
+already is left as it is.
 """
 
 import os
@@ -82,5 +82,10 @@ QUIET = {
     "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
 }
 
-for _name, _value in QUIET.items():
+SMALL_CACHES = {"LRU_CACHE_CAPACITY": "16", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
+"""Compiled products that torch keeps on a processor, one for each shape (1,024 by default, in two caches). Rows of
+other lengths in every batch fill them with gigabytes, which make a step no faster.
+"""
+
+for _name, _value in {**QUIET, **SMALL_CACHES}.items():
     os.environ.setdefault(_name, _value)
