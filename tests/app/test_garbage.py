@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from midmask.app.garbage import delete, needed_fingerprints, sort_contents
-from midmask.app.store_contents import Contents, Stored, read_contents
+from midmask.app.store_contents import StoreContents, Stored, read_contents
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.attempts import folder_of_attempts
 from midmask.tracking import TrackedModel, Tracker
@@ -205,7 +205,7 @@ def test_trials_need_what_was_made_from_their_models() -> None:
 
 def test_an_encoding_of_a_finished_search_is_spare_and_one_that_waits_for_its_search_is_not() -> None:
     artifacts = (an_artifact("encode", "read"), an_artifact("search", "ranked", "read"), an_artifact("encode", "waits"))
-    contents, tracked = Contents(artifacts, ()), References(named=frozenset({"ranked", "waits"}))
+    contents, tracked = StoreContents(artifacts, ()), References(named=frozenset({"ranked", "waits"}))
     found = sort_contents(contents, tracked, 1.0, intermediates=False)
     assert (found.needed, found.spare, found.unneeded) == ([artifacts[1], artifacts[2]], [artifacts[0]], [])
     found = sort_contents(contents, tracked, 1.0, intermediates=True)

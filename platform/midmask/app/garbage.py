@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from midmask.app.store_contents import ATTEMPTS, REMOVED, Contents, Stored, files_below
+from midmask.app.store_contents import ATTEMPTS, REMOVED, StoreContents, Stored, files_below
 from midmask.artifact import RECORD, Place
 from midmask.attempts import FILLING
 from midmask.errors import UserError
@@ -41,7 +41,7 @@ class Sorted:
     running: bool = False
 
 
-def sort_contents(contents: Contents, tracked: References, before: float, *, intermediates: bool) -> Sorted:
+def sort_contents(contents: StoreContents, tracked: References, before: float, *, intermediates: bool) -> Sorted:
     """Sorts what lies in a store.
 
     Args:
@@ -93,7 +93,7 @@ def _reach(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
     return found
 
 
-def refuse_strangers(storage: Place, contents: Contents, tracked: References, uris: Iterable[str]) -> None:
+def refuse_strangers(storage: Place, contents: StoreContents, tracked: References, uris: Iterable[str]) -> None:
     """Raises UserError if no tracked run names an artifact in this store, so that all would look unneeded."""
     if not contents.artifacts or _real_place(storage.uri) in map(_real_place, tracked.storages):
         return

@@ -73,14 +73,14 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Contents:
+class StoreContents:
     """The finished artifacts and the attempts in a store."""
 
     artifacts: tuple[Stored, ...]
     attempts: tuple[Stored, ...]
 
 
-def read_contents(storage: Place, now: float) -> Contents:
+def read_contents(storage: Place, now: float) -> StoreContents:
     """Lists a store and reads its records.
 
     Args:
@@ -102,7 +102,7 @@ def read_contents(storage: Place, now: float) -> Contents:
         inner = [file for one in inside for file in in_attempts.pop(one, [])]
         artifacts.append(_artifact(address, [*own, *inner], record, attempt))
     attempts = [_attempt(storage, address, own, now) for address, own in sorted(in_attempts.items())]
-    return Contents(tuple(artifacts), tuple(attempts))
+    return StoreContents(tuple(artifacts), tuple(attempts))
 
 
 def files_below(place: Place) -> Iterator[StoredFile]:

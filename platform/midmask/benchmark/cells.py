@@ -111,8 +111,9 @@ def searched_only(benchmark: Benchmark) -> dict[str, CorpusConfig]:
     Raises:
         UserError: for a collection that is not BEIR's and has such a name.
     """
+    if not (found := collections(benchmark.zero_shot)):
+        return {}
     tuned = {CorpusConfig(name=name).short_name for name in benchmark.corpora}
-    found = collections(benchmark.zero_shot)
     for label, corpus in found.items():
         if label in tuned and corpus.format != "beir":
             raise UserError(

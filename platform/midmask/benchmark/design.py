@@ -138,7 +138,7 @@ class Benchmark(Config):
     @model_validator(mode="after")
     def _corpora_have_different_names(self) -> "Benchmark":
         known: dict[str, str] = {}
-        for name in self.corpora:
+        for name in self.corpora if self.further else ():
             label = CorpusConfig(name=name).short_name
             if (other := known.setdefault(label, name)) != name:
                 raise UserError(
