@@ -26,13 +26,16 @@ from midmask.place import DRAFT, Place
 
 log = logging.getLogger(__name__)
 
+ATTEMPTS = ".attempts"
+"""End of the name of the folder of attempts, on a disk."""
+
 FILLING = f"filling{DRAFT}"
 """In an attempt's folder while the files of a dead one are copied into it."""
 
 
 def folder_of_attempts(place: Place) -> Place:
     """Where the attempts at an artifact lie."""
-    return Place(f"{place.uri}.attempts") if place.is_path else place
+    return Place(f"{place.uri}{ATTEMPTS}") if place.is_path else place
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,8 @@ def match(
 def _corpora(results: Results, place: CorpusSplit, elsewhere: bool) -> list[str]:
     corpora = results.names("corpus")
     if elsewhere:
-        return [corpus for corpus in corpora if corpus not in homes(results)]
+        own = homes(results)
+        return [corpus for corpus in corpora if corpus not in own]
     return [place[0] if place[0] in corpora else home(results)]
 
 

@@ -58,14 +58,17 @@ def kept(inputs: Inputs, rank: int, out: Path) -> tuple[dict[str, Any], Pairs]:
     return result, found
 
 
+def listed(inputs: Inputs, pairs: Artifact, out: Place) -> Artifact:
+    """The pairs as queries with judgements."""
+    return made(list_pairs, ListPairsConfig(max_length=12), {"pairs": pairs, "tokens": inputs["tokens"]}, out)
+
+
 def test_kept_pairs_equal_those_of_a_ranking_in_float64(
     inputs: Inputs, pairs: tuple[Artifact, Pairs], tmp_path: Path
 ) -> None:
     artifact, all_pairs = pairs
     root = Place(str(tmp_path))
-    asked = made(
-        list_pairs, ListPairsConfig(max_length=12), {"pairs": artifact, "tokens": inputs["tokens"]}, root / "a"
-    )
+    asked = listed(inputs, artifact, root / "a")
     sources = {"model": inputs["model"], "tokens": inputs["tokens"]}
     queries = EncodeConfig(side="queries", split=PAIRS)
     encoded = {
@@ -112,9 +115,7 @@ def test_bm25_judges_by_its_own_lists_of_the_queries_texts(
 ) -> None:
     artifact, all_pairs = pairs
     root = Place(str(tmp_path))
-    asked = made(
-        list_pairs, ListPairsConfig(max_length=12), {"pairs": artifact, "tokens": inputs["tokens"]}, root / "a"
-    )
+    asked = listed(inputs, artifact, root / "a")
     assert pq.read_table(tmp_path / "a" / "queries.parquet")["text"].to_pylist() == [query for _, query in all_pairs]
     config = Bm25Config(splits=(PAIRS,), depth=2)
     lists = made(rank_with_bm25, config, {"corpus": inputs["corpus"], "asked": asked}, root / "b")

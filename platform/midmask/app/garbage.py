@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from midmask.app.store_contents import ATTEMPTS, REMOVED, StoreContents, Stored, files_below
+from midmask.app.store_contents import REMOVED, StoreContents, Stored, files_below
 from midmask.artifact import RECORD, Place
-from midmask.attempts import FILLING
+from midmask.attempts import ATTEMPTS, FILLING
 from midmask.errors import UserError
 from midmask.leases import LEASE
 from midmask.redaction import redacted

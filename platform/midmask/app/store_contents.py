@@ -17,14 +17,13 @@ from typing import Any
 import pyarrow.fs
 
 from midmask.artifact import RECORD, Place
-from midmask.attempts import FILLING
+from midmask.attempts import ATTEMPTS, FILLING
 from midmask.digests import read_record
 from midmask.errors import UserError
 from midmask.identity import fingerprints_in
 from midmask.leases import LEASE, LeaseWatch, Timing
 
 READERS = 8
-ATTEMPTS = ".attempts"
 REMOVED = "removed-"
 """Beginning of the name of a folder that is being deleted; jobs take it for no attempt."""
 

@@ -35,8 +35,7 @@ def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set
     ids_BL = torch.tensor([span + [vocabulary.pad_id] * (width - len(span)) for span in spans])
     text = TokenRows(ids_BL, torch.tensor(lengths), torch.zeros(len(spans), dtype=torch.int64))
     having: defaultdict[int, set[int]] = defaultdict(set)
-    for words in range(LEAST_WORDS, MOST_WORDS + 1):
-        found = phrases(text, vocabulary, words, width)
+    for found in phrases(text, vocabulary, range(LEAST_WORDS, MOST_WORDS + 1), width):
         numbers: Tensor = found.valid_BL.nonzero()[:, 0]
         for phrase, number in zip(found.hashes_BL[found.valid_BL].tolist(), numbers.tolist(), strict=True):
             having[phrase].add(number)

@@ -245,11 +245,12 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
             f"spans.span_length = {config.span_length}: none of {read:,} documents has two spans; choose a smaller "
             "spans.span_length, or spans.documents=titles if passages of one title stand together"
         )
+    bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
     with (out / "starts.npy").writing() as stream:
-        np.save(stream, np.concatenate([*starts, [spans]]).astype(np.int64))
+        np.save(stream, bounds)
     counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
     if config.recurring:
-        counts["documents_that_share_a_phrase"] = _count_sharing(out, np.concatenate([*starts, [spans]]))
+        counts["documents_that_share_a_phrase"] = _count_sharing(out, bounds)
     return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1), **facts}
 
 

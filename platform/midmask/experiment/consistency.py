@@ -30,28 +30,26 @@ def judge_content(config: PseudoQueriesConfig) -> Mapping[str, Any]:
     return {} if _names_no_model(config) else folder_content(str(_folder(config)))
 
 
-def kept_pairs(recipe: Recipe, pairs: Step, trained: Step | None, content: Mapping[str, Any]) -> Step:
-    """The step whose pseudo-queries the middle training reads: `pairs`, or those that the filter keeps of them.
+def kept_pairs(recipe: Recipe, pairs: Step, rank: int, trained: Step | None, content: Mapping[str, Any]) -> Step:
+    """The step whose pseudo-queries the middle training reads: those of `pairs` that the filter keeps.
 
     Args:
-        pairs: the step `pseudo_queries`. trained: the middle training on all pairs, which is part of the plan only if
-            it judges. content: what `judge_content` found.
+        pairs: the step `pseudo_queries`. rank: the recipe's `keep_rank`. trained: the middle training on all pairs,
+            which is part of the plan only if it judges. content: what `judge_content` found.
 
     Raises:
         UserError: if the judge is no model folder, or one that midmask cannot read.
     """
     config, evaluation = recipe.pseudo_queries, recipe.evaluation
-    if config.keep_rank is None:
-        return pairs
     tokens = _judges_tokens(recipe, pairs, content)
     asked = Step("list_pairs", ListPairsConfig(max_length=config.max_length), {"pairs": pairs, "tokens": tokens})
-    search = MineConfig(split=PAIRS, depth=config.keep_rank, precision=evaluation.precision, threads=evaluation.threads)
+    search = MineConfig(split=PAIRS, depth=rank, precision=evaluation.precision, threads=evaluation.threads)
     if config.judged_by == BM25:
         corpus, titles = pairs.inputs["corpus"], recipe.tokens.titles
         lists = bm25_ranking(corpus, search, titles=titles, judged="any", asked=asked)
     else:
         lists = ranking(tokens, _judge(recipe, tokens, trained, content), search, judged="any", asked=asked)
-    return Step("keep_pairs", KeepPairsConfig(rank=config.keep_rank), {"pairs": pairs, "ranked": lists})
+    return Step("keep_pairs", KeepPairsConfig(rank=rank), {"pairs": pairs, "ranked": lists})
 
 
 def _judges_tokens(recipe: Recipe, pairs: Step, content: Mapping[str, Any]) -> Step:

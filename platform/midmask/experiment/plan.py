@@ -136,8 +136,9 @@ def plan(
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    on_all_pairs = _plan_pretraining(recipe, always, derived, held, 1.0, None)
-    derived["pseudo_queries"] = kept_pairs(recipe, derived["pseudo_queries"], on_all_pairs, held.judge)
+    if (rank := recipe.pseudo_queries.keep_rank) is not None:
+        on_all_pairs = _plan_pretraining(recipe, always, derived, held, 1.0, None)
+        derived["pseudo_queries"] = kept_pairs(recipe, derived["pseudo_queries"], rank, on_all_pairs, held.judge)
     pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     start = _merged(recipe, pretrained, initial)
     tuned = tokens if tuned_on is None else _tokens_of(tuned_on, tokens, survey)
