@@ -87,3 +87,14 @@ def test_the_doctor_counts_artifacts_and_those_of_an_older_version(tmp_path: Pat
     done = midmask("doctor", "--storage", str(tmp_path / "store"))
     assert done.returncode == 0
     assert f"{tmp_path}/store: 3 artifacts; 1 of them are of an older version" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["FOLDER", "WORDS", "--corpus"], ["FOLDER", "--corpus", "WORDS"], ["--corpus", "FOLDER", "WORDS"]],
+    ids=" ".join,
+)
+def test_a_query_may_stand_before_or_after_the_flags(typed: list[str], tmp_path: Path) -> None:
+    stands_for = {"FOLDER": ["minilm"], "WORDS": ["two", "words"], "--corpus": ["--corpus", f"beir:{tmp_path}/absent"]}
+    done = midmask("search", *(word for part in typed for word in stands_for[part]), "--storage", str(tmp_path))
+    assert done.returncode == 2 and f"{tmp_path}/absent" in done.stderr and "unrecognized" not in done.stderr

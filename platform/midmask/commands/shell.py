@@ -35,7 +35,7 @@ def main() -> NoReturn:
             tool = TOOLS[name].load()
             parser = Parser(prog=f"midmask {name}", description=tool.__doc__, allow_abbrev=False)
             tool.add_flags(parser)
-            tool.work(parser.parse_args(rest))
+            tool.work(parser.parse_intermixed_args(rest))
         elif name.startswith("-"):
             whole_parser().parse_args([name, *rest])
         else:
