@@ -4,13 +4,11 @@ import argparse
 from pathlib import Path
 
 import pytest
-import ray
 from hypothesis import given
 from hypothesis import strategies as st
-from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from midmask.app.flags import parse
-from midmask.app.job import home, mistake_in, resolve
+from midmask.app.job import home, resolve
 from midmask.errors import UserError
 
 
@@ -146,35 +144,3 @@ def test_a_link_into_an_uploaded_folder_is_seen_through(uploaded: Path, tmp_path
     (tmp_path / "link").symlink_to(uploaded)
     with pytest.raises(UserError, match="--storage"):
         options(uploaded, "--storage", str(tmp_path / "link" / "x"), "--tracking-uri", "http://tracking:5000")
-
-
-@pytest.mark.usefixtures("ray_local")
-def test_a_mistake_in_a_task_is_found_inside_what_ray_raises() -> None:
-    @ray.remote
-    def fail(error: Exception) -> None:
-        raise error
-
-    @ray.remote
-    def fail_inside(error: Exception) -> None:
-        ray.get(fail.remote(error))
-
-    mistake = UserError("mask_ratio = 1.7:\n  must be below 1")
-    for task in (fail, fail_inside):
-        with pytest.raises(UserError) as raised:
-            ray.get(task.remote(mistake))
-        assert mistake_in(raised.value) == "mask_ratio = 1.7: must be below 1"
-        for wrapped in (WorkerGroupError("x", {0: KeyError(), 1: raised.value}), ControllerError(raised.value)):
-            assert mistake_in(wrapped) == "mask_ratio = 1.7: must be below 1"
-    with pytest.raises(KeyError) as bug:
-        ray.get(fail.remote(KeyError("a bug")))
-    assert mistake_in(bug.value) is None
-
-
-def test_a_bug_while_a_mistake_is_handled_stays_a_bug() -> None:
-    try:
-        try:
-            raise UserError("tried first")
-        except UserError:
-            raise KeyError("a bug") from None
-    except KeyError as error:
-        assert mistake_in(error) is None

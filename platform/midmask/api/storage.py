@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from midmask.app.job import mistake_in, resolve_storage
+from midmask.app.exits import mistake_in
+from midmask.app.job import resolve_storage
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.experiment.run import Maker, Runner, Silent

@@ -1,7 +1,6 @@
-"""What all jobs share: their flags, where results go, and how a job ends.
+"""What all jobs share: their flags, and where results go.
 
-A job is a function `work(options, flags)` and a docstring; `run` does the rest. Exit codes: 0 the work was done, 2 a
-user's mistake (one line, no traceback), 130 interrupted, 1 anything else, with its traceback.
+A job is a function `work(options, flags)` and a docstring; `run` does the rest.
 """
 
 import argparse
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
+from midmask.app.exits import interrupt, run_to_exit
 from midmask.app.flags import AddFlags, parse
-from midmask.command import same_command
 from midmask.corpora.formats import has_folder, refuse_unknown_form
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
@@ -85,7 +84,7 @@ def run(
     job_file: Path | None = None,
     prog: str | None = None,
 ) -> NoReturn:
-    """Parses the command line, calls `work(options, flags)` and ends the process with the house's exit codes.
+    """Parses the command line, calls `work(options, flags)` and ends the process as `midmask.app.exits` says.
 
     Args:
         work: gets the shared options, and the namespace that also holds the job's own flags.
@@ -98,27 +97,15 @@ def run(
     set_up_logging()
     redact_output(sys.argv)
     signal.signal(signal.SIGTERM, interrupt)  # `ray job stop` ends a job as Ctrl-C does
-    try:
+
+    def parsed() -> None:
         flags = parse(sys.argv[1:] if arguments is None else arguments, description, add_flags, prog)
         refuse_credentials(flags)
         hide_tracking_uri(flags.tracking_uri)
         os.environ.update({variable: "1" for flag, variable in SWITCHES.items() if getattr(flags, flag)})
         work(resolve(flags, job_file), flags)
-    except KeyboardInterrupt:
-        print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)
-        sys.exit(130)
-    except Exception as error:
-        mistake = mistake_in(error)
-        if mistake is None:
-            raise
-        print(f"error: {redacted(mistake)}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(0)
 
-
-def interrupt(number: int, frame: object) -> NoReturn:
-    """A signal handler that ends the process as Ctrl-C does."""
-    raise KeyboardInterrupt
+    run_to_exit(parsed)
 
 
 def refuse_credentials(flags: argparse.Namespace) -> None:
@@ -270,19 +257,3 @@ def _in_uploaded_folder(place: str) -> bool:
         return False
     path = Path("/" + unquote(parts.path).lstrip("/")).resolve()
     return ("runtime_resources", "working_dir_files") in zip(path.parts, path.parts[1:], strict=False)
-
-
-def mistake_in(error: BaseException) -> str | None:
-    """The user's mistake behind an error, as one line; None if there is none, so that the error is a bug.
-
-    Ray wraps what is raised in a task (`RayTaskError.cause`), in a training worker (`worker_failures`) and in the
-    training controller (`controller_failure`); the wrapper's own text is a traceback.
-    """
-    inside = [getattr(error, "cause", None), getattr(error, "controller_failure", None), error.__cause__]
-    inside += list(getattr(error, "worker_failures", {}).values())
-    for cause in inside:
-        if isinstance(cause, BaseException) and cause is not error and (mistake := mistake_in(cause)):
-            return mistake
-    if isinstance(error, UserError):
-        return " ".join(str(error).split())
-    return None

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from midmask.app.exits import mistake_in
 from midmask.app.graph_progress import GraphProgress
-from midmask.app.job import mistake_in
 from midmask.app.lineage import COLLECTIONS, step_name
 from midmask.app.run_contents import (
     artifact_tag,

@@ -2,16 +2,18 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import shtab
 
 from midmask import __version__
+from midmask.app.exits import run_to_exit
 from midmask.app.flags import Parser, add_shared_flags
 from midmask.app.job import run
 from midmask.commands import JOBS, TOOLS, Command
-from midmask.errors import UserError, unknown
+from midmask.errors import unknown
 
 EPILOG = """midmask NAME --help shows the flags of a command. Completion:
   bash  eval "$(midmask --print-completion bash)"
@@ -30,20 +32,20 @@ def main() -> NoReturn:
         file = Path.cwd() / f"{JOBS[name].module}.py"  # the project is looked for from here upwards
         add_flags = getattr(job, "add_flags", None)
         run(job.work, job.__doc__, add_flags, arguments=rest, job_file=file, prog=f"midmask {name}")
-    try:
-        if name in TOOLS:
-            tool = TOOLS[name].load()
-            parser = Parser(prog=f"midmask {name}", description=tool.__doc__, allow_abbrev=False)
-            tool.add_flags(parser)
-            tool.work(parser.parse_intermixed_args(rest))
-        elif name.startswith("-"):
-            whole_parser().parse_args([name, *rest])
-        else:
-            raise unknown("command", name, [*JOBS, *TOOLS])
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(0)
+    run_to_exit(partial(run_tool, name, rest))
+
+
+def run_tool(name: str, rest: list[str]) -> None:
+    """A command that is no job, or the flags of `midmask` itself."""
+    if name in TOOLS:
+        tool = TOOLS[name].load()
+        parser = Parser(prog=f"midmask {name}", description=tool.__doc__, allow_abbrev=False)
+        tool.add_flags(parser)
+        tool.work(parser.parse_intermixed_args(rest))
+    elif name.startswith("-"):
+        whole_parser().parse_args([name, *rest])
+    else:
+        raise unknown("command", name, [*JOBS, *TOOLS])
 
 
 def whole_parser() -> argparse.ArgumentParser:
