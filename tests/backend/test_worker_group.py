@@ -46,21 +46,21 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     train = {"steps": 30, "checkpoint_every": 5}
     spec = spec_of(tokens, tmp_path / "alone", train=train)
     assert run_workers(spec, 2, tmp_path) == [0, 0]
-    out, reports = tmp_path / "ray", []
+    out, reports, helpers = tmp_path / "ray", [], set()
     second = out / "checkpoints" / "step-00000010" / "position.json"
     threading.Thread(target=kill_one, args=["RayTrainWorker", second], daemon=True).start()
-    result = train_on_ray(
-        setup_of(spec),
-        Place(f"file://{out}"),
-        workers=2,
-        use_gpu=False,
-        log=lambda done, values: reports.append(done),
-    )
+
+    def log(done: int, values: dict[str, float]) -> None:
+        reports.append(done)
+        helpers.update(process.pid for process in ray_processes("PlacementGroupCleaner"))
+
+    result = train_on_ray(setup_of(spec), Place(f"file://{out}"), workers=2, use_gpu=False, log=log)
     trace = trace_of(out)
     assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
     starts = [row["step"] for row in trace if row["first_after_start"]]
     assert len(starts) == 2 and starts[1] >= 10 and starts[1] % 5 == 0, "no worker was replaced"
     assert reports == list(range(1, 31)), "every step is reported once"
+    assert not helpers, "without a dashboard, Ray Train's helper warns once a second"
     assert result["steps"] == 30 and result["workers"] == 2 and result["threads"] == 1
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "model", "trace.parquet"]
 

@@ -11,8 +11,10 @@ import ray
 import ray.train
 import ray.train.torch
 import torch
+from ray._private.worker import get_dashboard_url
 from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 
 from midmask import distributed as world
 from midmask.artifact import Place
@@ -72,7 +74,7 @@ def train_on_ray(
     with Channel.open() as channel, channel.forwarding(_Once(log)):
         config = {"setup": setup, "out": out, "channel": channel}
         trainer = partial(
-            ray.train.torch.TorchTrainer,
+            Trainer,
             _run_worker,
             train_loop_config=config,
             scaling_config=scaling,
@@ -84,6 +86,18 @@ def train_on_ray(
         raise FINAL[outcome["error"]](outcome["message"])
     result: dict[str, Any] = outcome["result"]
     return result
+
+
+class Trainer(ray.train.torch.TorchTrainer):
+    """Ray Train's, without the actor that asks Ray's dashboard once a second whether the training's controller lives,
+    where there is no dashboard: it could only warn, once a second, and a dead controller's placement group goes anyway.
+    """
+
+    def _create_default_callbacks(self) -> list[Any]:
+        callbacks = super()._create_default_callbacks()
+        if get_dashboard_url():
+            return callbacks
+        return [callback for callback in callbacks if not isinstance(callback, PlacementGroupCleanerCallback)]
 
 
 def _train(trainer: Callable[[], Any]) -> Any:
