@@ -12,6 +12,21 @@ from torch import Tensor
 
 from midmask.errors import UserError, reason
 
+STOP_WORDS = frozenset(
+    """
+    a about above after again against ain all am an and any are aren aren't as at be because been before being
+    below between both but by can couldn couldn't d did didn didn't do does doesn doesn't doing don don't down
+    during each few for from further had hadn hadn't has hasn hasn't have haven haven't having he her here hers
+    herself him himself his how i if in into is isn isn't it it's its itself just ll m ma me mightn mightn't more
+    most mustn mustn't my myself needn needn't no nor not now o of off on once only or other our ours ourselves
+    out over own re s same shan shan't she she's should should've shouldn shouldn't so some such t than that
+    that'll the their theirs them themselves then there these they this those through to too under until up ve
+    very was wasn wasn't we were weren weren't what when where which while who whom why will with won won't wouldn
+    wouldn't y you you'd you'll you're you've your yours yourself yourselves
+    """.split()
+)
+"""The 179 English stop-words of NLTK's list, in lower case."""
+
 TitleJoin = Literal["space", "separator", "pair"]
 """How a passage's title and text become one row.
 
@@ -81,7 +96,7 @@ class Vocabulary:
             unk_id=tokenizer.unk_token_id,
             continues_V=_continuations(tokens),
             special_V=special,
-            stop_V=stop_tokens(tokens, speller(tokenizer), nltk_stop_words()) & ~special,
+            stop_V=stop_tokens(tokens, speller(tokenizer), STOP_WORDS) & ~special,
         )
 
 
@@ -133,13 +148,6 @@ def copy_untruncated(tokenizer: Any) -> Any:
     fresh.backend_tokenizer.no_truncation()
     fresh.backend_tokenizer.no_padding()
     return fresh
-
-
-def nltk_stop_words() -> frozenset[str]:
-    """The 179 English stop-words of NLTK's list."""
-    from bm25s.stopwords import STOPWORDS_EN_PLUS
-
-    return frozenset(STOPWORDS_EN_PLUS)
 
 
 def stop_tokens(tokens: list[str], spell: Callable[[list[str]], str], stop_words: frozenset[str]) -> Tensor:

@@ -30,7 +30,7 @@ from midmask.identity import override
 from midmask.masking import select_highest
 from midmask.randomness.masks import Purpose, row_keys
 from midmask.recipes import RECIPES
-from midmask.vocabulary import Vocabulary, load_tokenizer, nltk_stop_words, speller, stop_tokens
+from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller, stop_tokens
 
 RATIO = 0.15
 TEMPERATURES = (0.0, 0.5, 1.0, 2.0)
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--more-words", type=Path, help="file of further stop-words, a word a line")
     options = parser.parse_args()
     more = options.more_words.read_text("utf-8").split() if options.more_words else []
-    stop_words = nltk_stop_words() | frozenset(more)
+    stop_words = STOP_WORDS | frozenset(more)
     with tempfile.TemporaryDirectory() as scratch:
         runner = Runner(Place(options.storage or scratch), LOCAL, Silent())
         print("| mask | temperature | stop-words | punctuation | together | masked tokens |")

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import ir_measures
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +40,10 @@ def parse(names: Sequence[str]) -> list[Any]:
     Raises:
         UserError: for a name that is unknown, malformed, given twice, or that nothing installed can compute.
     """
+    if not names:
+        return []
+    import ir_measures  # here, so that a training without measures does not need it
+
     found: dict[str, Any] = {}
     for name in names:
         try:
@@ -70,6 +73,8 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
         UserError: for an unknown measure, or a split without judgements.
         ValueError: for a list whose ranks are not strict.
     """
+    import ir_measures
+
     wanted = parse(measures)
     judgements = judgements_of(qrels, split)
     if not judgements:

@@ -20,18 +20,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse._sparsetools import csc_matvec
 
 from midmask.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
 from midmask.retrieve.best import Best, candidates, places_of
 from midmask.retrieve.pairs import GATHERED
 from midmask.retrieve.sparse import SparseRows
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 PASSAGES = 65_536
 """Passages of a block: their scores for one query stay in a core's cache."""
@@ -171,6 +173,8 @@ class InvertedBlock:
 
     def scores(self, terms: NDArray[np.int32], weights: Floats) -> BoundedScores:
         """Of one query; exact."""
+        from scipy.sparse._sparsetools import csc_matvec  # here, as below: only a lexical search needs scipy
+
         scores_N = np.zeros(self._rows)
         wide = weights.astype(np.float64)
         # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
@@ -208,8 +212,10 @@ class RowsBlock:
         return scores_N
 
 
-def _matrix(rows: SparseRows) -> sparse.csr_array:
+def _matrix(rows: SparseRows) -> "sparse.csr_array":
     """Offsets as int32, like the terms: scipy's functions copy what is not of one type."""
+    from scipy import sparse
+
     return sparse.csr_array((rows.weights, rows.terms, rows.offsets.astype(np.int32)), shape=(len(rows), rows.width))
 
 
