@@ -25,7 +25,7 @@ from midmask.batch import TokenRows
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.vocabulary import Vocabulary
-from tests.speed.steps import objective_named, training_step
+from tests.speed.steps import compile_parts, objective_named, training_step
 from tests.support.estimate.counted import count_flops
 
 H200_BF16_TFLOPS = 989.0
@@ -50,11 +50,7 @@ def measure(name: str, words: Vocabulary, options: argparse.Namespace) -> Speed:
     step = training_step(objective, batch, bf16=options.device == "cuda")
     flops = count_flops(step)
     if options.compile:
-        for part in (
-            objective.backbone.encoder,
-            *(part for key, part in objective.named_children() if key != "backbone"),
-        ):
-            part.compile()
+        compile_parts(objective)
     for _ in range(WARM_UP):
         step()
     finish(options.device)
