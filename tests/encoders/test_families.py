@@ -4,15 +4,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
+from midmask.batch import TokenRows
 from midmask.decoders import DecoderPositions, decoder_input
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
+from midmask.encoders.cross_encoder import CrossEncoder, Pairs, Template
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.families import FAMILIES
+from midmask.encoders.seq2seq import build_seq2seq
 from midmask.recipes import RECIPES
+from midmask.retrieve.models import load_base_model
 from midmask.vocabulary import Vocabulary
 from tests.support.encoders.models import VARIANTS, random_model
+from tests.support.objectives.texts import small_vocabulary
 
 IDS = torch.tensor(
     [[2, 6, 7, 20, 8, 3, 0, 0, 0, 0], [2, 9, 10, 11, 12, 13, 14, 15, 30, 3], [2, 6, 3, 0, 0, 0, 0, 0, 0, 0]]
@@ -45,6 +50,30 @@ def test_states_and_logits_equal_hugging_faces(variant: str) -> None:
     torch.testing.assert_close(backbone.embed(IDS)[SEEN], theirs.hidden_states[0][SEEN], **CLOSE)
     logits = backbone.transform(last) @ backbone.output_weight_VD.t() + backbone.output_bias_V
     torch.testing.assert_close(logits[SEEN], theirs.logits[SEEN], **CLOSE)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_family_computes_in_bf16_as_in_fp32(variant: str) -> None:
+    """As a training on a GPU does; transformers' first DeBERTa raises there."""
+    backbone = wrapped(variant)
+    with torch.autocast("cpu", torch.bfloat16):
+        states = backbone.hidden(IDS, LENGTHS)[SEEN]
+    expected = backbone.hidden(IDS, LENGTHS)[SEEN]
+    assert 0 < (states - expected).norm() < 0.03 * expected.norm()
+    states.float().square().sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in backbone.parameters() if weight.grad is not None)
+
+
+def test_deberta_computes_in_bf16_for_a_search_a_teacher_and_a_generator(tmp_path: Path) -> None:
+    random_model("deberta").save_pretrained(tmp_path)
+    classifier = AutoModelForSequenceClassification.from_config(AutoConfig.from_pretrained(tmp_path))
+    teacher = CrossEncoder(classifier, Template((2,), (3,), (3,), None, 0), max_length=10)
+    words = small_vocabulary(40)
+    writer = build_seq2seq(BackboneConfig(name=str(tmp_path)), words, decoder_layers=1, seed=0)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert load_base_model(tmp_path)(**INPUTS).last_hidden_state.isfinite().all()
+        assert teacher(Pairs(IDS, LENGTHS, None)).isfinite().all()
+        assert writer(TokenRows(IDS, LENGTHS, LENGTHS), IDS[:, :4]).isfinite().all()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from midmask.encoders.backbone_config import BackboneConfig as BackboneConfig
 from midmask.encoders.backbone_config import SentenceVector
 from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
-from midmask.encoders.families import FAMILIES, shape_from
+from midmask.encoders.families import FAMILIES, shape_from, widen_scores
 from midmask.encoders.families import BackboneShape as BackboneShape
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.inputs import padding_mask, type_inputs
@@ -59,6 +59,7 @@ class Backbone(nn.Module):
     ) -> None:
         super().__init__()
         self.no_bias_V: Tensor
+        widen_scores(model)
         self.model = model
         self.family = FAMILIES[model.config.model_type]
         self.dropout = dropout

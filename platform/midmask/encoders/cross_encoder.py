@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.damage import library_reading, refuse_not_finite
-from midmask.encoders.families import FAMILIES, shape_from
+from midmask.encoders.families import FAMILIES, shape_from, widen_scores
 from midmask.encoders.inputs import count_token_types
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
@@ -67,6 +67,7 @@ class CrossEncoder(nn.Module):
 
     def __init__(self, model: Any, template: Template, max_length: int) -> None:
         super().__init__()
+        widen_scores(model)
         self.model = model
         self.template = template
         self.max_length = max_length

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -238,3 +239,22 @@ def shape_from(settings: Any) -> BackboneShape:
         max_length=int(settings.max_position_embeddings) - family.first_position(settings),
         dropout=float(getattr(settings, family.dropouts[0])),
     )
+
+
+class WideScores(nn.Module):
+    """Attention scores as float32 at least."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def widen_scores(model: nn.Module) -> None:
+    """Lets a DeBERTa (the first version) compute in bf16 under autocast.
+
+    Its queries are float32 there, since a bias is added to them, while its scores are bf16: transformers then hides
+    padding by the lowest float32, which bf16 can't hold, and raises. Scores pass through `head_logits_proj`, if there
+    is one. Other models, and those that have such a layer, stay as they are; weights and config do in any case.
+    """
+    for module in model.modules():
+        if getattr(module, "head_logits_proj", module) is None:
+            module.head_logits_proj = WideScores()

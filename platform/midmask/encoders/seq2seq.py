@@ -17,6 +17,7 @@ from transformers import AutoModel, BertConfig
 from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.damage import library_reading, refuse_not_finite
+from midmask.encoders.families import widen_scores
 from midmask.encoders.reading import SIZES, named_folder, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
@@ -28,6 +29,7 @@ class Seq2Seq(nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        widen_scores(model)
         self.model = model
 
     def forward(self, passages: TokenRows, begun: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from midmask.encoders.experts import put_query_expert
+from midmask.encoders.families import widen_scores
 from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.inputs import padding_mask, type_inputs
@@ -132,6 +133,7 @@ def load_base_model(folder: Path, side: Side = "passage") -> Any:
                 model = AutoModel.from_pretrained(folder, **wanted)
     except (OSError, ValueError) as error:
         raise UserError(f"encoder {str(folder)!r}: no model can be read there ({str(error).splitlines()[0]})") from None
+    widen_scores(model)
     if side == "query":
         put_query_expert(model, folder)
     return model.eval()
