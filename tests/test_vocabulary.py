@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bm25s.stopwords import STOPWORDS_EN_PLUS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from midmask.vocabulary import Vocabulary, load_tokenizer, speller
+from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -89,3 +90,8 @@ def test_a_tokenizer_without_marks_has_words_of_one_token(tmp_path: Path) -> Non
     vocabulary = Vocabulary.of(tmp_path)
     assert not bool(vocabulary.continues_V.any())
     assert vocabulary.stop_V.tolist() == [False] * 5 + [True, False, True]
+
+
+def test_the_stop_words_are_those_of_nltk() -> None:
+    """Which bm25s has, and which must be known without it."""
+    assert set(STOPWORDS_EN_PLUS) == STOP_WORDS and len(STOP_WORDS) == 179

@@ -44,11 +44,29 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", nargs="+", default=[*SECTIONS], choices=SECTIONS, metavar="NAME")
     parser.add_argument("--cpu", action="store_true", help="on a CPU, with reduced sizes")
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"Markdown page to write; default: {PAGE.name}, if all parts run on a GPU")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="collection of part train; with --cpu made up if not given")
-    parser.add_argument("--methods", nargs="+", default=[*PRETRAINING], choices=PRETRAINING, metavar="NAME", help="of part speed; default: all")
-    parser.add_argument("--storage", metavar="PLACE", help="where part train works and goes on; default: a folder that is deleted")
-    parser.add_argument("--seconds", type=float, default=480.0, help="after which speed and train begin nothing more; each")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"Markdown page to write; default: {PAGE.name}, if all parts run on a GPU",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="collection of part train; with --cpu made up if not given"
+    )
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=[*PRETRAINING],
+        choices=PRETRAINING,
+        metavar="NAME",
+        help="of part speed; default: all",
+    )
+    parser.add_argument(
+        "--storage", metavar="PLACE", help="where part train works and goes on; default: a folder that is deleted"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=480.0, help="after which speed and train begin nothing more; each"
+    )
     return parser.parse_args(arguments)
 
 
@@ -56,11 +74,14 @@ def main(arguments: list[str]) -> int:
     options = parsed(arguments)
     if options.cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before the first call that would look for a GPU
+        torch.set_num_threads(1)  # sizes are so small that threads wait for each other
     elif not torch.cuda.is_available():
         raise UserError("no GPU is there; python -m tests.gpu --cpu tries the program without one")
     device = torch.device("cpu" if options.cpu else "cuda")
     if "train" in options.part and not options.cpu and options.data is None:
-        raise UserError("part train needs --data FOLDER, a collection in BEIR's layout; or choose other parts by --part")
+        raise UserError(
+            "part train needs --data FOLDER, a collection in BEIR's layout; or choose other parts by --part"
+        )
     print(f"{machine(device)}\n", flush=True)
     parts: dict[str, Part] = {
         "parity": partial(parity, device),

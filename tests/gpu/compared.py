@@ -1,4 +1,4 @@
-"""Numbers that one computation has in several places: on the CPU in float64 or float32, and on a device in fp32 and bf16.
+"""Numbers that one computation has in several places: on the CPU in float64 or float32, on a device in fp32 and bf16.
 
 A case is a function from a `Where` to numbers by name. Its reference is computed once on the CPU; what the device
 computes is as right as its largest relative difference from that is small.
@@ -17,8 +17,8 @@ Numbers = Mapping[str, Tensor]
 """What is compared: name -> a tensor, on whatever device."""
 
 LEAST = 0.1
-"""Numbers below this share of the largest of their tensor are compared with this share instead: a rounding error of what
-is nearly 0 says nothing."""
+"""Numbers below this share of the largest of their tensor are compared with this share instead: a rounding error of
+what is nearly 0 says nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class Where:
             return (value.double() if self.precision == "fp64" else value.float()).to(self.device)
         if isinstance(value, Tensor):
             wide = value.is_floating_point()
-            return value.to(self.device, torch.float64 if self.precision == "fp64" else torch.float32) if wide else (
-                value.to(self.device)
+            return (
+                value.to(self.device, torch.float64 if self.precision == "fp64" else torch.float32)
+                if wide
+                else (value.to(self.device))
             )
         if isinstance(value, tuple):
             parts = [self.put(part) for part in value]
@@ -84,7 +86,7 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         tolerance = f"{self.case.fp32:.0e}" + ("" if self.case.bf16 is None else f", {self.case.bf16:.0e}")
-        bf16 = "–" if self.bf16 is None else f"{self.bf16:.1e}"
+        bf16 = "-" if self.bf16 is None else f"{self.bf16:.1e}"
         verdict = self.failure or ("yes" if self.passed else "**no**")
         return self.case.kind, self.case.name, f"{self.fp32:.1e}", bf16, tolerance, verdict
 

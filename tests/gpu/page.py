@@ -1,5 +1,5 @@
-"""The page docs/results/gpu.md: a section for each part of the program. A run writes the sections of its parts and keeps
-those of other runs.
+"""The page docs/results/gpu.md: a section for each part of the program. A run writes the sections of its parts, and
+those of other runs stay.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Part `parity`: everything that is computed on a device, against the same on the CPU.
 
-The reference is float64 on the CPU for losses and states. It is float32 on the CPU for what is drawn (whole numbers must
-be equal) and for encoding and search, where scores of the reference are products in float64. In fp32 the device
+The reference is float64 on the CPU for losses and states. It is float32 on the CPU for what is drawn (whole numbers
+must be equal) and for encoding and search, where scores of the reference are products in float64. In fp32 the device
 computes without TF32, which is torch's default.
 """
 
@@ -24,9 +24,7 @@ HEAD = ("kind", "what", "largest relative difference in fp32", "in bf16", "toler
 def all_cases(folder: Path) -> Iterator[Case]:
     """Every case. Args: folder: an empty one, for a tokenizer and encoders."""
     tokenizer = write_tokenizer(folder, "bert")
-    return chain(
-        mask_cases(), head_cases(), encoder_cases(), objective_cases(tokenizer), retrieval_cases(tokenizer)
-    )
+    return chain(mask_cases(), head_cases(), encoder_cases(), objective_cases(tokenizer), retrieval_cases(tokenizer))
 
 
 def parity(device: torch.device) -> tuple[str, bool]:
@@ -40,5 +38,7 @@ def report(rows: Iterable[Row]) -> str:
     """What failed, if anything did, and the table of all cases."""
     rows = list(rows)
     failed = [f"{row.case.kind} {row.case.name}" for row in rows if not row.passed]
-    verdict = f"{len(failed)} of {len(rows)} cases fail: {'; '.join(failed)}." if failed else f"All {len(rows)} cases pass."
+    verdict = (
+        f"{len(failed)} of {len(rows)} cases fail: {'; '.join(failed)}." if failed else f"All {len(rows)} cases pass."
+    )
     return f"{verdict}\n\n{table(HEAD, (row.cells() for row in rows))}"

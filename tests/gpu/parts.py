@@ -83,7 +83,9 @@ def _head_inputs(where: Where, *sizes: int) -> tuple[Tensor, Tensor, Tensor]:
     """States, and the matrix and bias of a head of 1,000 entries, all with gradients."""
     generator = torch_stream(5)
     shapes = (sizes, (1000, sizes[-1]), (1000,))
-    hidden, weight_VD, bias_V = (where.put(torch.randn(shape, generator=generator)).requires_grad_() for shape in shapes)
+    hidden, weight_VD, bias_V = (
+        where.put(torch.randn(shape, generator=generator)).requires_grad_() for shape in shapes
+    )
     return hidden, weight_VD, bias_V
 
 
@@ -149,7 +151,10 @@ def retrieval_cases(folder: Path) -> Iterator[Case]:
 
 def encoding_numbers(folder: Path, name: str, experts: str, where: Where) -> Numbers:
     """The views of queries and passages."""
-    found = (("query", _views(folder, name, experts, "query", where)), ("passage", _views(folder, name, experts, "passage", where)))
+    found = (
+        ("query", _views(folder, name, experts, "query", where)),
+        ("passage", _views(folder, name, experts, "passage", where)),
+    )
     return {f"{side}, {key}": value for side, views in found for key, value in _numbers(views).items()}
 
 

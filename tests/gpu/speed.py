@@ -1,17 +1,18 @@
 """Part `speed`: tokens a second of every middle training, and the share of the card's matrix products that they reach.
 
 A step is masks, forward and backward pass, and AdamW, on one made-up batch of full rows; under bf16 autocast on a GPU,
-in fp32 on a CPU. Each method's steps are timed in turn with steps of plain MLM that are not compiled, after some to warm
-up, the device waited for before and after each. FLOPs are those of the matrix products of an uncompiled step
+in fp32 on a CPU. Each method's steps are timed in turn with steps of plain MLM that are not compiled, after some to
+warm up, the device waited for before and after each. FLOPs are those of the matrix products of an uncompiled step
 (`midmask.flops`); the peak is that of one large product of the same type in the same process.
 
 First all methods as they are, then compiled: that takes a minute for some, and what the time does not suffice for is
 listed. A case that does not fit into memory, or that fails, is a row that says so.
 """
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,15 @@ PLAIN = "mlm"
 FIRST = ("mlm", "retromae", "dupmae")
 """Methods that are measured before the others."""
 
-HEAD = ("method", "tokens of a row", "compiled", "tokens a second", "ms a step", "times a step of plain MLM", "share of the peak")
+HEAD = (
+    "method",
+    "tokens of a row",
+    "compiled",
+    "tokens a second",
+    "ms a step",
+    "times a step of plain MLM",
+    "share of the peak",
+)
 NO_ROOM, NO_TIME = "does not fit into memory", "not measured, for lack of time"
 
 Step = Callable[[], None]
@@ -37,8 +46,9 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """tokens: of the passages of one step. side: of the matrices whose product gives the peak. backend: of torch.compile;
-    rounds: of timing."""
+    """tokens: of the passages of one step. side: of the matrices whose product gives the peak. rounds: of timing.
+    backend: of torch.compile.
+    """
 
     backbone: str
     vocabulary: int
@@ -51,6 +61,14 @@ class Sizes:
 
 WHOLE = Sizes("base", 30522, (128, 512), 16_384, 8192, 10)
 REDUCED = Sizes("tiny", 500, (16, 32), 128, 256, 2, backend="aot_eager")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is needed again: steps of plain MLM by length of rows; FLOPs of a step by method and length."""
+
+    plain: dict[int, Step] = field(default_factory=dict)
+    flops: dict[tuple[str, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,7 +87,7 @@ class Cell:
     def cells(self, peak: float) -> tuple[str, ...]:
         what = self.method, str(self.length), "yes" if self.compiled else "no"
         if self.missing:
-            return *what, self.missing, *["–"] * (len(HEAD) - len(what) - 1)
+            return *what, self.missing, *["-"] * (len(HEAD) - len(what) - 1)
         speed, share = self.tokens / self.seconds, self.flops / self.seconds / peak
         return *what, f"{speed:,.0f}", f"{1000 * self.seconds:.1f}", f"{self.seconds / self.plain:.2f}", f"{share:.1%}"
 
@@ -114,10 +132,10 @@ def _timed(work: Callable[[], object], device: torch.device) -> float:
 def measure(methods: Sequence[str], sizes: Sizes, device: torch.device, until: float) -> Iterator[Cell]:
     """Every method at every length: as they are, then compiled."""
     ordered = [*(name for name in FIRST if name in methods), *(name for name in methods if name not in FIRST)]
-    plain: dict[int, Step] = {}
+    known = Known()
     for compiled in (False, True):
         for name in ordered:
-            yield from guarded(partial(measure_method, name, sizes, device, plain, until), name, sizes, compiled)
+            yield from guarded(partial(measure_method, name, sizes, device, known, until), name, sizes, compiled)
 
 
 def guarded(work: Callable[[bool], Iterator[Cell]], name: str, sizes: Sizes, compiled: bool) -> Iterator[Cell]:
@@ -132,40 +150,42 @@ def guarded(work: Callable[[bool], Iterator[Cell]], name: str, sizes: Sizes, com
     except Exception as error:  # the other methods are still to be measured, whatever torch.compile says of this one
         said = f"**{type(error).__name__}**: {str(error).splitlines()[0][:120]}"
         yield from (Cell(name, length, compiled, missing=said) for length in left)
+    gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def measure_method(
-    name: str, sizes: Sizes, device: torch.device, plain: dict[int, Step], until: float, compiled: bool
+    name: str, sizes: Sizes, device: torch.device, known: Known, until: float, compiled: bool
 ) -> Iterator[Cell]:
     """The cells of one method, the shortest rows first.
 
     Args:
-        plain: steps of plain MLM by length of rows, made when they are first needed.
+        known: filled as it is needed: plain MLM at first, FLOPs by what is not compiled.
     """
     if time.monotonic() >= until:
         yield from (Cell(name, length, compiled, missing=NO_TIME) for length in sizes.lengths)
         return
-    if not plain:
+    if not known.plain:
         steady = build(PLAIN, sizes, device)
-        plain |= {length: step_of(steady, PLAIN, length, sizes, device)[0] for length in sizes.lengths}
+        known.plain.update({at: step_of(steady, PLAIN, at, sizes, device)[0] for at in sizes.lengths})
     objective = build(name, sizes, device)
-    ready = [(length, *step_of(objective, name, length, sizes, device)) for length in sizes.lengths]
-    counted = {length: count_flops(step) for length, step, _ in ready}
     if compiled:
         torch.compiler.reset()  # else a forward of one class would be compiled for few of the objectives alone
         compile_parts(objective, backend=sizes.backend, dynamic=False)
-    for length, step, tokens in ready:
+    for length in sizes.lengths:
         if time.monotonic() >= until:
             yield Cell(name, length, compiled, missing=NO_TIME)
             continue
+        step, tokens = step_of(objective, name, length, sizes, device)
+        if not compiled:
+            known.flops[name, length] = count_flops(step)
         for _ in range(2):
             step()
-        timed = {PLAIN: plain[length], f"{name} itself": step}
+        timed = {PLAIN: known.plain[length], f"{name} itself": step}
         waited = {key: partial(_waited, work, device) for key, work in timed.items()}
         plain_s, own_s = interleaved(waited, sizes.rounds).values()
-        yield Cell(name, length, compiled, own_s, plain_s, tokens, counted[length])
+        yield Cell(name, length, compiled, own_s, plain_s, tokens, known.flops.get((name, length), 0.0))
 
 
 def _waited(work: Step, device: torch.device) -> None:

@@ -113,7 +113,7 @@ def _row(name: str, made: Any, storage: Place, device: torch.device, until: floa
     runner = Runner(storage, LOCAL, Silent())
     runner.run_until(Graph.left_in(storage, [sides["passages"], sides["queries"]]), until)
     if not all(sides[side].is_finished(storage) for side in ("passages", "queries")):
-        return (name, NOT_REACHED, *["–"] * (len(HEAD) - 2))
+        return (name, NOT_REACHED, *["-"] * (len(HEAD) - 2))
     found = evaluate(planned, sides, storage, device)
     trained = load(planned.stages[-1].place(storage)).result
     speed = trained["tokens"] / trained["seconds"]

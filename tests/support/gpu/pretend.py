@@ -4,9 +4,11 @@ Torch has a place for backends made in Python; `pretend` is one. A tensor there 
 elsewhere. An operation on tensors of both devices raises, as on a GPU, unless the one on the CPU is a single number or
 an index; so do `.numpy()` and whatever else reaches for memory of the device. Control flow, sizes and gradients are
 real. What it can't show is another kernel's arithmetic: a sum in another order, or what autocast does on a GPU.
+
+Importing this module changes torch for the whole process, so it is for a process of its own (`tests.gpu.pretended`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,8 +18,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from midmask.heads import CHUNK_VALUES, TILE_VALUES
+from midmask.objectives.pretraining.generator import GUESSES_AT_ONCE
+from midmask.retrieve.vectors import BATCH_TOKENS
+
 NAME = "pretend"
+TABLES = (CHUNK_VALUES, TILE_VALUES, GUESSES_AT_ONCE, BATCH_TOKENS)
 CPU = torch.device("cpu")
+_setup_privateuseone_for_python_backend(NAME)  # here: with the first backward pass, torch makes a thread a device
+torch.get_device_module(NAME).get_amp_supported_dtype = lambda: [torch.bfloat16]
+
 MOVES = ("aten::copy_", "aten::_to_copy")
 INDEXED = ("aten::index.Tensor", "aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put")
 
@@ -30,6 +40,13 @@ class Held(Tensor):
 
     def tolist(self) -> Any:
         return self.held.tolist()
+
+    def storage(self) -> Any:
+        """By whose address libraries tell tied weights."""
+        return self.held.storage()
+
+    def untyped_storage(self) -> Any:
+        return self.held.untyped_storage()
 
     @staticmethod
     def __new__(cls, held: Tensor) -> "Held":
@@ -72,7 +89,9 @@ def _compute(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name == "aten::copy_":
         return args[0]
     known = {id(value.held): value for value in held}  # what was changed in place is the same tensor
-    return tree_map(lambda value: known[id(value)] if id(value) in known else _there(value), result) if there else result
+    return (
+        tree_map(lambda value: known[id(value)] if id(value) in known else _there(value), result) if there else result
+    )
 
 
 def _refuse_others(name: str, tensors: list[Tensor]) -> None:
@@ -94,25 +113,20 @@ def _there(value: Any) -> Any:
 
 
 @contextmanager
-def pretended(sizes: Callable[[], list[dict[str, int]]]) -> Iterator[torch.device]:
-    """The device, for as long as the context lasts.
-
-    Args:
-        sizes: tables of numbers by device, which get those of a GPU for this one.
-    """
-    if torch._C._get_privateuse1_backend_name() != NAME:
-        _setup_privateuseone_for_python_backend(NAME)
-        torch.get_device_module(NAME).get_amp_supported_dtype = lambda: [torch.bfloat16]
-    tables, before = sizes(), torch._C._only_lift_cpu_tensors()
-    for table in tables:
+def pretended() -> Iterator[torch.device]:
+    """The device, for as long as the context lasts; tables of numbers by device have those of a GPU for it."""
+    lifted, inference_mode = torch._C._only_lift_cpu_tensors(), torch.inference_mode
+    for table in TABLES:
         table[NAME] = table["cuda"]
     torch._C._set_only_lift_cpu_tensors(True)  # else torch.tensor(…) would make its tensors unseen
     torch.__future__.set_swap_module_params_on_conversion(True)  # else tied weights would come apart
+    torch.inference_mode = torch.no_grad  # type: ignore[assignment,misc]  # tensors made in Python can't be its kind
     try:
         with _Factories():
             yield torch.device(NAME, 0)
     finally:
+        torch.inference_mode = inference_mode  # type: ignore[misc]
         torch.__future__.set_swap_module_params_on_conversion(False)
-        torch._C._set_only_lift_cpu_tensors(before)
-        for table in tables:
+        torch._C._set_only_lift_cpu_tensors(lifted)
+        for table in TABLES:
             del table[NAME]

@@ -1,0 +1,173 @@
+"""The program for a GPU in its CPU mode: it runs with nothing installed but what it says, and a fault fails it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from midmask.errors import UserError
+from midmask.objectives import FINETUNING, PRETRAINING
+from tests.gpu import parity
+from tests.gpu.__main__ import main
+from tests.gpu.compared import Case, Numbers, Where, compare
+from tests.gpu.page import read_sections, write_page
+from tests.gpu.parts import head_cases, mask_cases
+from tests.support.encoders.models import VARIANTS
+from tests.support.objectives.ranked import REPRESENTATIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCKED = (
+    *("ray", "mlflow", "faiss", "optuna", "bm25s", "streamlit", "grpc", "Stemmer", "ir_measures", "pytrec_eval"),
+    *(
+        "scipy",
+        "sklearn",
+        "sentence_transformers",
+        "sentencex",
+        "sqlalchemy",
+        "plotly",
+        "matplotlib",
+        "charset_normalizer",
+    ),
+)
+PROGRAM = """
+import runpy, sys
+sys.modules.update(dict.fromkeys({blocked!r}))
+sys.argv[1:] = {arguments!r}
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
+def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a fresh process in which importing any of `BLOCKED` fails."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)]),
+        "OMP_NUM_THREADS": "1",
+    }
+    text = PROGRAM.format(blocked=BLOCKED, arguments=list(arguments), module=module)
+    return subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=550
+    )
+
+
+def rows_of(section: str) -> list[list[str]]:
+    """The cells of a section's table, without its head."""
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def test_all_parts_run_without_a_gpu_and_without_ray_or_faiss(tmp_path: Path) -> None:
+    page = tmp_path / "gpu.md"
+    outcome = run("tests.gpu", "--cpu", "--methods", "mlm", "--out", str(page))
+    assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr[-2000:]
+    sections = read_sections(page.read_text())
+    assert list(sections) == ["The same numbers as on a CPU", "Speed", "A training"]
+    assert all(section in outcome.stdout for section in sections.values())
+    compared, timed, trained = map(rows_of, sections.values())
+    assert {row[-1] for row in compared} == {"yes"}
+    names: dict[str, set[str]] = {}
+    for kind, name, *_ in compared:
+        names.setdefault(kind, set()).add(name.partition(",")[0])
+    methods = {*PRETRAINING, *FINETUNING, "cross_encoder", "generation"}
+    assert names["objective"] == names["draw"] == methods
+    assert names["encoding"] == {name.partition(",")[0] for name in REPRESENTATIONS}
+    assert names["encoder"] == {name.partition(",")[0] for name in VARIANTS}
+    assert [row[:3] for row in timed] == [
+        ["mlm", length, compiled] for compiled in ("no", "yes") for length in ("16", "32")
+    ]
+    assert all(float(row[3].replace(",", "")) > 0 and row[-1].endswith("%") for row in timed)
+    assert [row[0] for row in trained] == ["none, dense", "RetroMAE, dense", "none, SPLADE", "RetroMAE, SPLADE"]
+    assert all(0 < float(cell) < 1 for row in trained for cell in row[1:3])
+
+
+@pytest.mark.slow
+def test_every_method_is_timed() -> None:
+    outcome = run("tests.gpu", "--cpu", "--part", "speed")
+    assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr[-2000:]
+    timed = [row[0] for row in rows_of(outcome.stdout)]
+    assert sorted(timed) == sorted([*PRETRAINING] * 4)
+
+
+def test_trainings_run_on_a_device_that_refuses_tensors_of_the_host() -> None:
+    outcome = run("tests.gpu.pretended", "training")
+    assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr[-2000:]
+    assert "All 4 cases pass." in outcome.stdout
+
+
+@pytest.mark.slow
+def test_everything_runs_on_a_device_that_refuses_tensors_of_the_host() -> None:
+    outcome = run("tests.gpu.pretended")
+    assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr[-2000:]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_number_that_differs_on_the_device_fails_the_program(
+    precision: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same two cases pass as they are, and fail with a gradient that is a quarter too large."""
+
+    def cases(folder: Path) -> Iterator[Case]:
+        return head_cases()
+
+    def disturbed(folder: Path) -> Iterator[Case]:
+        whole, other = head_cases()
+        yield whole
+
+        def compute(where: Where) -> Numbers:
+            found = dict(other.compute(where))
+            return found | {"gradients": found["gradients"] * (1.25 if where.precision == precision else 1.0)}
+
+        yield replace(other, compute=compute)
+
+    monkeypatch.setattr(parity, "all_cases", cases)
+    assert main(["--cpu", "--part", "parity"]) == 0
+    monkeypatch.setattr(parity, "all_cases", disturbed)
+    assert main(["--cpu", "--part", "parity"]) == 1
+    told = capsys.readouterr().out
+    assert "All 2 cases pass." in told and "1 of 2 cases fail: head column maximum." in told
+
+
+def test_a_mask_must_be_the_same_to_the_last_token() -> None:
+    case = next(mask_cases())
+
+    def compute(where: Where) -> Numbers:
+        drawn = case.compute(where)["drawn"].clone()
+        drawn[1, 5] = ~drawn[1, 5]
+        return {"drawn": drawn}
+
+    right, wrong = case.compute(case.reference), compute(case.reference)
+    both = iter([right, wrong])
+    (row,) = compare([replace(case, compute=lambda where: next(both))], torch.device("cpu"))
+    assert not row.passed and row.fp32 == pytest.approx(1 / right["drawn"].numel())
+
+
+def test_what_raises_on_the_device_is_a_row_that_fails() -> None:
+    case = next(head_cases())
+
+    def compute(where: Where) -> Numbers:
+        if where.precision == "bf16":
+            raise RuntimeError("expected all tensors to be on the same device\nand more")
+        return case.compute(where)
+
+    (row,) = compare([replace(case, compute=compute)], torch.device("cpu"))
+    assert not row.passed and row.cells()[-1] == "**RuntimeError**: expected all tensors to be on the same device"
+
+
+def test_a_page_keeps_the_sections_of_other_runs(tmp_path: Path) -> None:
+    page = tmp_path / "results" / "gpu.md"
+    write_page(page, {"Speed": "slow\n\n| a |"}, ["First", "Speed"])
+    write_page(page, {"First": "one"}, ["First", "Speed"])
+    assert page.read_text() == "# On a GPU\n\n## First\n\none\n\n## Speed\n\nslow\n\n| a |\n"
+    write_page(page, {"Speed": "fast"}, ["First", "Speed"])
+    assert read_sections(page.read_text()) == {"First": "one", "Speed": "fast"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_program_says_how_to_try_it() -> None:
+    with pytest.raises(UserError, match=r"no GPU is there; python -m tests\.gpu --cpu tries"):
+        main(["--part", "parity"])
