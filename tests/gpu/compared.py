@@ -13,6 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from midmask.errors import reason
+
 Numbers = Mapping[str, Tensor]
 """What is compared: name -> a tensor, on whatever device."""
 
@@ -87,7 +89,7 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         tolerance = f"{self.case.fp32:.0e}" + ("" if self.case.bf16 is None else f", {self.case.bf16:.0e}")
         bf16 = "-" if self.bf16 is None else f"{self.bf16:.1e}"
-        verdict = self.failure or ("yes" if self.passed else "**no**")
+        verdict = "yes" if self.passed else f"**no** {self.failure}".strip()
         return self.case.kind, self.case.name, f"{self.fp32:.1e}", bf16, tolerance, verdict
 
 
@@ -100,7 +102,7 @@ def compare(cases: Iterable[Case], device: torch.device) -> Iterator[Row]:
             bf16 = None if case.bf16 is None else difference(right, case.compute(Where(device, "bf16")))
             yield Row(case, fp32, bf16)
         except Exception as error:  # every row is wanted, whatever one of them meets on a device that was never tried
-            yield Row(case, math.inf, None, f"**{type(error).__name__}**: {str(error).splitlines()[0][:120]}")
+            yield Row(case, math.inf, None, reason(error))
 
 
 def difference(right: Numbers, found: Numbers) -> float:

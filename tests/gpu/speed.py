@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from midmask.errors import reason
 from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.training.loop import to_device
@@ -148,8 +149,7 @@ def guarded(work: Callable[[bool], Iterator[Cell]], name: str, sizes: Sizes, com
     except torch.OutOfMemoryError:
         yield from (Cell(name, length, compiled, missing=NO_ROOM) for length in left)
     except Exception as error:  # the other methods are still to be measured, whatever torch.compile says of this one
-        said = f"**{type(error).__name__}**: {str(error).splitlines()[0][:120]}"
-        yield from (Cell(name, length, compiled, missing=said) for length in left)
+        yield from (Cell(name, length, compiled, missing=reason(error)) for length in left)
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
