@@ -12,14 +12,18 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.backend import pool
+from midmask.backend.shards import run_sharded
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig, build_index
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.cluster.processes import ray_processes
+from tests.support.retrieve.bm25 import bm25_index, ranked_by_bm25
 from tests.support.retrieve.collection import encoded, made, write_all, write_bi_encoder
 
 PASSAGES = EncodeConfig(side="passages")
@@ -80,10 +84,26 @@ def test_actors_score_the_candidates_that_one_process_scores(ray_local, inputs, 
     for name in ("passages", "queries"):
         assert digests(same[name].place) == digests(vectors[name].place)
     words = Bm25Config(splits=("train",), depth=60, judged="relevant")
-    vectors["candidates"] = made(rank_with_bm25, words, inputs, root / "bm25")
+    vectors["candidates"] = made(ranked_by_bm25, words, inputs, root / "bm25")
     expected = search(CONFIG, vectors, root / "alone")
     assert untimed(pool.search(CONFIG, vectors, root / "pooled", actors=2)) == untimed(expected)
     assert digests(root / "pooled") == digests(root / "alone")
+
+
+def test_bm25_is_built_and_searched_by_the_cluster_as_by_one_process(ray_local, inputs, tmp_path: Path):
+    root = Place(f"file://{tmp_path}")
+    alone = bm25_index(inputs["corpus"], root / "alone")
+    spread = {"counts": partial(run_sharded, BM25_WORDS, actors=2), "index": partial(run_sharded, BM25_INDEX, actors=2)}
+    words = made(spread["counts"], Bm25WordsConfig(), {"corpus": inputs["corpus"]}, root / "words")
+    index = made(spread["index"], Bm25IndexConfig(), {"words": words}, root / "index")
+    assert digests(words.place) == digests(root / "alone" / "words")
+    assert (digests(index.place), index.result) == (digests(alone.place), alone.result)
+    config, given = Bm25Config(splits=("dev", "train"), depth=25), {"corpus": inputs["corpus"], "index": index}
+    expected = rank_with_bm25(config, given, root / "by one")
+    assert pool.rank_with_bm25(config, given, root / "by two", actors=2) == expected
+    assert digests(root / "by two") == digests(root / "by one")
+    with pytest.raises(UserError, match=r"actors = 3, threads = 1: .* cluster has 2"):
+        pool.rank_with_bm25(config, given, root / "by three", actors=9)  # there are three shards
 
 
 class Killer(threading.Thread):
@@ -146,6 +166,22 @@ def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
     search(CONFIG, vectors, Place(str(tmp_path / "alone")))
     pooled, _ = run_with_a_kill(
         lambda out: pool.search(CONFIG, vectors, out, actors=2), "SearchWorker", "partial/*", tmp_path / "pooled"
+    )
+    assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
+
+
+def test_a_searcher_of_words_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
+    ray_local, inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("midmask.retrieve.bm25.QUERY_BLOCK", 1)
+    config = Bm25Config(splits=("train",), depth=25, judged="relevant")
+    given = {"corpus": inputs["corpus"], "index": bm25_index(inputs["corpus"], Place(f"file://{tmp_path}"))}
+    rank_with_bm25(config, given, Place(str(tmp_path / "alone")))
+    pooled, _ = run_with_a_kill(
+        lambda out: pool.rank_with_bm25(config, given, out, actors=2),
+        "Bm25Worker",
+        "partial/*/*",
+        tmp_path / "pooled",
     )
     assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
 

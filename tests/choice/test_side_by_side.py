@@ -17,8 +17,8 @@ from midmask.choice.judged import judged_systems
 from midmask.choice.judgements import Judgement, JudgementStore
 from midmask.choice.side_by_side import SideBySide, rank_changes
 from midmask.errors import UserError
-from midmask.retrieve.bm25 import StemmedWords
 from midmask.retrieve.lines import text_lines
+from midmask.retrieve.stems import StemmedWords
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict
 
 ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}

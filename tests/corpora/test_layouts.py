@@ -7,10 +7,11 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import rows
 from tests.support.corpora.layouts import evaluated, read
+from tests.support.retrieve.bm25 import ranked_by_bm25
 
 
 def log2(value: int) -> float:
@@ -80,7 +81,7 @@ def test_arguana_through_bm25_does_not_retrieve_the_query(tmp_path: Path) -> Non
     assert corpus.result["self_matches"]["rule"] == "id" and corpus.result["self_matches"]["pairs"] == 10
     place = Place(str(tmp_path / "bm25"))
     bm25 = Artifact(
-        place, {"result": rank_with_bm25(Bm25Config(splits=("test",), depth=11), {"corpus": corpus}, place)}
+        place, {"result": ranked_by_bm25(Bm25Config(splits=("test",), depth=11), {"corpus": corpus}, place)}
     )
     config = EvaluateConfig(split="test", depth=10, measures=("RR@10", "beir"))
     result = evaluate_retriever(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "values")))

@@ -15,13 +15,14 @@ from midmask.derived.pseudo_queries import PseudoQueriesConfig
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.models import load_base_model
 from midmask.retrieve.search import SearchConfig, search
 from midmask.vocabulary import load_tokenizer
 from tests.support.derived.documents import files
 from tests.support.derived.judged import Inputs, Pairs, texts_of, write_pairs, write_tied_lists
+from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import made, write_all
 
 MARGIN = 1e-4
@@ -118,7 +119,7 @@ def test_bm25_judges_by_its_own_lists_of_the_queries_texts(
     asked = listed(inputs, artifact, root / "a")
     assert pq.read_table(tmp_path / "a" / "queries.parquet")["text"].to_pylist() == [query for _, query in all_pairs]
     config = Bm25Config(splits=(PAIRS,), depth=2)
-    lists = made(rank_with_bm25, config, {"corpus": inputs["corpus"], "asked": asked}, root / "b")
+    lists = made(ranked_by_bm25, config, {"corpus": inputs["corpus"], "asked": asked}, root / "b")
     _, found = kept({"pairs": artifact, "ranked": lists}, 2, tmp_path / "kept")
     by_query: dict[int, list[str]] = {}
     for row in ranked.read(root / "b" / "ranked" / f"{PAIRS}.parquet").to_pylist():

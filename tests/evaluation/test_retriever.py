@@ -9,7 +9,8 @@ from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.identity import as_user_error
 from midmask.randomness.texts import fixed_sample
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config
+from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import ranking
 
 
@@ -57,7 +58,7 @@ def test_a_sample_of_queries_is_judged_alone(given, out):
 
 def test_bm25_is_evaluated_like_any_other_system(inputs, out):
     bm25 = Place(f"{out}-bm25")
-    listed = Artifact(bm25, {"result": rank_with_bm25(Bm25Config(), inputs, bm25)})
+    listed = Artifact(bm25, {"result": ranked_by_bm25(Bm25Config(), inputs, bm25)})
     given = {"ranked": listed, "corpus": inputs["corpus"]}
     result = evaluate_retriever(EvaluateConfig(depth=20), given, out)
     # Queries are words of their passage, so that words find it; the random encoder above does not.
@@ -69,7 +70,7 @@ def test_bm25_is_evaluated_like_any_other_system(inputs, out):
 
 def test_a_ranking_of_another_split_is_missed_by_name(inputs, out):
     bm25 = Place(f"{out}-bm25")
-    listed = Artifact(bm25, {"result": rank_with_bm25(Bm25Config(), inputs, bm25)})
+    listed = Artifact(bm25, {"result": ranked_by_bm25(Bm25Config(), inputs, bm25)})
     with pytest.raises(UserError, match=r"no ranking of split 'train'.*Known: dev"):
         evaluate_retriever(EvaluateConfig(split="train"), {"ranked": listed, "corpus": inputs["corpus"]}, out)
 

@@ -7,8 +7,10 @@ import pytest
 from midmask.errors import UserError
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import bm25_index
 from midmask.identity import override
 from midmask.recipes import RECIPES
+from midmask.retrieve.bm25 import Bm25Config
 from tests.support.corpora.collections import write_beir
 
 
@@ -36,6 +38,34 @@ def test_searches_of_two_splits_share_one_index_and_only_another_build_makes_ano
     assert ranked(index="HNSW8", nprobe=None).inputs["index"].config.ef_construction is None
     bm25 = [steps.bm25_evaluation(config).fingerprint for config in (exact, approximate)]
     assert bm25[0] == bm25[1], "BM25 is searched without any index of vectors"
+
+
+def test_every_ranking_by_bm25_shares_one_index_which_is_not_in_its_identity(retromae: Recipe) -> None:
+    """Evaluations of any split and depth, joined lists and candidates; results of before are found."""
+    mined = override(retromae, {"stages.0.negatives": ["bm25"], "stages.0.per_query": 1, "evaluation.bm25_share": 0.5})
+    steps, wanted = plan(mined), mined.evaluation
+    tuned, joined = steps.stages[-1], steps.evaluation(wanted)
+    others = [wanted, wanted.model_copy(update={"split": "test", "depth": 7, "max_queries": 3})]
+    targets = [tuned, joined, *(steps.bm25_evaluation(config) for config in others)]
+    every = [one for target in targets for one in target.upstream()]
+    ranked = {one.fingerprint: one for one in every if one.name == "bm25"}
+    assert len(ranked) == 3 and len({one.prepared["index"].fingerprint for one in ranked.values()}) == 1
+    assert all(one.identity["inputs"] == {"corpus": steps.corpus.fingerprint} for one in ranked.values())
+    assert [one.name for one in every if one.name.startswith("bm25")][:3] == ["bm25_words", "bm25_index", "bm25"]
+
+
+def test_the_index_depends_on_the_corpus_and_on_what_scores_depend_on(retromae: Recipe) -> None:
+    corpus = plan(retromae).corpus
+
+    def index(**changes: object) -> Step:
+        return bm25_index(corpus, Bm25Config.model_validate(changes))
+
+    assert index() == index(splits=("test",), depth=5, judged="relevant", max_queries=9)
+    different = [index(), index(k1=1.0), index(b=0.5), index(titles=False)]
+    assert len({one.fingerprint for one in different}) == 4
+    assert len({one.inputs["words"].fingerprint for one in different}) == 2, (
+        "the words are counted once for all k1 and b"
+    )
 
 
 def test_an_index_of_vectors_that_are_not_there_is_refused_by_the_plan(retromae: Recipe) -> None:

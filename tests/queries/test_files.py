@@ -12,7 +12,7 @@ from midmask.queries.config import QueriesConfig
 from midmask.queries.files import FileQueries, parse_query_line
 from midmask.queries.round_trip import bm25_over
 from midmask.queries.step import make_queries
-from midmask.retrieve.bm25 import Bm25Index
+from midmask.retrieve.bm25_search import Bm25Index
 from tests.support.queries.articles import HandBm25, articles, corpus_of, rows_of
 
 PASSAGES = articles(12)

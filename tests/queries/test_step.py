@@ -23,9 +23,10 @@ from midmask.queries.config import QueriesConfig
 from midmask.queries.made import Passage
 from midmask.queries.sources import queries_content
 from midmask.queries.step import make_queries
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config
 from tests.support.corpora.collections import contents, json_lines, write
 from tests.support.queries.articles import HandBm25, articles, corpus_of, rows_of, stems
+from tests.support.retrieve.bm25 import ranked_by_bm25
 
 ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
 PASSAGES = articles()
@@ -136,7 +137,7 @@ def test_the_numbers_of_the_result(done: tuple[Path, dict[str, Any]], collection
     assert (read["name"], read["queries"], read["passages"]) == ("articles", result["kept"], len(PASSAGES))
     assert {split: one["queries"] for split, one in read["splits"].items()} == result["splits"]
     config = Bm25Config(splits=("dev", "test"))
-    rank_with_bm25(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(bm25)))
+    ranked_by_bm25(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(bm25)))
     for split in config.splits:
         table = measures.evaluate(
             pq.read_table(bm25 / "ranked" / f"{split}.parquet"),

@@ -139,6 +139,8 @@ def test_a_teacher_of_its_own_is_trained_where_it_is_asked_for(collection: Path)
     assert {step.name for step in common.upstream()} == {
         "prepare",
         "tokenise",
+        "bm25_words",
+        "bm25_index",
         "bm25",
         "near_duplicates",
         "mine",

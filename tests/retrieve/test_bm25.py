@@ -11,7 +11,9 @@ import Stemmer
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config, Bm25Index, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25_search import Bm25Index
+from tests.support.retrieve.bm25 import bm25_index, ranked_by_bm25
 from tests.support.retrieve.collection import write_parts
 
 DOCS = [
@@ -61,7 +63,7 @@ def slow_bm25(query: str, k1: float, b: float, *, titles: bool) -> list[tuple[st
 def test_scores_are_lucenes_formula_and_ties_go_by_document_id(corpus, tmp_path, k1, b, titles):
     out = Place(str(tmp_path / "out"))
     config = Bm25Config(splits=("dev", "test"), k1=k1, b=b, titles=titles)
-    result = rank_with_bm25(config, {"corpus": corpus}, out)
+    result = ranked_by_bm25(config, {"corpus": corpus}, out)
     found = [ranked.read(out / "ranked" / f"{split}.parquet").to_pylist() for split in ("dev", "test")]
     for query_id, text in QUERIES:
         rows = found[query_id == "q4"]
@@ -80,27 +82,29 @@ def test_a_tie_at_the_cut_keeps_the_smaller_ids(tmp_path: Path):
         qrels=[("dev", "q", "best", 1), ("dev", "r", "d00", 1)],
     )
     out = Place(str(tmp_path / "out"))
-    rank_with_bm25(Bm25Config(depth=7), {"corpus": corpus}, out)
+    ranked_by_bm25(Bm25Config(depth=7), {"corpus": corpus}, out)
     rows = ranked.read(out / "ranked" / "dev.parquet").to_pylist()
     listed = {query: [row["doc_id"] for row in rows if row["query_id"] == query] for query in ("q", "r")}
     assert listed == {"q": ["best", *(f"d{row:02d}" for row in range(6))], "r": [f"d{row:02d}" for row in range(7)]}
 
 
 def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tmp_path: Path):
-    out = Place(f"file://{tmp_path}/out")
-    rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
-    index = Bm25Index(out)
+    out, made = Place(f"file://{tmp_path}/out"), bm25_index(corpus, Place(f"file://{tmp_path}"))
+    inputs = {"corpus": corpus, "index": made}
+    rank_with_bm25(Bm25Config(), inputs, out)
+    index = Bm25Index(made.place)
     mapped = {Path(area.path).parent for area in psutil.Process().memory_maps()}
-    assert (out / "index").local() in mapped and len(index.doc_ids)
+    assert (made.place / "index").local() in mapped and len(index.doc_ids) == len(DOCS)
     planted = ranked.read(out / "ranked" / "dev.parquet").slice(0, 1)
     ranked.write(out / "ranked" / "dev.parquet", [planted])
-    result = rank_with_bm25(Bm25Config(), {"corpus": corpus}, out)
-    assert result["splits"]["dev"]["ranked"] == 1
+    result = rank_with_bm25(Bm25Config(splits=("dev", "test")), inputs, out)
+    assert {split: found["ranked"] for split, found in result["splits"].items()} == {"dev": 1, "test": 3}
+    assert out.names() == ["ranked"]
 
 
 def test_an_unknown_split_names_the_known_ones(corpus, tmp_path: Path):
     with pytest.raises(UserError, match=r"split 'tset'.*Known: dev, test\."):
-        rank_with_bm25(Bm25Config(splits=("tset",)), {"corpus": corpus}, Place(str(tmp_path / "out")))
+        ranked_by_bm25(Bm25Config(splits=("tset",)), {"corpus": corpus}, Place(str(tmp_path / "out")))
 
 
 def test_a_corpus_without_words_is_refused(tmp_path: Path):
@@ -108,7 +112,7 @@ def test_a_corpus_without_words_is_refused(tmp_path: Path):
         Place(str(tmp_path / "corpus")), docs=[("a", "", "- x")], queries=[("q", "x")], qrels=[("dev", "q", "a", 1)]
     )
     with pytest.raises(UserError, match="nothing to index"):
-        rank_with_bm25(Bm25Config(), {"corpus": corpus}, Place(str(tmp_path / "out")))
+        ranked_by_bm25(Bm25Config(), {"corpus": corpus}, Place(str(tmp_path / "out")))
 
 
 def test_cranfield_is_as_good_as_its_reference(data: Path, tmp_path: Path):
@@ -135,7 +139,7 @@ def test_cranfield_is_as_good_as_its_reference(data: Path, tmp_path: Path):
         qrels=judged,
     )
     out = Place(str(tmp_path / "out"))
-    rank_with_bm25(Bm25Config(splits=("test",), depth=100), {"corpus": corpus}, out)
+    ranked_by_bm25(Bm25Config(splits=("test",), depth=100), {"corpus": corpus}, out)
     rows = pq.read_table((out / "ranked" / "test.parquet").uri).to_pylist()
     run = [ir_measures.ScoredDoc(row["query_id"], row["doc_id"], -row["rank"]) for row in rows]
     qrels = [ir_measures.Qrel(query, doc, grade) for _, query, doc, grade in judged]

@@ -18,11 +18,12 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.coded_tokens import CodedTokens, read_coded
 from midmask.retrieve.late import LateShard
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
 from midmask.retrieve.views import read_views
+from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import encoded, made, write_bi_encoder
 
 WIDTH, DEPTH, POOL = 24, 10, 30
@@ -39,7 +40,7 @@ def vectors(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def bm25(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     config = Bm25Config(splits=("train",), depth=POOL, judged="relevant")
-    return made(rank_with_bm25, config, inputs, Place(str(tmp_path_factory.mktemp("bm25"))))
+    return made(ranked_by_bm25, config, inputs, Place(str(tmp_path_factory.mktemp("bm25"))))
 
 
 def rows_of(vectors: dict[str, Artifact], name: str) -> Iterator[tuple[str, list[int]]]:

@@ -28,9 +28,9 @@ import pyarrow as pa
 from bm25s.selection import topk
 from scipy import sparse
 
-from midmask.retrieve.bm25 import StemmedWords
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.stems import StemmedWords
 
 WIKI = Path(__file__).resolve().parents[3] / "shared" / "data" / "wiki" / "corpus.jsonl.gz"
 VOCABULARY, PASSAGE_TERMS, QUERY_TERMS, DENSE_TERMS = 30_522, 160, 30, 384

@@ -26,6 +26,7 @@ EVERY_S = 1.0
 
 WHOLE_COLLECTION = (
     *("prepare", "queries", "join", "tokenise", "read_tokens", "spans", "pseudo_queries", "statistics", "weigh"),
+    *("bm25_words", "bm25_index"),
 )
 """Steps that go through a whole collection before anything is trained."""
 

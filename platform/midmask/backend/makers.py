@@ -54,7 +54,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "merge": _as_task("merge"),
         "untuned": _as_task("untuned"),
         "index": _as_task("index"),
-        "bm25": _as_task("bm25"),
+        "bm25": _ignore_log(lambda config, inputs, out: pool.rank_with_bm25(config, inputs, out, actors=workers)),
         "join": _as_task("join"),
         "read_tokens": _ignore_log(read_tokens),
         "list_pairs": _as_task("list_pairs"),

@@ -1,10 +1,10 @@
 """Encoding and search with a pool of actors; the files are those that a single process writes.
 
-Actors do the units of `retrieve.encode` and `retrieve.search`. To encode, any actor takes the next block. To search,
-each holds one shard of the corpus: it maps the vectors of its passages, builds their index and searches it, a block of
-queries at a time. Each result is a file on storage. So nothing large passes through the driver, an actor that dies is
-made again and finds what it had done, and a job that was killed goes on. Everything is reached through Places; no node
-needs another's disk.
+Actors do the units of `retrieve.encode`, `retrieve.search` and `retrieve.bm25`. To encode, any actor takes the next
+block. To search, each holds one shard of the corpus: it maps the vectors of its passages, or the words, builds the
+index of vectors and searches it, a block of queries at a time. Each result is a file on storage. So nothing large
+passes through the driver, an actor that dies is made again and finds what it had done, and a job that was killed goes
+on. Everything is reached through Places; no node needs another's disk.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from ray.exceptions import RayTaskError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker
 
@@ -80,6 +81,25 @@ def search(
         return work.finish(shards, met_by_all(dealt, len(shards)))
 
 
+def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
+    """The distributed twin of `retrieve.bm25.rank_with_bm25`, with one actor for some of the index's shards, on a CPU
+    each.
+
+    Args:
+        actors: at most as many as there are shards.
+
+    Raises:
+        UserError: as the one-process step, and for actors that the cluster has no room for, with the sum.
+    """
+    work = Bm25Search(config, inputs, out)
+    queries = range(work.begin())
+    shards = work.shards(actors)
+    refuse_unschedulable(len(shards), 1)
+    with actor_pool(Bm25Worker, [(work, some) for some in shards], 1, on_gpu=False) as pool:
+        dealt = deal([actor.search for actor in pool], [deque(queries) for _ in shards])
+        return work.finish(shards, met_by_all(dealt, len(shards)))
+
+
 def refuse_unschedulable(actors: int, threads: int) -> None:
     """Asks for `threads` CPUs on one node for each actor.
 
@@ -100,11 +120,16 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
 
 
 @contextlib.contextmanager
-def actor_pool(worker: type, arguments: Sequence[tuple[Any, ...]], threads: int) -> Iterator[list[Any]]:
+def actor_pool(
+    worker: type, arguments: Sequence[tuple[Any, ...]], threads: int, *, on_gpu: bool = True
+) -> Iterator[list[Any]]:
     """An actor for each tuple of arguments, spread over the nodes, each with its own CPUs; all are ended with the
     block.
+
+    Args:
+        on_gpu: whether they share the cluster's GPUs, if it has any.
     """
-    gpus = int(ray.cluster_resources().get("GPU", 0))
+    gpus = int(ray.cluster_resources().get("GPU", 0)) if on_gpu else 0
     options: dict[str, Any] = {
         "num_cpus": threads,
         "num_gpus": 1 / math.ceil(len(arguments) / gpus) if gpus else 0,

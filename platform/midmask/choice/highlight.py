@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from midmask.retrieve.bm25 import WORD
+from midmask.retrieve.stems import WORD
 
 FUNCTION_WORDS = frozenset(
     (

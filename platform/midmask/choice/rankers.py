@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from midmask.artifact import Artifact, Place, produce
+from midmask.artifact import Artifact, Place
 from midmask.benchmark.design import BM25_SHARE
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
@@ -21,14 +21,15 @@ from midmask.encoders.representation import Representation
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.plan import adopted, plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.searching import passage_encoding_step
+from midmask.experiment.searching import bm25_index, passage_encoding_step
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
-from midmask.identity import fingerprint, override
+from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config, Bm25Index, build_index
+from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.bm25_search import Bm25Index
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
 from midmask.retrieve.fusion import fuse
 from midmask.retrieve.searcher import Hit, Searcher
@@ -150,23 +151,14 @@ class SearchStore:
         searcher = Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
         return EncoderRanker(searcher, stored, read_facts(folder).representation)
 
-    def open_bm25(self, corpus: Artifact, show: Show, *, titles: bool) -> Bm25Ranker:
+    def open_bm25(self, show: Show, *, titles: bool) -> Bm25Ranker:
         """BM25 with the settings of its evaluation.
 
         Args:
             titles: whether a passage is 'title text' instead of the text alone.
         """
-        config = Bm25Config(titles=titles)
-        identity = {"corpus": corpus.fingerprint, "k1": config.k1, "b": config.b, "titles": config.titles}
-        name = fingerprint(identity)
-        record = {"step": "words", "fingerprint": name, "config": {}, "inputs": {"corpus": str(corpus.address)}}
-
-        def build(out: Place) -> dict[str, Any]:
-            show("Indexing the words of all passages")
-            build_index(config, corpus.place, out)
-            return {}
-
-        return Bm25Ranker(Bm25Index(produce(self._store / "words" / name, record, build).place))
+        index = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
+        return Bm25Ranker(Bm25Index(self._runner(show).run(index).place))
 
     def _recipe(self) -> Any:
         return override(RECIPES["none"](), {"corpus": self.config.model_dump()})
@@ -191,6 +183,8 @@ class _StepLines(Silent):
         "prepare": "Reading the collection",
         "tokenise": "Cutting the passages into tokens",
         "encode": "Encoding the passages",
+        "bm25_words": "Counting the words of all passages",
+        "bm25_index": "Indexing the words of all passages",
     }
 
     def __init__(self, show: Show) -> None:

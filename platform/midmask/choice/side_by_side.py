@@ -203,14 +203,14 @@ class SideBySide:
             return self._prepared
 
     def _make(self, system: SystemEstimate, show: Show) -> Ranker:
-        corpus = self._corpus(show)
+        self._corpus(show)  # read once, whatever systems are opened side by side
         if not system.model:
-            return self._store.open_bm25(corpus, show, titles=self._titles)
+            return self._store.open_bm25(show, titles=self._titles)
         folder = self._path(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
         if not system.representation.endswith(WITH_BM25):
             return encoder
-        return FusedRanker(encoder, self._store.open_bm25(corpus, show, titles=reads_titles(folder)))
+        return FusedRanker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
 
     @cached_property
     def _titles(self) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
-from midmask.estimate.cores import ONE_CORE, PER_SECOND, bm25_size, count_pairs, read_and_written
+from midmask.estimate.cores import BY_SHARDS, BY_WORKERS, ONE_CORE, PER_SECOND, bm25_size, count_pairs, read_and_written
 from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.fitting import fit
 from midmask.estimate.lengths import longest_lengths, mean_lengths
 from midmask.estimate.memory import Memory
-from midmask.estimate.searches import BM25_BYTES, bm25_seconds, index_bytes, maxsim_seconds
+from midmask.estimate.searches import BM25_ID_BYTES, BM25_SHARD_BYTES, bm25_seconds, index_bytes, maxsim_seconds
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
 from midmask.estimate.trainings import Training, pair_tokens, training
@@ -32,9 +32,10 @@ UNPRUNED = {"passages": 200, "queries": 30}
 @dataclass(frozen=True)
 class Charge:
     """What one step costs. tokens: that a model reads. flops: on devices; core_seconds: on CPU cores, of which as many
-    help as there are unless `one_core`. memory: of each device, for trainings. peak_bytes: beside `bytes`, while it
-    runs. fp32: whether its FLOPs are off the tensor cores; bf16: whether its config says bf16. host: bytes of the
-    machine's memory, of searches; index: bytes that its GPUs share."""
+    help as there are unless `one_core`, or as there are workers if `by_workers`. memory: of each device, for trainings.
+    peak_bytes: beside `bytes`, while it runs. fp32: whether its FLOPs are off the tensor cores; bf16: whether its
+    config says bf16. host: bytes of the machine's memory, of searches; host_of_a_core: those of each process of a step
+    that has one a core; index: bytes that its GPUs share."""
 
     step: Step
     bytes: float
@@ -42,12 +43,14 @@ class Charge:
     flops: float = 0.0
     core_seconds: float = 0.0
     one_core: bool = False
+    by_workers: bool = False
     peak_bytes: float = 0.0
     memory: Memory | None = None
     training: Training | None = None
     fp32: bool = False
     bf16: bool = False
     host: float = 0.0
+    host_of_a_core: float = 0.0
     index: float = 0.0
 
 
@@ -222,9 +225,17 @@ class Charges:
         host = 0.0
         if step.name == "bm25":
             passages, queries = bm25_size(step, self.volumes)
-            seconds += bm25_seconds(queries, passages)
-            host = BM25_BYTES * passages
-        return Charge(step, core_seconds=seconds, one_core=step.name in ONE_CORE, bytes=size, host=host)
+            seconds = bm25_seconds(queries, passages)
+            host = BM25_ID_BYTES * passages
+        return Charge(
+            step,
+            core_seconds=seconds,
+            one_core=step.name in ONE_CORE,
+            by_workers=step.name in BY_WORKERS,
+            bytes=size,
+            host=host,
+            host_of_a_core=BM25_SHARD_BYTES if step.name in BY_SHARDS else 0.0,
+        )
 
 
 def _most_queries(step: Step) -> int | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from midmask.estimate.storage import BM25, NEAR_DUPLICATES, NEGATIVE, QUERY, RANKED, RUN, TEXT, TOKEN
+from midmask.estimate.storage import BM25_INDEX, BM25_WORDS, NEAR_DUPLICATES, NEGATIVE, QUERY, RANKED, RUN, TEXT, TOKEN
 from midmask.estimate.volumes import Volumes
 from midmask.experiment.step import Step
 
@@ -19,7 +19,8 @@ PER_SECOND = {
     "statistics": 100_000,
     "weigh": 100_000,
     "near_duplicates": 3_600,
-    "bm25": 2_600,  # to build its index; its queries grow with the collection (`estimate.searches`)
+    "bm25_words": 6_500,
+    "bm25_index": 110_000,
     "mine": 5_000,
     "fuse": 1_000,
     "evaluate": 3_000,
@@ -30,10 +31,14 @@ PER_SECOND = {
 """Passages, or queries from `mine` on, that a CPU core gets through in a second: measured by processor time on SQuAD's
 20,958 passages, but for prepare, join, read_tokens, the steps of pairs and all from `mine` on, which are rough."""
 ONE_CORE = (
-    *("queries", "join", "read_tokens", "bm25", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
+    *("queries", "join", "read_tokens", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
     *("draw_queries", "list_pairs"),
 )
 """Steps that are one task."""
+BY_WORKERS = ("bm25",)
+"""Steps that take a core for each worker."""
+BY_SHARDS = ("bm25_words", "bm25_index")
+"""Steps whose processes each hold a shard."""
 SENTENCES = 5
 """Of a passage, where its pseudo-queries are not made yet."""
 
@@ -76,6 +81,9 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     if step.name == "fuse":
         _, queries = bm25_size(step.inputs["bm25"], volumes)
         return queries, RANKED * queries * config.depth
+    if step.name == "bm25_index":
+        counted, size = read_and_written(step.inputs["words"], volumes)
+        return counted, size * BM25_INDEX / BM25_WORDS
     return _corpus_work(step, volumes, config) if "corpus" in step.inputs else (0.0, 0.0)
 
 
@@ -86,9 +94,11 @@ def _corpus_work(step: Step, volumes: Volumes, config: Any) -> tuple[float, floa
         return volume.passages, TEXT * characters + QUERY * config.max_queries
     if step.name == "near_duplicates":
         return volume.passages, NEAR_DUPLICATES * characters
+    if step.name == "bm25_words":
+        return volume.passages, BM25_WORDS * characters
     if step.name == "bm25":
         passages, queries = bm25_size(step, volumes)
-        return passages, BM25 * characters + RANKED * queries * min(config.depth, passages)
+        return passages, RANKED * queries * min(config.depth, passages)
     queries = volume.of_split(getattr(config, "split", "train"), getattr(config, "max_queries", None))
     ranked = queries * min(getattr(config, "depth", 0), volume.passages)
     return queries, RUN * ranked if step.name == "evaluate" else NEGATIVE * queries * getattr(config, "per_query", 1)

@@ -46,12 +46,22 @@ class Estimate:
         device, devices = self.shape.device, self.shape.count
         if charge.training is not None and device.kind == "cuda":
             devices = self.workers * self.at_once
-        cores = 1 if charge.one_core else self.shape.cores
+        cores = self._cores(charge)
         rate = (device.fp32_rate if charge.fp32 else device.rate) * gain(device.kind, bf16=charge.bf16)
         seconds = charge.flops / (devices * rate)
         if charge.training is not None:
             seconds = max(seconds, charge.training.floor_seconds(self.workers) / self.at_once)
         return (seconds + charge.core_seconds / cores) / 3600
+
+    def _cores(self, charge: Charge) -> int:
+        """How many cores work on a step."""
+        if charge.by_workers:
+            return min(self.workers, self.shape.cores)
+        return 1 if charge.one_core else self.shape.cores
+
+    def host(self, charge: Charge) -> float:
+        """Bytes of the host's memory, of all processes of a step."""
+        return charge.host + charge.host_of_a_core * self._cores(charge)
 
     def index_of_a_device(self, charge: Charge) -> float:
         """Bytes of a search's index on each GPU: all share it, but for searches side by side, which have one each."""

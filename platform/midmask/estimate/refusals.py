@@ -81,7 +81,7 @@ def _advice(charge: Charge, memory: Memory, rows: int, room: float) -> str:
 
 
 def _refuse_index(plan: Estimate, charge: Charge) -> None:
-    """A dense index on GPUs is shared by them; on the host it is there whole, as are words and BM25."""
+    """A dense index on GPUs is shared by them; on the host it is there whole, as are words; of BM25's, the ids."""
     shape, own, name = plan.shape, plan.index_of_a_device(charge), charge.step.name
     room = shape.device.room or 0.0
     if charge.index and own > room:
@@ -93,10 +93,12 @@ def _refuse_index(plan: Estimate, charge: Charge) -> None:
         )
     if shape.knows_ram and charge.host > shape.ram:
         advice = "a machine with more memory, or fewer passages (corpus.max_passages)"
+        held = "the ids of its passages take"
         if name != "bm25":
+            held = "its index takes"
             advice = f"a compressed evaluation.index such as IVF65536,PQ64, fewer evaluation.passage_terms, or {advice}"
         raise UserError(
-            f"{name} on {shape}: its index takes {gib(charge.host)} of the host's memory, and there are "
+            f"{name} on {shape}: {held} {gib(charge.host)} of the host's memory, and there are "
             f"{gib(shape.ram)}; use {advice}"
         )
 

@@ -26,9 +26,9 @@ def as_text(plan: Estimate) -> str:
     if largest.memory and largest.training:
         rows = largest.training.at_once(plan.workers)
         lines.append(f"  memory of a device in {largest.step.name}, {rows} rows at once: {largest.memory}")
-    searched = max(plan.charges, key=lambda charge: charge.host)
-    if searched.host:
-        lines.append(f"  memory of the host in {searched.step.name}: {gib(searched.host)}")
+    held = max(plan.charges, key=plan.host)
+    if plan.host(held):
+        lines.append(f"  memory of the host in {held.step.name}: {gib(plan.host(held))}")
     lines.append(f"  peak storage, including temporary checkpoints: {gib(plan.peak_bytes)}")
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in warnings(plan))])
 

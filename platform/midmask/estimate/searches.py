@@ -1,6 +1,8 @@
 """What searches take: postings that BM25 touches, and the memory of indexes, on the host and on each GPU.
 
-BM25           built in one process; a query adds up the scores of all passages that have one of its words
+BM25           words are counted and scored a shard at a time; a query adds up the scores of all passages that have one
+               of its words, on as many cores as there are workers; the index is mapped, so that it takes no memory, but
+               each passage's id does
 dense          vectors in a faiss index: in the host's memory, and if there are GPUs a copy, each with its share
 lexical        all entries unpacked in the host's memory
 late           a product of codes for each token of a query with each of its candidates' tokens, on CPU cores; vectors
@@ -9,11 +11,16 @@ late           a product of codes for each token of a query with each of its can
 
 import re
 
-BM25_BYTES = 4_000
-"""Of the host's memory for each passage while the index is built: 3.9 KiB measured (33 GiB for MS MARCO)."""
-BM25_PASSAGES_PER_SECOND = 7e7
-"""Passages times queries that a core scores in a second. Words of a question are in 1.7 of its passages' sum (SQuAD);
-measured 6 ns a passage at 40,000 passages, and 14 ns at 8.8 million, which no cache holds."""
+BM25_ID_BYTES = 100
+"""Of the host's memory for each passage while BM25 searches: its id and its place among the sorted ids, once for the
+workers together and once where their lists are merged, and while the ids are sorted."""
+BM25_SHARD_BYTES = 260e6
+"""Of the host's memory for each process that counts and scores words, a shard of 16,384 passages at a time: measured
+beside its libraries with passages of 113 words, 200 MB for the first shard and 258 after seven."""
+BM25_PASSAGES_PER_SECOND = 1.7e8
+"""Passages times queries that a core scores in a second: measured 5.8 ns for a passage with 2,048 questions of SQuAD
+over a million passages, those of the wiki set nine times (`tests/speed/bm25_shards.py`); a core's cache holds the
+scores of a shard."""
 CODES_PER_SECOND = 5e9
 """Products of two codes that a core adds up in a second, unpacking and maxima included: measured 4.1e9 where 64 queries
 of 14 tokens have 200 candidates each among 4,096 passages of 94 tokens, and 8.7e9 where all of them are scored."""

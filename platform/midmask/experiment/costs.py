@@ -73,12 +73,12 @@ def _walk_inputs(step: Step) -> Iterator[Step]:
         one = waiting.pop()
         if one.fingerprint not in seen:
             seen.add(one.fingerprint)
-            waiting += one.inputs.values()
+            waiting += [*one.inputs.values(), *one.prepared.values()]
             yield one
 
 
 def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Bytes and latency, where an encoder was searched with; BM25's seconds are mostly its index's."""
+    """Bytes and latency, where an encoder was searched with; BM25's are not measured."""
     if ranked.name == "fuse":  # BM25's part of the search is left out
         ranked = ranked.inputs["encoder"]
     if ranked.name != "search":

@@ -17,6 +17,8 @@ from midmask.mining.mine import MineConfig
 from midmask.mining.near_duplicates import NearDuplicatesConfig
 from midmask.pretrained import found_folder
 from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.bm25_index import Bm25IndexConfig
+from midmask.retrieve.bm25_words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.fusion import FuseConfig
 from midmask.retrieve.index import IndexConfig
@@ -173,7 +175,14 @@ def bm25_ranking(
     config = Bm25Config(
         splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
     )
-    return Step("bm25", config, {"corpus": corpus, **({"asked": asked} if asked else {})})
+    inputs = {"corpus": corpus, **({"asked": asked} if asked else {})}
+    return Step("bm25", config, inputs, prepared={"index": bm25_index(corpus, config)})
+
+
+def bm25_index(corpus: Step, config: Bm25Config) -> Step:
+    """The index of all passages that every ranking with these k1, b and titles shares."""
+    words = Step("bm25_words", Bm25WordsConfig(titles=config.titles), {"corpus": corpus})
+    return Step("bm25_index", Bm25IndexConfig(k1=config.k1, b=config.b), {"words": words})
 
 
 def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:

@@ -20,14 +20,16 @@ FORMAT = 3
 class Step:
     """One node: the step's name, its config, its inputs, and what its config's paths held when the plan was made.
 
-    `resume` is a finished prefix of this very step, such as its first quarter: it saves work and changes nothing, so
-    it is not part of the identity.
+    `prepared` are inputs that follow from the config and the other inputs, such as BM25's index of the corpus.
+    `resume` is a finished prefix of this very step, such as its first quarter. Both save work and change nothing, so
+    they are not part of the identity.
     """
 
     name: str
     config: Config
     inputs: Mapping[str, "Step"] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
+    prepared: Mapping[str, "Step"] = field(default_factory=dict)
     resume: "Step | None" = None
 
     @cached_property
@@ -60,8 +62,8 @@ class Step:
         return (self.place(storage) / RECORD).exists()
 
     def sources(self) -> dict[str, "Step"]:
-        """Name -> step whose artifact this one reads: the inputs, and as `resume` the training that it continues."""
-        return {**self.inputs, **({"resume": self.resume} if self.resume else {})}
+        """Name -> step whose artifact this one reads: all inputs, and as `resume` the training that it continues."""
+        return {**self.inputs, **self.prepared, **({"resume": self.resume} if self.resume else {})}
 
     def upstream(self) -> Iterator["Step"]:
         """Every step that this one needs, itself last, each once, in an order that can be run."""

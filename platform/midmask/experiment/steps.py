@@ -35,6 +35,8 @@ from midmask.objectives.finetuning.ranking import RankingConfig
 from midmask.queries.step import make_queries
 from midmask.queries.train import GeneratorConfig, train_generator
 from midmask.retrieve.bm25 import rank_with_bm25
+from midmask.retrieve.bm25_index import BM25_INDEX
+from midmask.retrieve.bm25_words import BM25_WORDS
 from midmask.retrieve.encode import encode
 from midmask.retrieve.fusion import fuse_lists
 from midmask.retrieve.index import build_index
@@ -211,6 +213,8 @@ SHARDED: dict[str, Sharded] = {
     "keep_pairs": KEEP_PAIRS,
     "statistics": STATISTICS,
     "weigh": WEIGH,
+    "bm25_words": BM25_WORDS,
+    "bm25_index": BM25_INDEX,
     "near_duplicates": NEAR_DUPLICATES,
     "score": SCORE,
 }

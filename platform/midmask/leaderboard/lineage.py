@@ -27,6 +27,8 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "encode": ("side", "split", "length", "terms"),
     "index": ("index", "ef_construction"),
     "search": ("index", "nprobe", "ef_search", "depth", "views"),
+    "bm25_words": ("titles",),
+    "bm25_index": ("k1", "b"),
     "bm25": ("k1", "b", "depth"),
     "fuse": ("bm25_share",),
     "evaluate": ("split", "depth"),

@@ -20,7 +20,7 @@ from midmask.queries.files import FileQueries
 from midmask.queries.made import MadeQuery, Passage
 from midmask.queries.sources import WHOLE, Known, open_source
 from midmask.randomness.texts import hash64
-from midmask.retrieve.bm25 import Bm25Index
+from midmask.retrieve.bm25_search import Bm25Index
 
 BLOCK = 256
 """Passages that a source is given at a time."""

@@ -16,7 +16,7 @@ from midmask.derived.given import is_utf8
 from midmask.errors import UserError
 from midmask.queries.made import MadeQuery, Passage
 from midmask.randomness.texts import hash64
-from midmask.retrieve.bm25 import Bm25Index
+from midmask.retrieve.bm25_search import Bm25Index
 from midmask.retrieve.lines import text_lines
 
 KEYS = ("text", "query", "question")

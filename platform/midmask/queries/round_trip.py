@@ -9,7 +9,8 @@ from midmask.artifact import Place
 from midmask.queries.candidates import Candidate
 from midmask.queries.collection import CollectionFacts, read_as_searched, without_hidden
 from midmask.queries.made import MadeQuery, Passage
-from midmask.retrieve.bm25 import Bm25Config, Bm25Index, index_texts
+from midmask.retrieve.bm25_index import Bm25IndexConfig, index_texts
+from midmask.retrieve.bm25_search import Bm25Index
 
 AT_ONCE = 2_048
 
@@ -24,7 +25,7 @@ def hiding_of(candidates: Iterable[Candidate]) -> dict[str, list[MadeQuery]]:
 
 def bm25_over(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]], folder: Place) -> Bm25Index:
     """Index of the corpus without what these queries hide, written to the folder."""
-    index_texts(Bm25Config(), _texts(read_as_searched(corpus, hiding)), folder, str(corpus))
+    index_texts(Bm25IndexConfig(), _texts(read_as_searched(corpus, hiding)), folder, str(corpus))
     return Bm25Index(folder)
 
 

@@ -18,7 +18,7 @@ from midmask.queries.sentences import SentenceQueries
 from midmask.queries.spans import SpanQueries
 from midmask.queries.titles import TitleQueries
 from midmask.queries.words import TermWeights
-from midmask.retrieve.bm25 import Bm25Index
+from midmask.retrieve.bm25_search import Bm25Index
 
 WHOLE = ("titles", "file")
 """Kinds that go through all passages: most of these give no query, and it costs nothing."""

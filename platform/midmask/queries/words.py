@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from midmask.retrieve.bm25 import WORD, StemmedWords
+from midmask.retrieve.stems import WORD, StemmedWords
 
 STOP_WORDS = frozenset(
     "about above after again against all also am an and any are as at be because been before being below between both "

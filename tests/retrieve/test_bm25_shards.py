@@ -1,0 +1,222 @@
+"""BM25 by shards against bm25s over the whole collection, and however its shards are cut and dealt out."""
+
+import csv
+import gzip
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from midmask.artifact import Artifact, Place
+from midmask.retrieve import ranked
+from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker, rank_with_bm25
+from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig, index_texts
+from midmask.retrieve.bm25_search import Bm25Index
+from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of
+from tests.support.retrieve.collection import write_corpus, write_parts
+
+
+def cut(corpus: Artifact, place: Place, rows: int) -> Artifact:
+    """The same collection in shards of so many passages."""
+    docs = pa.concat_tables(
+        [pq.read_table((corpus.place / "docs" / name).local()) for name in (corpus.place / "docs").names()]
+    )
+    for number, first in enumerate(range(0, len(docs), rows)):
+        with (place / "docs" / f"{number:05d}.parquet").writing() as stream:
+            pq.write_table(docs.slice(first, rows), stream)
+    for name in ("queries.parquet", "qrels.parquet"):
+        (place / name).copy_from(corpus.place / name)
+    return Artifact(place, corpus.record)
+
+
+@pytest.fixture
+def cranfield(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = data / "cranfield"
+    docs, queries = (
+        [json.loads(line) for line in gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8")]
+        for name in ("corpus", "queries")
+    )
+    with open(folder / "qrels" / "test.tsv") as stream:
+        judged = [(row["query-id"], row["corpus-id"]) for row in csv.DictReader(stream, delimiter="\t")]
+    return write_parts(
+        Place(str(tmp_path_factory.mktemp("cranfield"))),
+        docs=[(doc["_id"], doc["title"], doc["text"]) for doc in docs],
+        queries=[(query["_id"], query["text"]) for query in queries],
+        qrels=[("dev" if int(query) % 3 else "test", query, doc, 1) for query, doc in judged],
+    )
+
+
+def texts_of_queries(corpus: Artifact) -> list[str]:
+    texts: list[str] = pq.read_table((corpus.place / "queries.parquet").local())["text"].to_pylist()
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("rows", "k1", "b", "titles"), [(97, 0.9, 0.4, True), (700, 1.7, 0.75, False), (2000, 0, 1, True)]
+)
+def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(
+    cranfield: Artifact, tmp_path: Path, rows: int, k1: float, b: float, titles: bool
+) -> None:
+    corpus = cut(cranfield, Place(str(tmp_path / "corpus")), rows)
+    index = Bm25Index(bm25_index(corpus, Place(str(tmp_path)), Bm25Config(k1=k1, b=b, titles=titles)).place)
+    ids, texts = passages_of(cranfield, titles=titles)
+    whole = WholeBm25(texts, k1, b)
+    assert index.doc_ids.to_pylist() == ids
+    queries = texts_of_queries(cranfield)
+    scores_QN, rows_QN = index.find([*queries, f"{queries[0]} {queries[0]}", "zzz"], len(ids))
+    for query, scores_K, rows_K in zip(queries, scores_QN, rows_QN, strict=False):
+        expected = whole.scores(query)
+        found = np.zeros(len(ids), np.float32)
+        found[rows_K[rows_K >= 0]] = scores_K[rows_K >= 0]
+        assert found.tobytes() == expected.tobytes()
+    assert (scores_QN[-2] >= scores_QN[0]).all(), "a repeated word counts again"
+    assert (rows_QN[-1] == -1).all()
+
+
+def test_passages_and_shards_without_words_and_words_of_one_shard(tmp_path: Path) -> None:
+    docs = [("c", "", "- x"), ("b", "", "rare words"), ("a", "", ""), ("d", "", "words of all words")]
+    corpus = write_parts(
+        Place(str(tmp_path / "whole")), docs=docs, queries=[("q", "words")], qrels=[("dev", "q", "b", 1)]
+    )
+    whole = WholeBm25([text for _, _, text in docs])
+    for rows in (1, 2, 3, 4):
+        shards = cut(corpus, Place(str(tmp_path / f"corpus{rows}")), rows)
+        index = Bm25Index(bm25_index(shards, Place(str(tmp_path / str(rows)))).place)
+        for query in ("words", "rare", "of rare words words", "all x"):
+            found = index.search(["q"], [query], 10)
+            scores = whole.scores(query)
+            expected = [docs[row][0] for row in np.lexsort((np.arange(4), -scores)) if scores[row] > 0]
+            assert found["doc_id"].to_pylist() == expected
+            assert found["score"].to_pylist() == [score for score in np.sort(scores)[::-1].tolist() if score > 0]
+
+
+def digest(place: Place) -> dict[str, str]:
+    root = Path(place.uri)
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def by_ranges(work: Bm25Search, count: int) -> None:
+    """As many workers in one process, each with some shards."""
+    shards, blocks = work.shards(count), work.begin()
+    workers = [Bm25Worker(work, some) for some in shards]
+
+    def search_blocks() -> Iterator[int]:
+        for block in range(blocks):
+            for worker in reversed(workers):
+                worker.search(block)
+            yield block
+
+    work.finish(shards, search_blocks())
+
+
+def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(
+    cranfield: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midmask.retrieve.bm25.QUERY_BLOCK", 60)  # several blocks of each split
+    config = Bm25Config(splits=("test", "dev"), depth=50)
+    alone = Place(str(tmp_path / "alone"))
+    inputs = {"corpus": cranfield, "index": bm25_index(cranfield, Place(str(tmp_path)))}
+    result = rank_with_bm25(config, inputs, alone)
+    assert {split: one["ranked"] for split, one in result["splits"].items()} == {"test": 75 * 50, "dev": 150 * 50}
+    for rows, count in ((170, 4), (700, 5)):
+        root = Place(str(tmp_path / str(rows)))
+        corpus = cut(cranfield, root / "corpus", rows)
+        by_ranges(Bm25Search(config, {"corpus": corpus, "index": bm25_index(corpus, root)}, root / "ranked"), count)
+        assert digest(root / "ranked") == digest(alone)
+
+
+def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path) -> None:
+    docs = [(f"d{(row * 37) % 100:02d}", "", "same words") for row in range(100)]
+    corpus = write_parts(
+        Place(str(tmp_path / "whole")), docs=docs, queries=[("q", "same")], qrels=[("dev", "q", "d00", 1)]
+    )
+    shards = cut(corpus, Place(str(tmp_path / "corpus")), 9)
+    work = Bm25Search(
+        Bm25Config(depth=13),
+        {"corpus": shards, "index": bm25_index(shards, Place(str(tmp_path)))},
+        Place(str(tmp_path / "out")),
+    )
+    by_ranges(work, 4)
+    rows = ranked.read(work.out / "ranked" / "dev.parquet")
+    assert rows["doc_id"].to_pylist() == [f"d{row:02d}" for row in range(13)]
+
+
+def test_a_stream_of_texts_has_the_index_of_the_corpus(
+    cranfield: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the round trip of made queries reads a collection; batches of 64 fill shards of at least 150."""
+    ids, texts = passages_of(cranfield)
+    monkeypatch.setattr("midmask.retrieve.bm25_index.SHARD_PASSAGES", 150)
+    stream = ((ids[at : at + 64], texts[at : at + 64]) for at in range(0, len(ids), 64))
+    index_texts(Bm25IndexConfig(), stream, Place(str(tmp_path / "stream")), "cranfield")
+    assert Place(str(tmp_path / "stream")).names() == ["ids", "index", "words"]
+    assert (Place(str(tmp_path / "stream")) / "ids").names() == [f"{number:05d}.parquet" for number in range(8)]
+    mine = Bm25Index(Place(str(tmp_path / "stream")))
+    theirs = Bm25Index(bm25_index(cranfield, Place(str(tmp_path))).place)
+    queries = texts_of_queries(cranfield)
+    names = [f"{number:03d}" for number in range(len(queries))]
+    assert mine.search(names, queries, 100).equals(theirs.search(names, queries, 100))
+
+
+KILLED = """
+import os, signal, sys
+from dataclasses import replace
+from midmask.artifact import Artifact, Place
+from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+
+def killing(step):
+    def worker(config, inputs, out):
+        make, made = step.worker(config, inputs, out), []
+        def write(name):
+            if len(made) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            make(name)
+            made.append(name)
+        return write
+    return replace(step, worker=worker)
+
+name, source, out = sys.argv[1:]
+artifact = Artifact(Place(source), {"fingerprint": "f", "result": {"passages": 300}})
+if name == "words":
+    killing(BM25_WORDS)(Bm25WordsConfig(), {"corpus": artifact}, Place(out))
+else:
+    killing(BM25_INDEX)(Bm25IndexConfig(), {"words": artifact}, Place(out))
+"""
+
+
+def killed(name: str, source: Place, out: Place) -> dict[Path, int]:
+    """Files, and when they were written, that a pass leaves which is killed before its third shard."""
+    run = subprocess.run([sys.executable, "-c", KILLED, name, source.uri, out.uri], capture_output=True, check=False)
+    assert run.returncode == -signal.SIGKILL, run.stderr.decode()
+    return {path: path.stat().st_mtime_ns for path in Path(out.uri).rglob("*") if path.is_file()}
+
+
+def test_a_build_that_was_killed_between_shards_goes_on(tmp_path: Path) -> None:
+    root = Place(str(tmp_path))
+    corpus = cut(write_corpus(root / "whole"), root / "corpus", 70)
+    expected = bm25_index(corpus, root / "alone")
+    left = killed("words", corpus.place, root / "words")
+    assert sorted(path.parent.name for path in left) == ["counted", "counted", "passages", "passages"]
+    (tmp_path / "words" / "counted" / "00003.parquet.1234.draft").write_bytes(b"cut off")
+    result = BM25_WORDS(Bm25WordsConfig(), {"corpus": corpus}, root / "words")
+    assert digest(root / "words") == digest(root / "alone" / "words")
+    words = Artifact(root / "words", {"fingerprint": "w", "result": result})
+    left |= killed("index", words.place, root / "index")
+    assert len(left) == 4 + 5, "two shards with their ids, and the collection's words"
+    assert BM25_INDEX(Bm25IndexConfig(), {"words": words}, root / "index") == expected.result
+    assert digest(root / "index") == digest(expected.place)
+    assert {path: path.stat().st_mtime_ns for path in left} == left
