@@ -141,7 +141,7 @@ def test_intermediates_go_when_asked_and_the_same_job_computes_nothing(job: Job)
     before = job.names()
     job.gc(*ALL, "--delete", "--intermediates")
     gone = before - job.names()
-    assert {name.split("/")[0] for name in gone} == {"encode", "finetune"}
+    assert {name.split("/")[0] for name in gone} == {"encode", "bm25_words", "bm25_index", "finetune"}
     assert not job.left(job.target)
     tested = job.steps.evaluation(job.recipe.evaluation.model_copy(update={"split": "test"}))
     assert "encode" in job.left(tested) and "finetune" not in job.left(tested)

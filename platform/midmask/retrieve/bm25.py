@@ -140,11 +140,13 @@ class Bm25Search:
         return places_of(self._doc_ids)
 
     def _count(self, split: str, queries: int) -> dict[str, int]:
-        found = ranked.read(self._ranked(split))
-        empty = queries - pc.count_distinct(found["query_id"]).as_py()
+        rows, empty = 0, queries
+        for table in ranked.blocks(self._ranked(split)):
+            rows += len(table)
+            empty -= pc.count_distinct(table["query_id"]).as_py()
         if empty:
             log.warning("%d of %d queries of %s match no passage", empty, queries, split)
-        return {"queries": queries, "without_results": empty, "ranked": len(found)}
+        return {"queries": queries, "without_results": empty, "ranked": rows}
 
 
 class Bm25Worker:

@@ -59,7 +59,8 @@ def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedA
     with lists.reading() as stream:
         found = pq.read_table(stream, columns=["query_id", "doc_id"], filters=within)
     query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
-    row_N = pc.index_in(found["doc_id"], value_set=doc_ids.combine_chunks())
+    large = pa.large_string()  # ids may take more than 2 GiB
+    row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
     kept = pc.and_(pc.is_valid(query_N), pc.is_valid(row_N))
     query_N, row_N = (column.filter(kept).to_numpy().astype(np.int64) for column in (query_N, row_N))
     order = np.lexsort((row_N, query_N))

@@ -212,7 +212,8 @@ class Search:
 
     def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
-        doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"].combine_chunks()
+        names = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"]
+        doc_ids = names.cast(pa.large_string()).combine_chunks()  # they may take more than 2 GiB
         places_N = places_of(doc_ids)
         for number in searched:
             parts = [read_found(self.partial(shard, number)) for shard in shards]
