@@ -41,7 +41,7 @@ class Bm25Index:
         self._place = place
         names = (place / "ids").names()
         self._names = names if shards is None else names[shards.start : shards.stop]
-        self._words = Vocabulary(place)
+        self._words = SortedWords(place)
         folder = (place / "index").local()
         self._shards = [Bm25Shard(folder / file_name(name)) for name in self._names]
         before = names[: shards.start] if shards else []
@@ -101,7 +101,7 @@ def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeString
     return pa.chunked_array(chain.from_iterable(part.chunks for part in found), pa.large_string()).combine_chunks()
 
 
-class Vocabulary:
+class SortedWords:
     """The words of an index, looked up in the sorted file: a dictionary of a large collection's would take hundreds of
     megabytes in each process.
     """
