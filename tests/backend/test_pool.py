@@ -20,11 +20,11 @@ from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
 from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
 from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
-from midmask.retrieve.index import IndexConfig, build_index
+from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.cluster.processes import ray_processes
 from tests.support.retrieve.bm25 import bm25_index, ranked_by_bm25
-from tests.support.retrieve.collection import encoded, made, write_all, write_bi_encoder
+from tests.support.retrieve.collection import encoded, made, with_index, write_all, write_bi_encoder
 
 PASSAGES = EncodeConfig(side="passages")
 CONFIG = SearchConfig(depth=25)
@@ -66,9 +66,8 @@ def test_actors_write_the_files_of_one_process(ray_local, inputs, tmp_path: Path
 def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(ray_local, inputs, tmp_path: Path):
     """More actors than one hold the same index and share the blocks of queries."""
     root = Place(f"file://{tmp_path}")
-    vectors = encoded(inputs, root / "vectors")
-    vectors["index"] = made(build_index, IndexConfig(index="IVF16,Flat"), vectors, root / "index")
     config = SearchConfig(depth=25, index="IVF16,Flat", nprobe=2)
+    vectors = with_index(encoded(inputs, root / "vectors"), root, IndexConfig(index="IVF16,Flat"), config)
     expected = search(config, vectors, root / "alone")
     assert untimed(pool.search(config, vectors, root / "pooled", actors=2)) == untimed(expected)
     assert digests(root / "pooled") == digests(root / "alone")

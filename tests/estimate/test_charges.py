@@ -74,6 +74,8 @@ def test_an_index_holds_every_vector_and_only_gpus_have_a_copy(recipe: Recipe, s
     search = search_of(recipe, {"width": 16}, index="IVF16,Flat", nprobe=2)
     index, cpu, gpu = of(search.inputs["index"], storage), of(search, storage), Charges(storage, "cuda", 1).of(search)
     assert index.bytes == 4 * N * 16
+    drawn = of(search.inputs["exact"], storage)
+    assert drawn.flops == 2 * min(Q, 256) * N * 16 and drawn.index == 0
     assert cpu.host == gpu.host == gpu.index == (4 * 16 + 8) * N and cpu.index == 0, "in memory each has an id"
 
 

@@ -147,6 +147,8 @@ def test_an_index_beyond_the_hosts_memory_is_refused(recipe: Recipe, tmp_path: P
         ("SQ8", 768),
         ("SQfp16", 1536),
         ("HNSW32", 3072 + 512),
+        ("OPQ32_128,IVF256,PQ64", 64 + 8),
+        ("OPQ32_128,SQ8", 128),
     ],
 )
 def test_bytes_of_a_vector(factory: str, size: int) -> None:

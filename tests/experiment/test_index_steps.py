@@ -11,6 +11,7 @@ from midmask.experiment.searching import bm25_index
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.index import TRAINING_ROWS
 from tests.support.corpora.collections import write_beir
 
 
@@ -36,7 +37,16 @@ def test_searches_of_two_splits_share_one_index_and_only_another_build_makes_ano
     assert dev.fingerprint != wider.fingerprint
     assert ranked(index="IVF32,Flat").inputs["index"].fingerprint != dev.inputs["index"].fingerprint
     assert ranked(index="HNSW8", nprobe=None).inputs["index"].config.ef_construction is None
-    bm25 = [steps.bm25_evaluation(config).fingerprint for config in (exact, approximate)]
+    twice, codes = ranked(rescore=2), ranked(rescore=0)
+    assert twice.config.rescore == 2 and codes.config.rescore == 0 and twice.inputs["index"] == dev.inputs["index"]
+    assert len({twice.fingerprint, codes.fingerprint, dev.fingerprint}) == 3
+    learning = {"IVF16,Flat": True, "SQ8": True, "OPQ8_64,PQ8": True, "SQfp16": False, "HNSW8": False}
+    for index, learns in learning.items():
+        own = ranked(index=index, nprobe=None).inputs["index"].config.training_rows
+        assert own == (TRAINING_ROWS if learns else None), index
+    bm25 = [
+        steps.bm25_evaluation(config).fingerprint for config in (exact, approximate.model_copy(update={"rescore": 0}))
+    ]
     assert bm25[0] == bm25[1], "BM25 is searched without any index of vectors"
 
 
@@ -68,12 +78,36 @@ def test_the_index_depends_on_the_corpus_and_on_what_scores_depend_on(retromae: 
     )
 
 
+def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sample(retromae: Recipe) -> None:
+    """It asks for what they ask for: as deep, as many words; and an exact search has neither."""
+    steps, exact = plan(retromae), retromae.evaluation
+    words = {"passage_terms": 9, "views": "all"}
+
+    def ranked(**changes: object) -> Step:
+        return steps.evaluation(exact.model_copy(update={**words, **changes})).inputs["ranked"]
+
+    whole, ivf, hnsw = ranked(), ranked(index="IVF16,Flat", nprobe=2), ranked(index="HNSW8", ef_search=9)
+    assert not {"index", "exact"} & whole.inputs.keys()
+    against = ivf.inputs["exact"]
+    assert against == hnsw.inputs["exact"] and against.config == whole.config
+    assert against.inputs["queries"].name == "sample"
+    assert against.inputs["queries"].inputs["queries"] == whole.inputs["queries"] == ivf.inputs["queries"]
+    assert {name: against.inputs[name] for name in ("passages", "tokens")} == {
+        name: whole.inputs[name] for name in ("passages", "tokens")
+    }
+    assert ranked(index="IVF16,Flat", depth=5).inputs["exact"].config.depth == 6
+
+
 def test_an_index_of_vectors_that_are_not_there_is_refused_by_the_plan(retromae: Recipe) -> None:
     asked = override(retromae, {"evaluation.index": "IVF16,Flat"})
     assert plan(asked).evaluation(asked.evaluation)
     sparse = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
     with pytest.raises(UserError, match=r"evaluation\.index = IVF16,Flat: no dense vectors are searched"):
         plan(sparse).evaluation(sparse.evaluation)
+    hybrid = override(asked, {"representation.lexical": "splade", "evaluation.rescore": 0})
+    with pytest.raises(UserError, match=r"evaluation\.rescore = 0: scores of an index and of words are not added"):
+        plan(hybrid).evaluation(hybrid.evaluation)
+    assert plan(hybrid).evaluation(hybrid.evaluation.model_copy(update={"views": "dense"}))
     wrong = override(retromae, {"evaluation.index": "PQ48"})
     with pytest.raises(UserError, match=r"evaluation\.index = 'PQ48': .* for 128 dimensions"):
         plan(wrong).evaluation(wrong.evaluation)

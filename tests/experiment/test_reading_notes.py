@@ -48,6 +48,19 @@ def test_results_that_an_index_did_not_find_are_told() -> None:
     )
 
 
+def test_the_recall_of_an_index_is_told_and_an_exact_search_has_none() -> None:
+    deep, shallow = evaluation(0.0), evaluation(0.0)
+    for one, found in ((deep, {"at_10": 0.987, "at_100": 0.9719}), (shallow, {})):
+        one.record["config"]["index"] = "IVF256,Flat"
+        one.record["result"]["index_recall"] = {"queries": 256, **found, "at_depth": 0.75}
+    lines = notes({"mine": deep, "five": shallow, "bm25": BM25}).splitlines()
+    said = "few test: against an exact search, IVF256,Flat finds"
+    assert [line for line in lines if "exact" in line] == [
+        f"mine, {said} 98.7% of its best 10, 97.2% of its best 100 (sample of 256 queries).",
+        f"five, {said} 75.0% of its results (sample of 256 queries).",
+    ]
+
+
 def test_a_split_made_here_is_told_with_its_rule() -> None:
     assert "few test: 225 queries (split made here, 60/20/20 by a hash)." in notes(
         {"mine": evaluation(0.0, made=True, queries=225)}

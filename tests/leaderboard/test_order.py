@@ -11,6 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
 from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of, places_of
+from midmask.leaderboard.cells import number as number_in
 from midmask.leaderboard.entries import Entry, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
@@ -81,6 +82,17 @@ def test_no_line_stands_above_a_better_one(
             if first != second:
                 assert second is None or (first < second if reverse else first > second)  # type: ignore[operator]
                 break
+
+
+def test_an_index_recall_has_a_column_where_a_system_has_one_and_more_is_better() -> None:
+    exact = entry("exact", [row("exact", 0, {"nDCG@10": 0.5}, {"train_seconds": 1.0})])
+    shares = {"good": 0.9996, "poor": 0.75}
+    found = [entry(name, [row(name, 0, {}, {"index_recall_at_10": share})]) for name, share in shares.items()]
+    assert not [column for column in board([exact], "squad dev nDCG@10").columns if "recall" in column.key]
+    shown = board([*found[::-1], exact], "Index recall@10")
+    (column,) = [column for column in shown.columns if "recall" in column.key]
+    cells = {line.entry.recipe: number_in(column, line.cells[column.key]) for line in shown.lines}
+    assert list(cells.items()) == [("good", "0.9996"), ("poor", "0.7500"), ("exact", "—")]
 
 
 def test_places_of_most_systems_come_first_and_equals_by_name() -> None:

@@ -13,12 +13,11 @@ from midmask.retrieve.index import (
     IndexConfig,
     IndexFields,
     build_faiss_index,
-    build_index,
     open_faiss_index,
     set_search_parameters,
 )
 from midmask.retrieve.search import SearchConfig, search
-from tests.support.retrieve.collection import encoded, made
+from tests.support.retrieve.collection import encoded, with_index
 
 LISTS, DEPTH, QUERIES = 16, 25, 30
 IVF = f"IVF{LISTS},Flat"
@@ -28,14 +27,17 @@ IVF = f"IVF{LISTS},Flat"
 def vectors(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     """Passages and queries with an index of 16 lists, 19 passages each on average."""
     root = Place(str(tmp_path_factory.mktemp("indexed")))
-    found = encoded(inputs, root)
-    return {**found, "index": made(build_index, IndexConfig(index=IVF), found, root / "index")}
+    return with_index(encoded(inputs, root), root, IndexConfig(index=IVF), SearchConfig(depth=DEPTH))
+
+
+def exact_inputs(vectors: dict[str, Artifact]) -> dict[str, Artifact]:
+    return {name: vectors[name] for name in ("passages", "queries", "tokens")}
 
 
 def found(vectors: dict[str, Artifact], out: Place, **fields: object) -> tuple[dict[str, object], set[tuple[str, str]]]:
     """The result of a search, and what it listed."""
     config = SearchConfig.model_validate({"depth": DEPTH, **fields})
-    inputs = vectors if not config.is_exact else {name: vectors[name] for name in vectors if name != "index"}
+    inputs = vectors if not config.is_exact else exact_inputs(vectors)
     result = search(config, inputs, out)
     table = ranked.read(out / "ranked" / "train.parquet")
     return result, set(zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True))
@@ -62,7 +64,9 @@ def test_an_exact_search_has_no_empty_slots_and_takes_no_index(vectors, out):
     with pytest.raises(UserError, match="built by the step `index`"):
         search(SearchConfig(depth=DEPTH), vectors, out)
     with pytest.raises(UserError, match="built by the step `index`"):
-        search(SearchConfig(depth=DEPTH, index=IVF), {name: vectors[name] for name in vectors if name != "index"}, out)
+        search(SearchConfig(depth=DEPTH, index=IVF), exact_inputs(vectors), out)
+    with pytest.raises(UserError, match="as is `exact`"):
+        search(SearchConfig(depth=DEPTH, index=IVF), {**exact_inputs(vectors), "index": vectors["index"]}, out)
 
 
 def test_bytes_of_the_index_count_for_what_is_searched(vectors, out):
@@ -100,6 +104,7 @@ def test_an_index_survives_its_file(vectors):
 WRONG = {
     "no lists": ({"index": "HNSW8", "nprobe": 4}, "nprobe = 4 with index = HNSW8: nprobe is of IVF"),
     "no graph": ({"index": "IVF16,Flat", "ef_search": 4}, "ef_search = 4 with index = IVF16,Flat"),
+    "no candidates": ({"rescore": 4}, "rescore = 4 with index = Flat: all scores are exact"),
     "nothing to build": ({"ef_construction": 4}, "ef_construction = 4 with index = Flat"),
 }
 

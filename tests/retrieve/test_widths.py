@@ -12,9 +12,9 @@ from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks
 from midmask.retrieve.coded_tokens import load_array
-from midmask.retrieve.index import IndexConfig, build_index
+from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig, search
-from tests.support.retrieve.collection import encoded, made, write_bi_encoder
+from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
 
 WIDTH = 24
 
@@ -54,9 +54,10 @@ def test_what_has_no_first_dimensions_is_refused(inputs: dict[str, Artifact], ou
     vectors = vectors_of(inputs, tmp_path / "dense", Representation())
     with pytest.raises(UserError, match="width = 200: the dense view has 128 dimensions"):
         search(SearchConfig(width=200), vectors, out)
-    index = made(build_index, IndexConfig(index="IVF4,Flat"), vectors, Place(str(tmp_path / "index")))
+    config = SearchConfig(width=WIDTH, index="IVF4,Flat")
+    indexed = with_index(vectors, Place(str(tmp_path)), IndexConfig(index=config.index), SearchConfig())
     with pytest.raises(UserError, match="width = 24: it is of an exact search"):
-        search(SearchConfig(width=WIDTH, index="IVF4,Flat"), {**vectors, "index": index}, out)
+        search(config, indexed, out)
     lexical = vectors_of(inputs, tmp_path / "words", Representation(dense=None, lexical="splade"))
     with pytest.raises(UserError, match="width = 24: it is of an exact search by a dense view"):
         search(SearchConfig(width=WIDTH), lexical, out)

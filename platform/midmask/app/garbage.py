@@ -21,7 +21,7 @@ from midmask.redaction import redacted
 from midmask.refusals import CLOSED, refusing
 from midmask.tracking.references import References
 
-INTERMEDIATE = ("encode", "index", "bm25_words", "bm25_index")
+INTERMEDIATE = ("encode", "index", "sample", "bm25_words", "bm25_index")
 """Steps whose vectors, words and indexes only searches read: a search that is finished does not look at them again."""
 
 TRAINED = ("pretrain", "finetune")

@@ -88,13 +88,13 @@ def train_on_ray(
     return result
 
 
-class Trainer(ray.train.torch.TorchTrainer):
+class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no types
     """Ray Train's, without the actor that asks Ray's dashboard once a second whether the training's controller lives,
     where there is no dashboard: it could only warn, once a second, and a dead controller's placement group goes anyway.
     """
 
     def _create_default_callbacks(self) -> list[Any]:
-        callbacks = super()._create_default_callbacks()
+        callbacks: list[Any] = super()._create_default_callbacks()
         if get_dashboard_url():
             return callbacks
         return [callback for callback in callbacks if not isinstance(callback, PlacementGroupCleanerCallback)]

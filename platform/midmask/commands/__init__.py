@@ -25,6 +25,7 @@ JOBS = Registry(
     {
         "run": Command("run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"),
         "sweep": Command("sweep", "a search space of a recipe's fields"),
+        "sweep-index": Command("sweep_index", "indexes of one encoder's vectors: recall, speed and bytes"),
         "benchmark": Command("benchmark_middle_training", "middle trainings under the same conditions"),
         "choose": Command("choose_middle_training", "from documents without labels to a verdict and a model"),
         "prepare": Command("prepare_corpus", "read and check a collection, or export it"),

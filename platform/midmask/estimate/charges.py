@@ -1,7 +1,7 @@
 """What each kind of step costs: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from midmask.artifact import Place
@@ -20,7 +20,9 @@ from midmask.estimate.volumes import TextVolumes, Volumes
 from midmask.experiment.searching import represented_by
 from midmask.experiment.step import Step
 from midmask.experiment.steps import PretrainConfig
+from midmask.retrieve.search import PART
 from midmask.teacher.teach import TeachConfig
+from midmask.tokens import ROW_GROUP
 
 POSTINGS_PER_SECOND = 1e8
 """Entries of a lexical index that a core adds up in a second."""
@@ -78,6 +80,7 @@ class Charges:
             "encode": self._encode,
             "index": self._index,
             "search": self._search,
+            "search_sample": self._search_sample,
             "score": self._score,
             "initial": self._initial,
         }
@@ -136,7 +139,13 @@ class Charges:
         return Charge(step, bytes=4 * self.sizes(step).parameters)
 
     def _encoding_volumes(self, step: Step) -> tuple[TextVolumes, int, float, float]:
-        """Of a step `encode`: its texts, how many of them, tokens of each, words of each in a lexical view."""
+        """Of a step `encode` or `sample`: its texts, how many of them, tokens of each, words of each in a
+        lexical view.
+        """
+        if step.name == "sample":
+            drawn: Any = step.config
+            texts, count, tokens, terms = self._encoding_volumes(step.inputs["queries"])
+            return texts, min(count, drawn.queries), tokens, terms
         config: Any = step.config
         texts = self.volumes.texts(step.inputs["tokens"])
         representation = represented_by(step.inputs["model"])
@@ -193,6 +202,12 @@ class Charges:
             core_seconds=lexical * postings / POSTINGS_PER_SECOND + late,
             bytes=RANKED * queries * min(config.depth, passages),
         )
+
+    def _search_sample(self, step: Step) -> Charge:
+        """A part of the passages is held at once, and none on a GPU."""
+        whole = self._search(step)
+        _, passages, _, _ = self._encoding_volumes(step.inputs["passages"])
+        return replace(whole, host=whole.host * min(1.0, ROW_GROUP * PART / passages), index=0.0)
 
     def _score(self, step: Step) -> Charge:
         config: Any = step.config

@@ -32,7 +32,7 @@ PER_SECOND = {
 20,958 passages, but for prepare, join, read_tokens, the steps of pairs and all from `mine` on, which are rough."""
 ONE_CORE = (
     *("queries", "join", "read_tokens", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
-    *("draw_queries", "list_pairs"),
+    *("draw_queries", "list_pairs", "sample", "time_searches"),
 )
 """Steps that are one task."""
 BY_WORKERS = ("bm25",)

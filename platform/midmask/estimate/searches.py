@@ -42,10 +42,12 @@ def maxsim_seconds(token_pairs: float, width: int) -> float:
 
 def dense_bytes(factory: str, width: int) -> float:
     """Of one vector in a faiss index, by its factory string; 4 a dimension where nothing compresses it."""
+    if reduced := re.search(r"(?:OPQ\d+_|PCAR?)(\d+)", factory):
+        width = int(reduced[1])
     links = re.search(r"HNSW(\d+)", factory)
     graph = 2.0 * LINK_BYTES * int(links[1]) if links else 0.0
     ids = LINK_BYTES if "IVF" in factory else 0
-    if product := re.search(r"PQ(\d+)(?:x(\d+))?", factory):
+    if product := re.search(r"(?<!O)PQ(\d+)(?:x(\d+))?", factory):
         return graph + ids + int(product[1]) * int(product[2] or 8) / 8
     scalar = re.search(r"SQ(4|6|8|fp16)", factory)
     bits = {"4": 4, "6": 6, "8": 8, "fp16": 16}[scalar[1]] if scalar else 32

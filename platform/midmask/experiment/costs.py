@@ -24,7 +24,8 @@ class Costs:
     the clock times the threads or GPUs that worked. pretrain_tokens, finetune_tokens: true tokens that were read, pads
     not counted. bytes_per_passage: of what is searched of the encoded collection; none for BM25.
     search_ms_per_query: milliseconds by the clock, neither building nor opening an index; none where the search did not
-    say.
+    say. index_recall_at_10, _100, _depth: what an approximate search found of an exact one's best passages, on a sample
+    of its queries; none for an exact search, and for cutoffs beyond its depth.
     """
 
     train_seconds: float
@@ -34,6 +35,9 @@ class Costs:
     finetune_tokens: int
     bytes_per_passage: float | None
     search_ms_per_query: float | None
+    index_recall_at_10: float | None = None
+    index_recall_at_100: float | None = None
+    index_recall_at_depth: float | None = None
 
     def metrics(self) -> dict[str, float]:
         """Values by their names in tracked runs (`cost/train_seconds`); unknown ones are left out."""
@@ -89,4 +93,5 @@ def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[s
     return {
         "bytes_per_passage": found.get("bytes_per_passage", encoded.get("bytes_per_passage")),
         "search_ms_per_query": 1000 * float(found["query_seconds"]) / queries if queries else None,
+        **{f"index_recall_{name}": share for name, share in found.get("recall", {}).items() if name != "queries"},
     }

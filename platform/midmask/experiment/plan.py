@@ -33,7 +33,7 @@ from midmask.experiment.steps import InitialConfig, PretrainConfig
 from midmask.experiment.survey import Survey
 from midmask.experiment.untuned import untuned_config
 from midmask.mining.mine import MineConfig
-from midmask.retrieve.index import FLAT
+from midmask.retrieve.index import IndexFields
 from midmask.retrieve.pool import PoolFields
 
 
@@ -79,8 +79,7 @@ class Plan:
             on: tokens of another collection (`elsewhere`).
         """
         tokens = on or self.tokens
-        own = dict.fromkeys(("nprobe", "ef_search", "ef_construction")) | {"index": FLAT, "bm25_share": 0.0}
-        own |= PoolFields().model_dump()
+        own = {"bm25_share": 0.0, **IndexFields().model_dump(), **PoolFields().model_dump()}
         words = config.model_copy(update=own)
         return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
 

@@ -12,15 +12,17 @@ MUCH = 0.2
 
 def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
-    and lines of warning for many cut passages and for results that an index did not find.
+    a line per approximate search with its recall, and lines of warning for many cut passages and for results that an
+    index did not find.
     """
     splits = dict.fromkeys(_split_note(done.result) for done in evaluations.values())
     ways: dict[str, list[str]] = {}
     for label, done in evaluations.items():
         ways.setdefault(_reading(done.result["read"]), []).append(label)
+    recalls = [line for label, done in evaluations.items() if (line := _recall_note(label, done)) is not None]
     warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
     warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
-    return "\n".join([*splits, *(f"{'; '.join(labels)}: {way}." for way, labels in ways.items()), *warnings])
+    return "\n".join([*splits, *(f"{'; '.join(labels)}: {way}." for way, labels in ways.items()), *recalls, *warnings])
 
 
 def _split_note(result: Mapping[str, Any]) -> str:
@@ -45,6 +47,18 @@ def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
 
 def _drop_empty(parts: Iterable[str | None]) -> list[str]:
     return [part for part in parts if part is not None]
+
+
+def _recall_note(label: str, done: Artifact) -> str | None:
+    """What an approximate search finds of the exact one's best passages; None of an exact search."""
+    recall = dict(done.result.get("index_recall", {}))
+    if not recall:
+        return None
+    queries, at_depth = int(recall.pop("queries")), recall.pop("at_depth")
+    shares = [f"{share:.1%} of its best {name.removeprefix('at_')}" for name, share in recall.items()]
+    found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
+    index, split = done.record["config"]["index"], f"{done.result['corpus']} {done.result['split']}"
+    return f"{label}, {split}: against an exact search, {index} finds {found} (sample of {queries:,} queries)."
 
 
 def _slots(result: Mapping[str, Any]) -> int:

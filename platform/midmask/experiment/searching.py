@@ -21,7 +21,8 @@ from midmask.retrieve.bm25_index import Bm25IndexConfig
 from midmask.retrieve.bm25_words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.fusion import FuseConfig
-from midmask.retrieve.index import IndexConfig
+from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields
+from midmask.retrieve.index_recall import SampleConfig
 from midmask.retrieve.pool import ALL
 from midmask.retrieve.search import SearchConfig
 from midmask.tokens import TokensConfig
@@ -62,19 +63,38 @@ def ranking(
         index=wanted.index,
         nprobe=wanted.nprobe,
         ef_search=wanted.ef_search,
+        rescore=wanted.rescore,
         threads=wanted.threads,
     )
+    if isinstance(wanted, EvaluateConfig):
+        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms", "width")}
+        config = config.model_copy(update=counted)
     if not wanted.is_exact:
-        built = IndexConfig(index=wanted.index, ef_construction=wanted.ef_construction, threads=wanted.threads)
-        encoded["index"] = Step("index", built, {"passages": encoded["passages"], "tokens": tokens})
+        encoded |= _approximate_inputs(config, encoded, tokens, wanted, _dense_width(model))
     if representation.tokens is not None and wanted.candidates != ALL:
         titles: bool = tokens.config.titles  # type: ignore[attr-defined]
         deeper = wanted.model_copy(update={"depth": wanted.pool})
         encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged, asked=asked)
-    if isinstance(wanted, EvaluateConfig):
-        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms", "width")}
-        config = config.model_copy(update=counted)
     return Step("search", config, {**encoded, "tokens": tokens})
+
+
+def _approximate_inputs(
+    config: SearchConfig, encoded: Mapping[str, Step], tokens: Step, wanted: EvaluateConfig | MineConfig, width: int
+) -> dict[str, Step]:
+    """What an approximate search needs beside encodings: the index, and the exact search of some of its queries."""
+    passages = {"passages": encoded["passages"], "tokens": tokens}
+    built = IndexConfig(
+        index=wanted.index,
+        ef_construction=wanted.ef_construction,
+        training_rows=TRAINING_ROWS if wanted.learns(width) else None,
+        threads=wanted.threads,
+    )
+    sample = Step("sample", SampleConfig(), {"queries": encoded["queries"]})
+    exact = config.model_copy(update=IndexFields().model_dump())
+    return {
+        "index": Step("index", built, passages),
+        "exact": Step("search_sample", exact, {**passages, "queries": sample}),
+    }
 
 
 def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:
@@ -106,7 +126,14 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
             f"{_place(wanted)}.index = {wanted.index}: no dense vectors are searched, and the search of all others is "
             "always exact; leave it at Flat"
         )
-    wanted.check_index(_place(wanted), representation.width or _hidden_width(model))
+    if wanted.rescore == 0 and representation.lexical is not None and getattr(wanted, "views", "all") != "dense":
+        raise UserError(f"{_place(wanted)}.rescore = 0: scores of an index and of words are not added; set 1 or more")
+    wanted.check_index(_place(wanted), _dense_width(model))
+
+
+def _dense_width(model: Step) -> int:
+    """Width of a model's dense view; 0 where it is not known."""
+    return represented_by(model).width or _hidden_width(model)
 
 
 def _check_pool(wanted: EvaluateConfig | MineConfig, representation: Representation) -> None:

@@ -40,7 +40,9 @@ from midmask.retrieve.bm25_words import BM25_WORDS
 from midmask.retrieve.encode import encode
 from midmask.retrieve.fusion import fuse_lists
 from midmask.retrieve.index import build_index
-from midmask.retrieve.search import search
+from midmask.retrieve.index_recall import draw_sample
+from midmask.retrieve.search import search, search_in_parts
+from midmask.retrieve.timing import time_searches
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.score import SCORE
@@ -237,7 +239,10 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "untuned": _quiet(untuned),
     "encode": _quiet(encode),
     "index": _quiet(build_index),
+    "sample": _quiet(draw_sample),
     "search": _quiet(search),
+    "search_sample": _quiet(search_in_parts),
+    "time_searches": _quiet(time_searches),
     "draw_queries": _quiet(draw_queries),
     "read_negatives": _quiet(read_negatives),
     "read_scores": _quiet(read_scores),

@@ -18,6 +18,11 @@ COSTS = {
 }
 """Column -> the cost that it shows; hours by the clock."""
 
+RECALLS = {"Index recall@10": "index_recall_at_10", "Index recall@100": "index_recall_at_100"}
+"""Column -> the fact that it shows, beside the costs: what approximate searches find of exact ones' best passages.
+There is a column where a system has a value.
+"""
+
 GAIN = "Gain per hour"
 NEWEST = "newest"
 
@@ -111,7 +116,8 @@ def columns_of(view: View) -> list[BoardColumn]:
         for place, name in view.places.items()
         for measure in view.measures
     ]
-    return [*found, *(BoardColumn(name, name, low_is_good=True) for name in COSTS), BoardColumn(GAIN, GAIN)]
+    costs = [BoardColumn(name, name, low_is_good=True) for name in COSTS]
+    return [*found, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
 
 
 def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
@@ -129,8 +135,14 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
         BoardLine(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
         for number, entry in enumerate(_ordered(shown, view, cells, columns))
     ]
-    known = [column for column in columns if not column.place or any(own.value for own in cells[column.key].values())]
+    known = [column for column in columns if _is_shown(column, cells[column.key])]
     return Board(view, tuple(known), tuple(lines), marks.text)
+
+
+def _is_shown(column: BoardColumn, cells: Mapping[str, BoardCell]) -> bool:
+    """Whether a measure or a recall has a value; costs always have a column."""
+    always = column.place is None and column.key not in RECALLS
+    return always or any(cell.sorts_by is not None for cell in cells.values())
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:
@@ -145,7 +157,8 @@ def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks
     """Entry's name -> its cell."""
     if column.place is None:
         unit = 3600 if column.key == HOURS else 1
-        costs = {entry.name: entry.cost(COSTS[column.key], view.places) for entry in shown}
+        fact = {**COSTS, **RECALLS}[column.key]
+        costs = {entry.name: entry.cost(fact, view.places) for entry in shown}
         return {name: BoardCell(number=None if cost is None else cost / unit) for name, cost in costs.items()}
     place, measure = column.place, column.measure
     values = {entry.name: entry.value(place, measure) for entry in shown}

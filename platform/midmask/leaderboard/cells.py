@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from midmask.leaderboard.board import GAIN, HEADS, HOURS, Board, BoardCell, BoardColumn, BoardLine
+from midmask.leaderboard.board import GAIN, HEADS, HOURS, RECALLS, Board, BoardCell, BoardColumn, BoardLine
 from midmask.leaderboard.rows import CollectionSplit
 
 NONE = "—"
@@ -13,7 +13,7 @@ def number(column: BoardColumn, cell: BoardCell) -> str:
     found = cell.sorts_by
     if found is None:
         return NONE
-    if column.place is not None:
+    if column.place is not None or column.key in RECALLS:
         return f"{found:.4f}"
     if column.key == GAIN:
         return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
@@ -77,6 +77,8 @@ def legend(board: Board) -> list[str]:
             f"Gain per hour: hundredths of {measure} on {name} above {board.view.baseline!r} of the same "
             "representation, protocol and backbone, per hour of all trainings by the clock."
         )
+    if any(line.cells[name].number is not None for line in board.lines for name in RECALLS):
+        said.append("Index recall: share of an exact search's best passages that an approximate one finds.")
     return [*said, *_shared(board)]
 
 

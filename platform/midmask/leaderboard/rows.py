@@ -48,8 +48,8 @@ class LeaderboardRow:
 
     `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts, `costs` the names of metrics
     below `cost/` to their values (train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
-    search_ms_per_query). `pretrain_on` is the collection of the middle training ("corpus": the evaluated one).
-    `trial` tells a sweep's trial from a system that was evaluated for itself.
+    search_ms_per_query, index_recall_at_10 and further). `pretrain_on` is the collection of the middle training
+    ("corpus": the evaluated one). `trial` tells a sweep's trial from a system that was evaluated for itself.
     """
 
     name: str

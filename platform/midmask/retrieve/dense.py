@@ -82,6 +82,7 @@ class DenseShard:
         first: the corpus row of the first passage.
         index: a faiss index of these vectors (IVF, PQ, HNSW), which finds approximately what is then scored exactly;
             none: an exact one is made.
+        rescore: candidates of an approximate index that are scored, for each passage that is asked for.
         threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS.
 
     Raises:
@@ -95,6 +96,7 @@ class DenseShard:
         *,
         first: int = 0,
         index: Any = None,
+        rescore: int = 1,
         threads: int = 1,
     ) -> None:
         faiss = load_faiss()
@@ -106,6 +108,7 @@ class DenseShard:
         self._embeddings = Embeddings(vectors)
         self.rows, width = self._embeddings.rows, self._embeddings.width
         self._exact = index is None
+        self._rescore = rescore
         self._index = faiss.IndexFlatIP(width) if index is None else index
         self._mean_D = self._embeddings.mean() if self._exact else np.zeros(width, dtype=np.float32)
         longest = 0.0
@@ -133,7 +136,8 @@ class DenseShard:
         scores_QK = np.full((len(queries_QD), k), -np.inf, dtype=np.float32)
         rows_QK = np.full((len(queries_QD), k), -1, dtype=np.int64)
         self._faiss.omp_set_num_threads(self._threads)
-        open_Q, proposals = np.arange(len(queries_QD)), min(k + MARGIN, self.rows)
+        first = k if self._exact else k * self._rescore
+        open_Q, proposals = np.arange(len(queries_QD)), min(first + MARGIN, self.rows)
         while len(open_Q):
             proven_Q = np.empty(len(open_Q), dtype=np.bool_)
             few = max(1, PAIRS // proposals)

@@ -33,7 +33,7 @@ def fuse_lists(config: FuseConfig, inputs: Mapping[str, Artifact], out: Place) -
     """The step. Inputs: `encoder` and `bm25`, artifacts with `ranked/SPLIT.parquet`; writes the same.
 
     Returns:
-        splits (split -> queries, ranked, empty_slots), read, as of the encoder's search.
+        splits (split -> queries, ranked, empty_slots), read and recall, as of the encoder's search.
     """
     lists = {role: ranked.read(ranked.of_split(inputs[role].place, config.split)) for role in ("encoder", "bm25")}
     fused = fuse(lists["encoder"], lists["bm25"], config.bm25_share, config.depth)
@@ -42,6 +42,7 @@ def fuse_lists(config: FuseConfig, inputs: Mapping[str, Artifact], out: Place) -
     return {
         "splits": {config.split: {**searched["splits"][config.split], "ranked": rows}},
         "read": searched["read"],
+        **{name: searched[name] for name in ("recall",) if name in searched},
     }
 
 

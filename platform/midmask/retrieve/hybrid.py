@@ -34,6 +34,7 @@ class HybridShard:
         doc_ids: their ids, N strings; equal scores rank by them.
         first: the corpus row of the first passage.
         index: a faiss index of the vectors, which finds approximately; none: the search is exact.
+        rescore: as of `DenseShard`.
         threads: threads of a search; without an index they change no number.
 
     Raises:
@@ -49,6 +50,7 @@ class HybridShard:
         *,
         first: int = 0,
         index: Any = None,
+        rescore: int = 1,
         threads: int = 1,
     ) -> None:
         self._embeddings = Embeddings(vectors)
@@ -63,7 +65,7 @@ class HybridShard:
         self._dense: FlatGuesses | DenseShard = (
             FlatGuesses(self._embeddings, float(np.abs(rows.weights).max(initial=0)))
             if index is None
-            else DenseShard(vectors, doc_ids, index=index, threads=threads)
+            else DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
         )
 
     def search(self, dense_QD: Floats, lexical: SparseRows, k: int) -> tuple[Floats, Ints]:

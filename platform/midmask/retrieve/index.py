@@ -5,12 +5,17 @@
 An index is built once, by one process, so that a search finds the same passages on any number of machines: each of them
 opens the whole index and searches some of the queries. "Flat" is exact and needs no index of its own: the vectors are
 searched as they are, a shard on each machine.
+
+An index is mapped into memory, not read, so that processes of one machine share its pages: lists and codes of IVF, SQ
+and PQ, and HNSW's graph. faiss reads the fast-scan codes of PQ (`x4fs`) into the memory of each process, and builds
+NSG in a way that asks for many passages.
 """
 
 import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +25,8 @@ from pydantic import Field, model_validator
 from midmask.arrays import Floats
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import Config, runtime
+from midmask.identity import Config, added, runtime
+from midmask.randomness.texts import mix
 from midmask.retrieve.blocks import passage_blocks
 from midmask.retrieve.dense import load_faiss
 from midmask.retrieve.views import read_views
@@ -28,7 +34,12 @@ from midmask.retrieve.views import read_views
 FLAT = "Flat"
 
 TRAINING_ROWS = 262_144
-"""Passages that a trained index (IVF, PQ) learns from, from the first."""
+"""Passages that a trained index (IVF, SQ8, PQ, OPQ) learns from: drawn from the whole collection by a hash of the row,
+since collections are often sorted by topic or source.
+"""
+
+SAMPLE_KEY = 16
+"""Of the hash that draws them."""
 
 LISTS_SEARCHED = 8
 """Without `nprobe`, one of so many lists is searched, and at least so many lists: on SQuAD's size nearly all that an
@@ -38,6 +49,9 @@ EF_SEARCH = 64
 """Without `ef_search`, candidates that HNSW keeps while it searches, if fewer passages are asked for."""
 
 FILE = "passages.faiss"
+
+WIDTH = 1536
+"""Stands for a width that is not known: all usual numbers of PQ's parts divide it."""
 
 
 class IndexFields(Config):
@@ -52,6 +66,14 @@ class IndexFields(Config):
         None, ge=1, description="HNSW: candidates kept while building; none: faiss's own, 40"
     )
 
+    rescore: int = added(
+        1,
+        "approximate index: candidates, for each passage that is ranked, that are scored again with the stored "
+        "vectors; 0: none, the index's own scores rank",
+        ge=0,
+        le=1000,
+    )
+
     @model_validator(mode="after")
     def _parameters_belong_to_the_index(self) -> Self:
         kinds = {
@@ -63,11 +85,21 @@ class IndexFields(Config):
             value = getattr(self, name)
             if value is not None and kind not in self.index:
                 raise ValueError(f"{name} = {value} with index = {self.index}: {name} is of {kind}, as index={example}")
+        if self.is_exact and self.rescore != 1:
+            raise ValueError(f"rescore = {self.rescore} with index = Flat: all scores are exact; leave it at 1")
         return self
 
     @property
     def is_exact(self) -> bool:
         return self.index == FLAT
+
+    def learns(self, width: int | None) -> bool:
+        """Whether the index learns from vectors before they are added: IVF, SQ8, PQ, OPQ; not HNSW32 or SQfp16.
+
+        Args:
+            width: of the vectors; none: not known.
+        """
+        return not (self.is_exact or empty_index(self.index, width or WIDTH, "").is_trained)
 
     def check_index(self, place: str, width: int | None) -> None:
         """Finds a wrong index before anything is computed.
@@ -80,7 +112,7 @@ class IndexFields(Config):
         """
         if self.is_exact:
             return
-        found = empty_index(self.index, width or 1536, place)  # divided by all usual numbers of PQ's parts
+        found = empty_index(self.index, width or WIDTH, place)
         lists = list_count(found)
         if self.nprobe is not None and lists is not None and self.nprobe > lists:
             raise UserError(
@@ -93,6 +125,9 @@ class IndexConfig(Config):
 
     index: str = Field(description="faiss factory string")
     ef_construction: int | None = Field(None, ge=1, description="HNSW: candidates kept while building; none: faiss's")
+    training_rows: int | None = added(
+        None, f"passages that it learns from, drawn from the whole collection; none: {TRAINING_ROWS:,}", ge=1
+    )
     threads: int = runtime(1, "threads of the build", ge=1)
 
 
@@ -136,7 +171,7 @@ def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
     if not index.is_trained:
         rows = sum(map(len, vectors))
         try:
-            index.train(_first_rows(vectors, TRAINING_ROWS))
+            index.train(_sample_rows(vectors, config.training_rows or TRAINING_ROWS))
         except RuntimeError as error:
             raise UserError(
                 f"index = {config.index!r}: {rows} passages are too few to learn it ({_reason(error)}); use fewer "
@@ -148,8 +183,9 @@ def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
 
 
 def open_faiss_index(place: Place) -> Any:
-    """The faiss index of a finished step."""
-    return load_faiss().read_index(str((place / "index").local() / FILE))
+    """The faiss index of a finished step, its file mapped into memory as far as faiss can."""
+    faiss = load_faiss()
+    return faiss.read_index(str((place / "index").local() / FILE), faiss.IO_FLAG_MMAP_IFC)
 
 
 def empty_index(factory: str, width: int, place: str) -> Any:
@@ -193,8 +229,12 @@ def _reason(error: RuntimeError) -> str:
     return str(error).splitlines()[-1].strip()
 
 
-def _first_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
-    chosen: list[Floats] = []
-    for block in vectors:
-        chosen.append(block[: wanted - sum(map(len, chosen))])
-    return np.ascontiguousarray(np.concatenate(chosen))
+def _sample_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
+    """So many of all vectors, those with the lowest hash of their row, in row order; all where there are no more."""
+    starts = np.cumsum([0, *map(len, vectors)])
+    rows_N = np.arange(starts[-1])
+    if wanted < len(rows_N):
+        rows_N = np.sort(np.argpartition(mix(SAMPLE_KEY, rows_N), wanted)[:wanted])
+    edges = np.searchsorted(rows_N, starts)
+    parts = zip(vectors, starts.tolist(), pairwise(edges.tolist()), strict=False)
+    return np.concatenate([np.asarray(block)[rows_N[low:high] - start] for block, start, (low, high) in parts])

@@ -13,50 +13,33 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from pydantic import Field
 
 from midmask.arrays import Ints
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import added, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
-from midmask.retrieve.index import IndexFields, open_faiss_index, set_search_parameters
+from midmask.retrieve.index import open_faiss_index, set_search_parameters
+from midmask.retrieve.index_recall import measure_recall
 from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.pool import read_candidates
+from midmask.retrieve.search_config import SearchConfig as SearchConfig
+from midmask.retrieve.search_config import check_inputs
 from midmask.retrieve.shards import Shard, open_shard, search_shard
 from midmask.retrieve.views import Views, read_views, stored_size
 
 log = logging.getLogger(__name__)
 
 
-class SearchConfig(IndexFields):
-    """How a corpus is searched. With another index than Flat, the step `index` builds it."""
-
-    depth: int = Field(100, ge=1, le=100_001, description="passages ranked for each query")
-    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of what was encoded")
-    query_terms: int | None = Field(
-        None, ge=1, description="words of a query's lexical view that count, the heaviest; none: all that were encoded"
-    )
-    passage_terms: int | None = Field(
-        None, ge=1, description="the same of a passage; fewer than were encoded need no new encoding"
-    )
-    width: int | None = added(
-        None, "first dimensions of the dense view that count, for an exact search; none: all", ge=1
-    )
-    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
-    threads: int = runtime(1, "threads of each process", ge=1)
-
-
 @dataclass(frozen=True)
 class Search:
     """A search's config and inputs, as plain data that can be sent to any node. Inputs: passages and queries (both
-    encoded), tokens; `index`, of the passages, unless the search is exact; `candidates`, ranked lists of the same
-    queries, where only these are scored by token vectors.
+    encoded), tokens; unless the search is exact, `index`, of the passages, and `exact`, the exact ranked list of a
+    sample of the queries; `candidates`, ranked lists of the same queries, where only these are scored by token vectors.
     """
 
     config: SearchConfig
@@ -70,27 +53,8 @@ class Search:
         Raises:
             UserError: if passages and queries do not come from one encoder and the given tokens.
         """
-        passages, queries, terms = self.inputs["passages"], self.inputs["queries"], self._terms
-        if terms and "lexical" not in self.views:
-            raise UserError(f"{terms}: no lexical view is searched; leave it at none")
-        if ("index" in self.inputs) == self.config.is_exact:
-            raise UserError(f"index = {self.config.index}: it is built by the step `index`, an input of this one")
-        if not self.config.is_exact and "dense" not in self.views:
-            raise UserError(f"index = {self.config.index}: no dense view is searched; leave it at Flat")
-        if "candidates" in self.inputs and "late" not in self.views:
-            raise UserError("candidates: all passages are scored by dense and lexical vectors; leave the input out")
+        check_inputs(self.config, self.inputs, self.views)
         self._check_width()
-        if passages.result["model"] != queries.result["model"]:
-            raise UserError(
-                f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
-                f"{queries.place} by {queries.result['model']}; encode both with one model"
-            )
-        for artifact in (passages, queries):
-            if artifact.result["tokens"] != self.inputs["tokens"].fingerprint:
-                raise UserError(
-                    f"{artifact.place} was encoded from the tokens {artifact.result['tokens']}, not from "
-                    f"{self.inputs['tokens'].place} ({self.inputs['tokens'].fingerprint}); encode these"
-                )
         return len(self.query_blocks)
 
     def _check_width(self) -> None:
@@ -113,12 +77,6 @@ class Search:
     def normalised(self) -> bool:
         """Whether dense vectors have length 1."""
         return bool(self.inputs["passages"].result.get("normalised", False))
-
-    @property
-    def _terms(self) -> str:
-        """How words are cut, as typed; empty if they are not."""
-        wanted = {name: getattr(self.config, name) for name in ("query_terms", "passage_terms")}
-        return ", ".join(f"{name} = {terms}" for name, terms in wanted.items() if terms is not None)
 
     @cached_property
     def split(self) -> str:
@@ -155,7 +113,7 @@ class Search:
 
     def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
         """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts,
-        and the bytes a passage that were searched.
+        the bytes a passage that were searched, and the recall of an index.
 
         Args:
             searched: all query blocks in order, each when every shard has searched it.
@@ -175,8 +133,13 @@ class Search:
             "query_seconds": round(seconds, 6),
             "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._count_bytes() / passages, 2),
+            **({} if self.config.is_exact else {"recall": self._measure_recall(place)}),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
+
+    def _measure_recall(self, found: Place) -> dict[str, float]:
+        """Against the exact search of a sample of the queries."""
+        return measure_recall(ranked.of_split(self.inputs["exact"].place, self.split), found, self.config.depth)
 
     @property
     def _shortage(self) -> str:
@@ -205,10 +168,16 @@ class Search:
         return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
 
     def _count_bytes(self) -> int:
-        """Of the passages' files as far as they are searched (these views, so many words of each), and of an index."""
-        place, terms, width = self.inputs["passages"].place, self.config.passage_terms, self.config.width
-        stored = sum(stored_size(place, block.name, self.views, terms, width) for block in self.blocks)
-        return stored + (0 if self.config.is_exact else int(self.inputs["index"].result["bytes"]))
+        """Of the passages' files as far as they are searched (these views, so many words of each), and of an index; of
+        an index alone where its own scores rank.
+        """
+        config, place = self.config, self.inputs["passages"].place
+        if config.rescore == 0:
+            return int(self.inputs["index"].result["bytes"])
+        stored = sum(
+            stored_size(place, block.name, self.views, config.passage_terms, config.width) for block in self.blocks
+        )
+        return stored + (0 if config.is_exact else int(self.inputs["index"].result["bytes"]))
 
     def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
@@ -230,12 +199,13 @@ class SearchWorker:
     """Searches one shard; holds its index. The same class works in a loop and as a Ray actor."""
 
     def __init__(self, work: Search, shard: range) -> None:
-        self._work = work
+        self.work = work
         self._shard = shard
 
     @cached_property
-    def _index(self) -> Shard:
-        work, config = self._work, self._work.config
+    def shard(self) -> Shard:
+        """The passages and their index, opened when they are first asked for."""
+        work, config = self.work, self.work.config
         index = None
         if not config.is_exact:
             index = open_faiss_index(work.inputs["index"].place)
@@ -250,21 +220,22 @@ class SearchWorker:
             width=config.width,
             normalise=work.normalised,
             index=index,
+            rescore=config.rescore,
             threads=config.threads,
         )
 
     def search(self, number: int) -> int:
         """Writes the shard's ranked list for a query block; returns 1 if it was missing."""
-        work = self._work
+        work = self.work
         target = work.partial(self._shard, number)
         if target.exists():
             return 0
         name = work.query_blocks[number].name
         queries = read_views(work.inputs["queries"].place, name, work.views)
-        index = self._index  # opened before the clock runs
-        candidates = work.candidates(number, index, work.blocks[self._shard.start].start)
+        shard = self.shard  # opened before the clock runs
+        candidates = work.candidates(number, shard, work.blocks[self._shard.start].start)
         started = time.perf_counter()
-        found = search_shard(index, work.narrowed(queries), work.config.depth, candidates)
+        found = search_shard(shard, work.narrowed(queries), work.config.depth, candidates)
         write_found(target, found, time.perf_counter() - started)
         return 1
 
@@ -286,3 +257,29 @@ def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> 
             yield block
 
     return work.finish([shard], search_blocks())
+
+
+PART = 64
+"""Passage blocks that `search_in_parts` holds at once: 131,072 passages."""
+
+
+def search_in_parts(
+    config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, blocks: int = PART
+) -> dict[str, Any]:
+    """An exact search for few queries that never holds the whole corpus: parts of it are searched one after another.
+    Writes the same as `search`; how large the parts are does not matter.
+
+    Args:
+        blocks: passage blocks of a part.
+
+    Raises:
+        UserError: as `search`.
+    """
+    work = Search(config, inputs, out)
+    queries = range(work.begin())
+    parts = work.shards(-(-len(work.blocks) // blocks))
+    for part in parts:
+        worker = SearchWorker(work, part)
+        for block in queries:
+            worker.search(block)
+    return work.finish(parts, queries)

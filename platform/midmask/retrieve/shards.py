@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from midmask.artifact import Place
 from midmask.retrieve.blocks import Block
+from midmask.retrieve.coded import CodedShard
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.late import Candidates, LateShard
@@ -20,7 +21,7 @@ from midmask.retrieve.merging import Neighbours
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 
-Shard = DenseShard | LexicalShard | HybridShard | LateShard
+Shard = DenseShard | CodedShard | LexicalShard | HybridShard | LateShard
 
 
 def open_shard(
@@ -32,6 +33,7 @@ def open_shard(
     width: int | None = None,
     normalise: bool = False,
     index: Any = None,
+    rescore: int = 1,
     threads: int = 1,
 ) -> Shard:
     """The searchable form of some passage blocks. Dense and token vectors are mapped, lexical rows are unpacked into
@@ -43,21 +45,29 @@ def open_shard(
         terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
         width: first dimensions of the dense view that count; none: all. normalise: whether they have length 1 again.
         index: faiss index of all dense vectors, which finds approximately; none: the search is exact.
+        rescore: candidates of an index, for each passage that is ranked, that are scored again with the stored
+            vectors; 0: none, and the vectors are not read.
     """
+    if index is not None and rescore == 0:
+        return CodedShard(index, _doc_ids(blocks), threads=threads)
     read = (read_views(encoded, block.name, views) for block in blocks)
     parts = [each.pruned(terms).narrowed(width, normalise=normalise) for each in read]
     dense = [part.dense_ND for part in parts if part.dense_ND is not None]
     lexical = [part.lexical for part in parts if part.lexical is not None]
-    doc_ids = pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
+    doc_ids = _doc_ids(blocks)
     first = blocks[0].start
     if late := [part.late for part in parts if part.late is not None]:
         return LateShard(late, doc_ids, first=first, threads=threads)
     if not lexical:
-        return DenseShard(dense, doc_ids, index=index, first=first, threads=threads)
+        return DenseShard(dense, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
     rows = SparseRows.concat(lexical)
     if not dense:
         return LexicalShard(rows, doc_ids, first=first, threads=threads)
-    return HybridShard(dense, rows, doc_ids, index=index, first=first, threads=threads)
+    return HybridShard(dense, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+
+
+def _doc_ids(blocks: Sequence[Block]) -> pa.ChunkedArray:
+    return pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
 
 
 def search_shard(shard: Shard, queries: Views, depth: int, candidates: Candidates | None = None) -> Neighbours:
@@ -72,7 +82,7 @@ def search_shard(shard: Shard, queries: Views, depth: int, candidates: Candidate
     if isinstance(shard, LateShard) and queries.late is not None:
         return shard.search(queries.late, depth, candidates)
     match shard, queries.dense_ND, queries.lexical:
-        case DenseShard(), np.ndarray() as dense_QD, None:
+        case DenseShard() | CodedShard(), np.ndarray() as dense_QD, None:
             return shard.search(np.asarray(dense_QD), depth)
         case LexicalShard(), None, SparseRows() as lexical:
             return shard.search(lexical, depth)

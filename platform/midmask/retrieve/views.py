@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from midmask.arrays import Floats
+from midmask.arrays import Floats, Ints
 from midmask.artifact import Place
 from midmask.retrieve.coded_tokens import CodedTokens, coded_size, load_array, read_coded
 from midmask.retrieve.packed import packed_size, read_lengths, read_rows, write_rows
@@ -37,6 +37,18 @@ class Views:
                 write_rows(stream, self.lexical)
         if self.late is not None:
             self.late.write(place / "late", name)
+
+    def take(self, rows: Ints) -> "Views":
+        """Those of some texts, in the given order, of dense and lexical views."""
+        dense_ND = None if self.dense_ND is None else np.asarray(self.dense_ND)[rows]
+        return Views(dense_ND, None if self.lexical is None else self.lexical.take(rows))
+
+    @classmethod
+    def concat(cls, parts: Sequence["Views"]) -> "Views":
+        """Dense and lexical views of several blocks, one after the other."""
+        dense = [part.dense_ND for part in parts if part.dense_ND is not None]
+        lexical = [part.lexical for part in parts if part.lexical is not None]
+        return cls(np.concatenate(dense) if dense else None, SparseRows.concat(lexical) if lexical else None)
 
     def narrowed(self, width: int | None, *, normalise: bool) -> "Views":
         """With the first `width` dimensions of each dense vector alone, of length 1 again if so; none: all."""

@@ -214,7 +214,12 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _read_yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
+    """The plain data of a YAML file.
+
+    Raises:
+        UserError: if the file is missing, too large, no YAML, or has an alias.
+    """
     try:
         with open(path, "rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
@@ -238,7 +243,7 @@ def load_space(path: Path) -> Space:
     Raises:
         UserError: if the file is missing, is no YAML mapping, has an alias or a wrong field; the line names the field.
     """
-    data = _read_yaml(path)
+    data = read_yaml(path)
     if not isinstance(data, dict):
         raise UserError(f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters")
     try:

@@ -16,7 +16,9 @@ from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.identity import Config
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.index import IndexConfig, IndexFields, build_index
+from midmask.retrieve.index_recall import SampleConfig, draw_sample
+from midmask.retrieve.search import SearchConfig, search, search_in_parts
 from midmask.tokens import TokensConfig, tokenise
 from midmask.vocabulary import Vocabulary
 
@@ -106,6 +108,19 @@ def encoded(inputs: Mapping[str, Artifact], root: Place, step: Step = encode, **
         "passages": made(step, EncodeConfig(side="passages"), inputs, root / "passages"),
         "queries": made(step, EncodeConfig(side="queries", **queries), inputs, root / "queries"),
         "tokens": inputs["tokens"],
+    }
+
+
+def with_index(
+    vectors: Mapping[str, Artifact], root: Place, config: IndexConfig, search_config: SearchConfig, queries: int = 256
+) -> dict[str, Artifact]:
+    """Inputs of an approximate search: an index of the passages, and the exact search of a sample of the queries."""
+    sample = made(draw_sample, SampleConfig(queries=queries), vectors, root / "sample")
+    exact = search_config.model_copy(update=IndexFields().model_dump())
+    return {
+        **vectors,
+        "index": made(build_index, config, vectors, root / "index"),
+        "exact": made(search_in_parts, exact, {**vectors, "queries": sample}, root / "exact"),
     }
 
 

@@ -1,0 +1,51 @@
+"""Runs the comparison of indexes on the cluster, as one tracked run with a nested run for each index."""
+
+from functools import partial
+
+from midmask.app.graph_progress import GraphProgress
+from midmask.app.job import Options
+from midmask.app.lineage import all_datasets, run_name
+from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.run_contents import base_tags, log_report
+from midmask.app.tracked_job import TrackedJob, open_job
+from midmask.artifact import Place, load
+from midmask.backend.executor import WHOLE_COLLECTION, execute
+from midmask.backend.resources import whole
+from midmask.experiment.costs import TRAINING
+from midmask.experiment.graph import Graph
+from midmask.experiment.run import report_finished
+from midmask.experiment.schema import Recipe
+from midmask.identity import fingerprint, flatten
+from midmask.sweep.index_sweep import IndexSweep, index_table
+
+STEP_RUNS = (*TRAINING, *WHOLE_COLLECTION, "adopt", "encode", "index", "time_searches")
+"""Steps with a run of their own; searches and evaluations stand in those of their indexes."""
+
+
+def run_index_sweep(options: Options, recipe: Recipe, sweep: IndexSweep) -> str:
+    """Runs what is missing, and returns the table, which is also the job's report in its tracked run."""
+    storage, targets = Place(options.storage), sweep.targets
+    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
+    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
+    finished = all(step.is_finished(storage) for step in targets.values())
+    name, use = run_name(options.job, tags, identity), partial(whole, options.training_workers)
+    with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
+        if job is not None:
+            _run(job, sweep)
+        done = {key: load(step.place(storage)) for key, step in targets.items()}
+        table = index_table(sweep, done, storage)
+        if job is not None:
+            job.run.read(all_datasets(targets.values(), storage))
+            log_report(job.run, table)
+        return table
+
+
+def _run(job: TrackedJob, sweep: IndexSweep) -> None:
+    graph = Graph.left_in(job.storage, sweep.targets.values())
+    systems = [
+        TrackedSystem(f"{own.name} {label}", own, {label: sweep.evaluations[label]}, label)
+        for label, own in sweep.recipes.items()
+    ]
+    observer = GraphObserver(job, systems, GraphProgress(graph.left.values()), step_runs=STEP_RUNS)
+    report_finished(graph.there.values(), job.storage, observer)
+    execute(graph, job.storage, job.use, observer)

@@ -1,0 +1,105 @@
+"""Many indexes of one encoding: their evaluations, their times side by side, and the table of both.
+
+encoding (once) ─┬► index ─► search ─► evaluation    for each index; one exact sample for the recall of all
+                 └► all searches in one process, in turn ─► milliseconds
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from midmask.artifact import Artifact, Place, load
+from midmask.errors import UserError
+from midmask.evaluation.pareto import on_front
+from midmask.evaluation.rendering import markdown
+from midmask.experiment.costs import costs_of
+from midmask.experiment.plan import Plan, Step
+from midmask.experiment.reading_notes import notes
+from midmask.experiment.schema import Recipe
+from midmask.identity import override
+from midmask.retrieve.index_recall import SampleConfig
+from midmask.retrieve.timing import TimingConfig
+from midmask.sweep.index_space import IndexPoint, IndexSpace
+
+TIMES = "milliseconds"
+"""Name of the target that times all searches."""
+
+UNKNOWN = "—"
+
+
+@dataclass(frozen=True)
+class IndexSweep:
+    """What is computed. recipes, evaluations: label of an index -> the recipe that searches with it, its evaluation;
+    both in the order of the space. times: the step that times all searches.
+    """
+
+    space: IndexSpace
+    recipes: Mapping[str, Recipe]
+    evaluations: Mapping[str, Step]
+    times: Step
+
+    @property
+    def targets(self) -> dict[str, Step]:
+        return {**self.evaluations, TIMES: self.times}
+
+
+def plan_index_sweep(space: IndexSpace, recipe: Recipe, planned: Plan, split: str, model: Step | None) -> IndexSweep:
+    """The evaluations and the timing of a space's indexes.
+
+    Args:
+        planned: of the recipe. split: whose queries are searched. model: a folder in place of the last stage.
+
+    Raises:
+        UserError: for an index that cannot be built of the model's vectors.
+    """
+    recipes = {point.label: _with_index(recipe, space, point, split) for point in space.points}
+    evaluations = {label: planned.evaluation(own.evaluation, model=model) for label, own in recipes.items()}
+    searches = [step.inputs["ranked"] for step in evaluations.values()]
+    shared = searches[0].inputs
+    inputs = {name: shared[name] for name in ("passages", "tokens")}
+    inputs["queries"] = Step("sample", SampleConfig(), {"queries": shared["queries"]})
+    for number, search in enumerate(searches):
+        if "index" in search.inputs:
+            inputs[f"index{number}"] = search.inputs["index"]
+    configs = tuple(search.config.model_copy(update={"threads": 1}) for search in searches)
+    timing = TimingConfig.model_validate({"searches": configs, "threads": recipe.evaluation.threads})
+    return IndexSweep(space, recipes, evaluations, Step("time_searches", timing, inputs))
+
+
+def _with_index(recipe: Recipe, space: IndexSpace, point: IndexPoint, split: str) -> Recipe:
+    if recipe.evaluation.bm25_share:
+        raise UserError("evaluation.bm25_share: indexes are compared by the encoder's ranking alone; leave it at 0")
+    fields = {**point.model_dump(), "split": split, "depth": space.depth, "measures": [space.measure]}
+    return override(recipe, {f"evaluation.{name}": value for name, value in fields.items()})
+
+
+def index_table(sweep: IndexSweep, done: Mapping[str, Artifact], storage: Place) -> str:
+    """One row per index, with what it finds, its time, bytes and seconds of its build; then what the columns mean."""
+    measure, times = sweep.space.measure, done[TIMES].result
+    rows, values = [], []
+    for number, (label, step) in enumerate(sweep.evaluations.items()):
+        costs, search = costs_of(step, storage), step.inputs["ranked"]
+        mean, milliseconds = done[label].result["measures"][measure], times["milliseconds"][str(number)]
+        built = load(search.inputs["index"].place(storage)).result["seconds"] if "index" in search.inputs else None
+        values.append((mean, milliseconds, costs.bytes_per_passage or 0.0))
+        rows.append(
+            [
+                *(label, f"{mean:.4f}", _number(costs.index_recall_at_10, ".4f")),
+                *(_number(costs.index_recall_at_100, ".4f"), f"{milliseconds:.3g}"),
+                *(_number(costs.bytes_per_passage, ",.0f"), _number(built, ".1f")),
+            ]
+        )
+    front = on_front(values, ("max", "min", "min"))
+    for row, best in zip(rows, front, strict=True):
+        row.append("yes" if best else "")
+    heads = ["index", measure, "recall@10", "recall@100", "ms a query", "bytes a passage", "build s", "front"]
+    lines = [
+        "recall: against the exact search, on a sample of the queries. "
+        f"ms a query: {times['queries']:,} queries in one batch, all indexes in turn in one process, median of "
+        f"{times['rounds']} rounds.",
+        f"front: no other index is at least as good in {measure}, ms and bytes, and better in one.",
+    ]
+    return "\n".join([markdown(heads, rows), "", *lines, notes({"all": done[next(iter(sweep.evaluations))]})])
+
+
+def _number(value: float | None, form: str) -> str:
+    return UNKNOWN if value is None else format(value, form)
