@@ -15,6 +15,7 @@ from midmask.leaderboard.entries import SEEDS, WITHOUT_EFFECT
 from midmask.leaderboard.lineage import TOLD
 from midmask.leaderboard.surfaces import DECODER_RATIO, ENCODER_RATIO
 from midmask.recipes import RECIPES
+from midmask.retrieve.timing import TimingConfig
 from tests.support.dashboards.browser import ROOT
 from tests.support.queries.labelled import generating
 from tests.support.unread import Unread
@@ -41,7 +42,8 @@ def steps(recipes: list[Recipe]) -> dict[str, list[Step]]:
         for target in targets:
             for step in target.upstream():
                 found.setdefault(step.name, []).append(step)
-    found["generator"] = [Step("generator", generating())]  # a job's own step, of no recipe
+    found["generator"] = [Step("generator", generating())]  # jobs' own steps, of no recipe
+    found["time_searches"] = [Step("time_searches", TimingConfig())]
     return found
 
 

@@ -12,9 +12,11 @@ import ray.train
 import ray.train.torch
 import torch
 from ray._private.worker import get_dashboard_url
+from ray._raylet import PlacementGroupID
 from ray.exceptions import RayActorError
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
 from midmask import distributed as world
 from midmask.artifact import Place
@@ -30,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 RESTARTS = 5
 """Times that dead workers are replaced before the run fails; preempted nodes do not count."""
+
+GROUP = "group"
+"""Reports of workers on their placement group; those on steps come from `train`."""
 
 FINAL: dict[str, type[Exception]] = {"UserError": UserError, "NonFiniteLoss": NonFiniteLoss}
 """Errors that another try would only repeat: workers return them, instead of raising them to Ray Train."""
@@ -71,7 +76,8 @@ def train_on_ray(
     )
     running = RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS))
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
-    with Channel.open() as channel, channel.forwarding(_Once(log)):
+    reports = _Reports(log)
+    with Channel.open() as channel, channel.forwarding(reports):
         config = {"setup": setup, "out": out, "channel": channel}
         trainer = partial(
             Trainer,
@@ -80,7 +86,7 @@ def train_on_ray(
             scaling_config=scaling,
             run_config=running,
         )
-        outcome = _train(trainer)
+        outcome = _train(trainer, reports)
     (notes / name if storage else notes).delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
@@ -100,23 +106,27 @@ class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no
         return [callback for callback in callbacks if not isinstance(callback, PlacementGroupCleanerCallback)]
 
 
-def _train(trainer: Callable[[], Any]) -> Any:
+def _train(trainer: Callable[[], Any], reports: "_Reports") -> Any:
     """Runs a training and returns what its workers return.
 
     Ray Train replaces dead workers, but not its controller, an actor. If that dies, a new trainer goes on from the last
-    checkpoint.
+    checkpoint. The workers die with the controller; what was reserved for them is given back here, since Ray keeps it
+    as long as the driver lives.
     """
     for _ in range(RESTARTS):
         try:
             return run_interruptibly(trainer().fit).return_value
         except RayActorError:
             logger.warning("the controller of the training died; going on from the last checkpoint")
+            reports.give_groups_back()
     return run_interruptibly(trainer().fit).return_value
 
 
 def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """What every worker runs."""
     channel: Channel = config["channel"]
+    if world.rank() == 0 and (group := get_current_placement_group()) is not None:
+        channel.push(GROUP, [{"id": group.id.hex()}])
 
     def log(done: int, values: dict[str, float]) -> None:
         channel.push("train", [{"done": done, "values": values}])
@@ -130,17 +140,27 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     return {"error": None, "result": result}
 
 
-class _Once:
-    """Passes each report on once: after a restart, steps are done again and reported again, with the same values."""
+class _Reports:
+    """What workers tell the driver. Steps are passed on once: after a restart, they are done and reported again, with
+    the same values. Of each group of workers it keeps the placement group, which reserves their CPUs and GPUs.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._newest = 0
+        self._groups: set[str] = set()
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
-        if row["done"] > self._newest:
+        if source == GROUP:
+            self._groups.add(row["id"])
+        elif row["done"] > self._newest:
             self._newest = row["done"]
             self._log(row["done"], row["values"])
+
+    def give_groups_back(self) -> None:
+        """Removes the placement groups of all workers so far; those that are gone already stay gone."""
+        for group in self._groups:
+            remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(group))))
 
 
 def worker_cpus(workers: int, nodes: list[float]) -> float:
