@@ -60,5 +60,5 @@ def _open(number: int, config: TimingConfig, inputs: Mapping[str, Artifact], out
         given["index"] = inputs[f"index{number}"]
     work = Search(config.searches[number].model_copy(update={"threads": config.threads}), given, out)
     worker = SearchWorker(work, range(len(work.blocks)))
-    assert len(worker.shard.doc_ids) > 0, "opened before anything is timed"
+    _ = worker.shard  # a cached property, which is opened here, before anything is timed
     return worker
