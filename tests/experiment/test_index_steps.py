@@ -11,7 +11,7 @@ from midmask.experiment.searching import bm25_index
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve.bm25 import Bm25Config
-from midmask.retrieve.index import TRAINING_ROWS
+from midmask.retrieve.index_training import TRAINING_ROWS
 from tests.support.corpora.collections import write_beir
 
 

@@ -21,8 +21,9 @@ from midmask.retrieve.bm25_index import Bm25IndexConfig
 from midmask.retrieve.bm25_words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.fusion import FuseConfig
-from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields
+from midmask.retrieve.index import IndexConfig, IndexFields
 from midmask.retrieve.index_recall import SampleConfig
+from midmask.retrieve.index_training import TRAINING_ROWS
 from midmask.retrieve.pool import ALL
 from midmask.retrieve.search import SearchConfig
 from midmask.tokens import TokensConfig

@@ -15,7 +15,6 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,20 +25,12 @@ from midmask.arrays import Floats
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import Config, added, runtime
-from midmask.randomness.texts import mix
 from midmask.retrieve.blocks import passage_blocks
 from midmask.retrieve.dense import load_faiss
+from midmask.retrieve.index_training import TRAINING_ROWS, learn
 from midmask.retrieve.views import read_views
 
 FLAT = "Flat"
-
-TRAINING_ROWS = 262_144
-"""Passages that a trained index (IVF, SQ8, PQ, OPQ) learns from: drawn from the whole collection by a hash of the row,
-since collections are often sorted by topic or source.
-"""
-
-SAMPLE_KEY = 16
-"""Of the hash that draws them."""
 
 LISTS_SEARCHED = 8
 """Without `nprobe`, one of so many lists is searched, and at least so many lists: on SQuAD's size nearly all that an
@@ -169,14 +160,7 @@ def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
     if config.ef_construction is not None:
         faiss.ParameterSpace().set_index_parameter(index, "efConstruction", config.ef_construction)
     if not index.is_trained:
-        rows = sum(map(len, vectors))
-        try:
-            index.train(_sample_rows(vectors, config.training_rows or TRAINING_ROWS))
-        except RuntimeError as error:
-            raise UserError(
-                f"index = {config.index!r}: {rows} passages are too few to learn it ({_reason(error)}); use fewer "
-                "lists, or Flat"
-            ) from None
+        learn(index, config.index, vectors, config.training_rows or TRAINING_ROWS)
     for block in vectors:
         index.add(np.ascontiguousarray(block, dtype=np.float32))
     return index
@@ -227,14 +211,3 @@ def set_search_parameters(index: Any, fields: IndexFields, depth: int) -> None:
 
 def _reason(error: RuntimeError) -> str:
     return str(error).splitlines()[-1].strip()
-
-
-def _sample_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
-    """So many of all vectors, those with the lowest hash of their row, in row order; all where there are no more."""
-    starts = np.cumsum([0, *map(len, vectors)])
-    rows_N = np.arange(starts[-1])
-    if wanted < len(rows_N):
-        rows_N = np.sort(np.argpartition(mix(SAMPLE_KEY, rows_N), wanted)[:wanted])
-    edges = np.searchsorted(rows_N, starts)
-    parts = zip(vectors, starts.tolist(), pairwise(edges.tolist()), strict=False)
-    return np.concatenate([np.asarray(block)[rows_N[low:high] - start] for block, start, (low, high) in parts])
