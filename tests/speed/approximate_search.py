@@ -1,6 +1,6 @@
 """Approximate indexes against the exact search of the same vectors: recall, time and bytes, each as a share of exact.
 
-    python -m tests.speed.approximate_search --corpus /work/shared/data/wiki/corpus.jsonl.gz \\
+    python -m tests.speed.approximate_search --corpus ../shared/data/wiki/corpus.jsonl.gz \\
         [--encoded 120565] [--passages 1000000] [--queries 256] [--threads 2] [--vectors FILE.npy]
 
 The vectors are synthetic. The first `--encoded` passages are encoded by MiniLM at 64 tokens (`--vectors` keeps them).
