@@ -9,8 +9,8 @@ shards.
 
 Search: questions of SQuAD over the index of the wiki set, whose shards are there so many times (9: a million passages).
 Actors are opened and have searched once before the clock runs, one and two of them in turn. On a busy machine the ratio
-of the clock says little, so the same search is also done in this process, and its processor time counted: of all shards,
-and of the slower half; neither with the merge of the lists.
+of the clock says little, so the same search is also done in this process, and its processor time counted: of all
+shards, and of the slower half; neither with the merge of the lists.
 """
 
 import argparse
