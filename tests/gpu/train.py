@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,7 +26,6 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
 from midmask.retrieve.selection import read_qrels
-from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 from midmask.training.table import TokenTable
 from tests.gpu.page import table
@@ -139,10 +137,7 @@ def evaluate(planned: Plan, sides: Mapping[str, Step], storage: Place, device: t
 
 def _views(encoded: Artifact, blocks: int) -> Views:
     """The views of all blocks of an encoding."""
-    parts = [read_views(encoded.place, f"{block:05d}", encoded.result["views"]) for block in range(blocks)]
-    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
-    lexical = [part.lexical for part in parts if part.lexical is not None]
-    return Views(np.concatenate(dense) if dense else None, SparseRows.concat(lexical) if lexical else None)
+    return Views.concat([read_views(encoded.place, f"{block:05d}", encoded.result["views"]) for block in range(blocks)])
 
 
 def _slice(views: Views, at: int) -> Views:

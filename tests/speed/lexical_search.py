@@ -46,7 +46,7 @@ def counts(passages: int) -> sparse.csr_array:
     words = StemmedWords()
     with gzip.open(WIKI, "rt", encoding="utf-8") as lines:
         texts = [json.loads(line) for line, _ in zip(lines, range(passages), strict=False)]
-    rows = [words.ids(f"{text['title']} {text['text']}", grow=True) for text in texts]
+    rows = [words.ids(f"{text['title']} {text['text']}") for text in texts]
     offsets = np.cumsum([0, *map(len, rows)])
     table = sparse.csr_array((np.ones(offsets[-1], np.float32), np.concatenate(rows), offsets))
     table.sum_duplicates()

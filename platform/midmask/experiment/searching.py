@@ -90,12 +90,16 @@ def _approximate_inputs(
         training_rows=TRAINING_ROWS if wanted.learns(width) else None,
         threads=wanted.threads,
     )
-    sample = Step("sample", SampleConfig(), {"queries": encoded["queries"]})
     exact = config.model_copy(update=IndexFields().model_dump())
     return {
         "index": Step("index", built, passages),
-        "exact": Step("search_sample", exact, {**passages, "queries": sample}),
+        "exact": Step("search_sample", exact, {**passages, "queries": query_sample(encoded["queries"])}),
     }
+
+
+def query_sample(queries: Step) -> Step:
+    """The encoded queries by which every index of an encoding is measured."""
+    return Step("sample", SampleConfig(), {"queries": queries})
 
 
 def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:

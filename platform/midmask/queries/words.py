@@ -42,12 +42,12 @@ class TermWeights:
 
     def add(self, text: str) -> None:
         """Counts one more passage."""
-        self._frequency.update(set(self._words.ids(text, grow=True)))
+        self._frequency.update(set(self._words.ids(text)))
         self.passages += 1
 
     def stems(self, text: str) -> list[int]:
         """A number for the stem of each word of the text, in order; those of other texts agree."""
-        return self._words.ids(text, grow=True)
+        return self._words.ids(text)
 
     def frequency(self, stem: int) -> int:
         """The number of passages that have it."""

@@ -3,7 +3,7 @@
 A block can be worked on by any process in any order, and what is made of it lies in files named after its number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -73,3 +73,10 @@ def token_rows(column: pa.ChunkedArray) -> list[NDArray[np.int32]]:
     offsets = ids.offsets.to_numpy()
     values: NDArray[Any] = ids.values.to_numpy(zero_copy_only=False)
     return [values[start:end] for start, end in pairwise(offsets.tolist())]
+
+
+def done_in_turn(do: Callable[[int], object], blocks: int) -> Iterator[int]:
+    """The number of each block, as soon as it is done, in this process."""
+    for block in range(blocks):
+        do(block)
+        yield block

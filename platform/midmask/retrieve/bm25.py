@@ -30,7 +30,7 @@ from midmask.arrays import Ints
 from midmask.artifact import Artifact, Place
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
-from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, ranges
+from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, done_in_turn, ranges
 from midmask.retrieve.bm25_index import Bm25IndexConfig
 from midmask.retrieve.bm25_search import Bm25Index, read_ids
 from midmask.retrieve.merging import as_table, merge, read_found, write_found
@@ -185,10 +185,4 @@ def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Plac
     blocks = work.begin()
     (shards,) = work.shards(1)
     worker = Bm25Worker(work, shards)
-
-    def search_blocks() -> Iterator[int]:
-        for block in range(blocks):
-            worker.search(block)
-            yield block
-
-    return work.finish([shards], search_blocks())
+    return work.finish([shards], done_in_turn(worker.search, blocks))

@@ -65,7 +65,7 @@ def count_shard(texts: Iterable[Texts], out: Place, name: str) -> None:
     lengths = [np.empty(0, np.int32)]
     keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for ids, some in texts:
-        numbers = [words.ids(text, grow=True) for text in some]
+        numbers = [words.ids(text) for text in some]
         lengths.append(np.fromiter(map(len, numbers), np.int32, len(numbers)))
         row = np.repeat(np.arange(len(doc_ids), len(doc_ids) + len(ids)), lengths[-1])
         word = np.fromiter(chain.from_iterable(numbers), np.int64, len(row))

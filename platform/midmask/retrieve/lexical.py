@@ -167,21 +167,22 @@ class InvertedBlock:
     """Inverted lists of a block of passages: of each term, the passages that have it and their weights."""
 
     def __init__(self, rows: SparseRows) -> None:
+        from scipy.sparse._sparsetools import csc_matvec  # here, as below: only a lexical search needs scipy
+
+        self._add_column = csc_matvec
         lists = _matrix(rows).astype(np.float64).tocsc()
         self._rows = len(rows)
         self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
 
     def scores(self, terms: NDArray[np.int32], weights: Floats) -> BoundedScores:
         """Of one query; exact."""
-        from scipy.sparse._sparsetools import csc_matvec  # here, as below: only a lexical search needs scipy
-
         scores_N = np.zeros(self._rows)
         wide = weights.astype(np.float64)
         # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
         # function beneath it: scores_N += column * weight, for a matrix of one column.
         for at, term in enumerate(terms.tolist()):
             edges, weight = self._starts[term : term + 2], wide[at : at + 1]
-            csc_matvec(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
+            self._add_column(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
         return BoundedScores(scores_N, 0.0, scores_N.__getitem__)
 
 

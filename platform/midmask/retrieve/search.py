@@ -22,14 +22,14 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
-from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
+from midmask.retrieve.blocks import SELECTION, Block, blocks_in, done_in_turn, passage_blocks, ranges
 from midmask.retrieve.index import open_faiss_index, set_search_parameters
 from midmask.retrieve.index_recall import measure_recall
 from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.pool import read_candidates
 from midmask.retrieve.search_config import SearchConfig as SearchConfig
 from midmask.retrieve.search_config import check_inputs
-from midmask.retrieve.shards import Shard, open_shard, search_shard
+from midmask.retrieve.shards import Shard, doc_ids_of, open_shard, search_shard
 from midmask.retrieve.views import Views, read_views, stored_size
 
 log = logging.getLogger(__name__)
@@ -181,8 +181,7 @@ class Search:
 
     def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         """The ranked list, one query block after the other."""
-        names = pa.concat_tables([block.read(["doc_id"]) for block in self.blocks])["doc_id"]
-        doc_ids = names.cast(pa.large_string()).combine_chunks()  # they may take more than 2 GiB
+        doc_ids = doc_ids_of(self.blocks).cast(pa.large_string()).combine_chunks()  # they may take more than 2 GiB
         places_N = places_of(doc_ids)
         for number in searched:
             parts = [read_found(self.partial(shard, number)) for shard in shards]
@@ -250,13 +249,7 @@ def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     blocks = work.begin()
     (shard,) = work.shards(1)
     worker = SearchWorker(work, shard)
-
-    def search_blocks() -> Iterator[int]:
-        for block in range(blocks):
-            worker.search(block)
-            yield block
-
-    return work.finish([shard], search_blocks())
+    return work.finish([shard], done_in_turn(worker.search, blocks))
 
 
 PART = 64

@@ -49,12 +49,12 @@ def open_shard(
             vectors; 0: none, and the vectors are not read.
     """
     if index is not None and rescore == 0:
-        return CodedShard(index, _doc_ids(blocks), threads=threads)
+        return CodedShard(index, doc_ids_of(blocks), threads=threads)
     read = (read_views(encoded, block.name, views) for block in blocks)
     parts = [each.pruned(terms).narrowed(width, normalise=normalise) for each in read]
     dense = [part.dense_ND for part in parts if part.dense_ND is not None]
     lexical = [part.lexical for part in parts if part.lexical is not None]
-    doc_ids = _doc_ids(blocks)
+    doc_ids = doc_ids_of(blocks)
     first = blocks[0].start
     if late := [part.late for part in parts if part.late is not None]:
         return LateShard(late, doc_ids, first=first, threads=threads)
@@ -66,7 +66,8 @@ def open_shard(
     return HybridShard(dense, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
 
 
-def _doc_ids(blocks: Sequence[Block]) -> pa.ChunkedArray:
+def doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
+    """Ids of the passages of some blocks, in row order."""
     return pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
 
 

@@ -22,9 +22,6 @@ class StemmedWords:
         found: list[str] = self._stem(self._split(text.lower()))
         return found
 
-    def ids(self, text: str, *, grow: bool = False) -> list[int]:
-        """One number per word; unknown words are learnt, or left out."""
-        stems = self.stems(text)
-        if grow:
-            return [self.known.setdefault(stem, len(self.known)) for stem in stems]
-        return [self.known[stem] for stem in stems if stem in self.known]
+    def ids(self, text: str) -> list[int]:
+        """One number per word; unknown words are learnt."""
+        return [self.known.setdefault(stem, len(self.known)) for stem in self.stems(text)]

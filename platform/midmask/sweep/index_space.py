@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from midmask.errors import UserError
 from midmask.evaluation.presets import expand
-from midmask.identity import Config, as_user_error
+from midmask.identity import Config
 from midmask.retrieve.index import IndexFields
-from midmask.sweep.space import read_yaml
+from midmask.sweep.space_file import load_fields
 
 
 class IndexPoint(IndexFields):
@@ -44,10 +43,5 @@ def load_index_space(path: Path) -> IndexSpace:
     Raises:
         UserError: if the file is missing, is no YAML mapping, or has a wrong field; the line names the field.
     """
-    data = read_yaml(path)
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: a mapping of fields is wanted, with a list of points; see search_spaces/indexes")
-    try:
-        return IndexSpace.model_validate(data)
-    except ValidationError as error:
-        raise as_user_error(error, path.name) from None
+    wanted = f"{path}: a mapping of fields is wanted, with a list of points; see search_spaces/indexes"
+    return load_fields(path, IndexSpace, wanted)

@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from midmask.artifact import Artifact, Place, load
 from midmask.errors import UserError
 from midmask.evaluation.pareto import on_front
-from midmask.evaluation.rendering import markdown
+from midmask.evaluation.rendering import MISSING, markdown
 from midmask.experiment.costs import costs_of
 from midmask.experiment.plan import Plan, Step
 from midmask.experiment.reading_notes import notes
 from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import query_sample
 from midmask.identity import override
-from midmask.retrieve.index_recall import SampleConfig
 from midmask.retrieve.timing import TimingConfig
 from midmask.sweep.index_space import IndexPoint, IndexSpace
 
 TIMES = "milliseconds"
 """Name of the target that times all searches."""
-
-UNKNOWN = "—"
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def plan_index_sweep(space: IndexSpace, recipe: Recipe, planned: Plan, split: st
     searches = [step.inputs["ranked"] for step in evaluations.values()]
     shared = searches[0].inputs
     inputs = {name: shared[name] for name in ("passages", "tokens")}
-    inputs["queries"] = Step("sample", SampleConfig(), {"queries": shared["queries"]})
+    inputs["queries"] = query_sample(shared["queries"])
     for number, search in enumerate(searches):
         if "index" in search.inputs:
             inputs[f"index{number}"] = search.inputs["index"]
@@ -102,4 +100,4 @@ def index_table(sweep: IndexSweep, done: Mapping[str, Artifact], storage: Place)
 
 
 def _number(value: float | None, form: str) -> str:
-    return UNKNOWN if value is None else format(value, form)
+    return MISSING if value is None else format(value, form)

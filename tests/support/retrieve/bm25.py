@@ -45,11 +45,13 @@ class WholeBm25:
 
     def __init__(self, texts: list[str], k1: float = 0.9, b: float = 0.4) -> None:
         self._words = StemmedWords()
-        rows = [self._words.ids(text, grow=True) for text in texts]
+        rows = [self._words.ids(text) for text in texts]
         self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
         self._index.index((rows, self._words.known), create_empty_token=False, show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """The score of every passage, in row order."""
-        found: NDArray[np.float32] = self._index.get_scores_from_ids(self._words.ids(query))
+        known = self._words.known
+        words = [known[stem] for stem in self._words.stems(query) if stem in known]
+        found: NDArray[np.float32] = self._index.get_scores_from_ids(words)
         return found
