@@ -94,7 +94,7 @@ def until_read(watch: StoreWatch, summary: str) -> None:
 def about(uri: str, watch: StoreWatch) -> None:
     with st.expander("About this store"):
         st.markdown("MLflow's own pages on these runs:")
-        st.code(ui_command(uri), language="bash")
+        st.code(ui_command(uri), language="bash", wrap_lines=True)
         st.button(
             "Read everything again",
             on_click=watch.look,

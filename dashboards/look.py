@@ -27,7 +27,13 @@ STYLE = f"""<style>{TABLE_STYLE}
 .mm-status {{font-size: .75rem; border-radius: .6rem; padding: .1rem .5rem; background: rgba(128,128,128,.15);}}
 .mm-status.failed {{background: rgba(220,38,38,.14);}}
 .mm-status.running {{background: rgba(37,99,235,.14);}}
-[data-testid="stMainBlockContainer"] {{padding-top: 4.5rem;}}
+[data-testid="stMainBlockContainer"] {{padding: 4.5rem 2.5rem 3rem;}}
+[data-testid="stCaptionContainer"] {{opacity: 1 !important; color: light-dark(#57564f, #b5b3ad) !important;}}
+[data-testid="stCaptionContainer"] p {{opacity: 1; color: inherit !important;}}
+[data-testid="stCaptionContainer"] a, [data-testid="stMarkdownContainer"] a {{color: light-dark(#0f766e, #5eead4);}}
+[data-testid="stCode"] .token {{color: light-dark(#57564f, #b5b3ad) !important;}}
+[data-testid="stButtonGroup"] button[data-selected="true"] p {{color: light-dark(#0f766e, #5eead4);}}
+[data-testid="stSidebar"] {{width: 17rem !important;}}
 [data-testid="stHeading"] h2 {{font-size: 1.6rem; padding: 0;}}
 [data-testid="stHeading"] h3 {{font-size: 1.15rem;}}
 @media (max-width: 640px) {{
@@ -36,43 +42,50 @@ STYLE = f"""<style>{TABLE_STYLE}
 }}
 </style>"""
 
-SORTING = """
+TABLE = """
 export default function({parentElement, data, setTriggerValue}) {
   parentElement.innerHTML = data.html;
-  for (const head of parentElement.querySelectorAll("th[data-key]")) {
-    const choose = () => setTriggerValue("order", head.dataset.key);
-    head.tabIndex = 0;
-    head.style.cursor = "pointer";
+  for (const head of parentElement.querySelectorAll("th[data-key] > button:not([data-open])")) {
     head.title = "Order by this column; again: the other way round";
-    head.onclick = choose;
-    head.onkeydown = event => { if (event.key === "Enter") choose(); };
+    head.onclick = () => setTriggerValue("order", head.parentElement.dataset.key);
+  }
+  for (const name of parentElement.querySelectorAll("button[data-open]")) {
+    name.title = "Show this system below the table";
+    name.onclick = () => setTriggerValue("open", name.dataset.open);
   }
 }
 """
 """Texts in the HTML are escaped where it is made."""
 
-_sortable = st.components.v2.component("midmask.table", js=SORTING, isolate_styles=False)
+_live_table = st.components.v2.component("midmask.table", js=TABLE, isolate_styles=False)
 
 
 def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, str]]], label: str) -> str:
-    """An HTML table of (text, class) cells; texts are HTML already."""
-    head = "".join(f'<th class="{kind}">{text}</th>' for text, kind in heads)
+    """An HTML table of (text, class) cells; texts are HTML already. Heads without a text are left out together."""
+    head = "".join(f'<th class="{kind}" scope="col">{text}</th>' for text, kind in heads)
+    named = any(text for text, _ in heads)
     body = "".join(
         "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in line) + "</tr>" for line in lines
     )
     return (
-        f'<div class="mm-scroll"><table class="mm-board" aria-label="{label}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="mm-scroll" tabindex="0"><table class="mm-board" aria-label="{label}">'
+        f"{f'<thead><tr>{head}</tr></thead>' if named else ''}<tbody>{body}</tbody></table></div>"
     )
 
 
-def sortable(html: str, key: str, chosen: Callable[[str], None]) -> None:
-    """An HTML table whose heads can be clicked.
+def live_table(html: str, key: str, *, order: Callable[[str], None], opened: Callable[[str], None]) -> None:
+    """An HTML table whose heads and systems can be chosen, by click or key.
 
     Args:
-        chosen: told the `data-key` of the head that was clicked, before the page is drawn again.
+        order: told the `data-key` of the head that was chosen, before the page is drawn again. opened: told the
+            `data-open` of a system.
     """
-    _sortable(key=key, data={"html": html}, on_order_change=lambda: chosen(st.session_state[key]["order"]))
+    _live_table(
+        key=key,
+        data={"html": html},
+        on_order_change=lambda: order(st.session_state[key]["order"]),
+        on_open_change=lambda: opened(st.session_state[key]["open"]),
+    )
 
 
 def link(address: str, text: str) -> str:

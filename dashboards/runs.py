@@ -51,4 +51,4 @@ def places_of(context: PageContext, rows: Mapping[str, LeaderboardRow]) -> dict[
 
 def nothing_evaluated() -> None:
     st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
-    st.code("make demo", language="bash")
+    st.code("make demo", language="bash", wrap_lines=True)

@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from context import PageContext
-from look import link, sortable, table
+from look import link, live_table, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.board import Board, View, board_of
 from midmask.leaderboard.cells import legend
@@ -19,6 +19,7 @@ from midmask.leaderboard.html import table as board_table
 from midmask.leaderboard.marks import Marks, marks_of
 from midmask.leaderboard.rows import unfinished
 from midmask.tracking import redacted
+from views import card, cost_chart
 from views.choosing import address, choose, order_by
 
 PER_PAGE = 100
@@ -44,10 +45,12 @@ def systems(context: PageContext) -> None:
         return
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
-    sortable(board_table(board, lines, context.link), "board", order_by)
+    live_table(board_table(board, lines, context.link), "board", order=order_by, opened=card.open_card)
     of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,}."
     st.caption(markdown_text(" ".join([of, *legend(board)])))
     exports(board, context)
+    cost_chart.show(board)
+    card.show(board, context)
 
 
 def page_number(count: int) -> int:
@@ -89,7 +92,8 @@ def exports(board: Board, context: PageContext) -> None:
 
 def nothing(context: PageContext) -> None:
     st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
-    st.code("make demo\npython jobs/sweep_mask_ratio.py --tracking-uri " + redacted(context.uri), language="bash")
+    command = f"python jobs/sweep_mask_ratio.py --tracking-uri {redacted(context.uri)}"
+    st.code(f"make demo\n{command}", language="bash", wrap_lines=True)
 
 
 def troubles(context: PageContext) -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from look import ALL, choice, choices
 from midmask.corpora.splits import is_slice
-from midmask.leaderboard.board import HEADS, NEWEST, View, columns_of, places_of
+from midmask.leaderboard.board import HEADS, NEWEST, View, columns_of, newest_place, places_of
 from midmask.leaderboard.entries import LABELS, Entry
 from midmask.leaderboard.marks import Shown
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names
@@ -25,27 +25,35 @@ FILTERS = ("pretrain_on", "representation", "protocol", "backbone")
 
 
 def choose(found: Sequence[Entry]) -> View:
-    """Draws the choices over these entries."""
+    """Draws the choices over these entries, in the sidebar, which folds on a phone."""
+    with st.sidebar:
+        return _chosen(found)
+
+
+def _chosen(found: Sequence[Entry]) -> View:
     every = places_of(found)
-    first, second, third, fourth = st.columns([2, 2, 3, 3])
-    with first:
-        corpus = choice("Corpus", "corpus", [ALL, *sorted({place.corpus for place in every})])
-    with second:
-        split = choice("Split", "split", [ALL, *sorted({place.split for place in every})])
+    newest = newest_place(found)
+    corpus = choice("Corpus", "corpus", [*_first(newest.corpus, {place.corpus for place in every}), ALL])
+    inside = newest_place(found, "" if corpus == ALL else corpus)
+    split = choice("Split", "split", [*_first(inside.split, {place.split for place in every}), ALL])
     names = place_names(every)
     places = {place: names[place] for place in _places(every, corpus, split)}
     known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
-    with third:
-        measures = choices("Measures", "measures", known, known[:NARROW])
-    with st.expander("More choices: systems, superscripts, gains", key="more"):
+    find = st.text_input("Find systems", key="find", placeholder="retromae splade", bind="query-params")
+    measures = choices("Measures", "measures", known, known[:NARROW])
+    view = View(places, tuple(measures), {}, NEWEST, False, "none", "none", False, find)
+    orders = [*(column.key for column in columns_of(view)), *(HEADS[name] for name in LABELS), NEWEST]
+    order = choice("Order by", "order", orders)
+    reverse = st.toggle("Worst first", key="reverse", bind="query-params")
+    with st.expander("More choices", key="more"):
         filters = _filters(found)
         marks, baseline, trials = _marking(found)
-    view = View(places, tuple(measures), filters, NEWEST, False, marks, baseline, trials)
-    orders = [*(column.key for column in columns_of(view)), *(HEADS[name] for name in LABELS), NEWEST]
-    with fourth:
-        order = choice("Order by", "order", orders)
-        reverse = st.toggle("Worst first", key="reverse", bind="query-params")
-    return View(view.places, view.measures, filters, order, reverse, marks, baseline, trials)
+    return View(view.places, view.measures, filters, order, reverse, marks, baseline, trials, find)
+
+
+def _first(one: str, names: set[str]) -> list[str]:
+    """All names, ascending, but one that stands first: a choice without a value in the address falls on it."""
+    return [one, *sorted(names - {one})]
 
 
 def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:
@@ -61,22 +69,17 @@ def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[C
 
 def _filters(found: Sequence[Entry]) -> dict[str, str]:
     chosen = {}
-    for name, column in zip(FILTERS, st.columns(len(FILTERS)), strict=True):
-        with column:
-            values = sorted({getattr(entry, name) for entry in found} - {""})
-            chosen[name] = choice(HEADS[name], name, [ALL, *values])
+    for name in FILTERS:
+        values = sorted({getattr(entry, name) for entry in found} - {""})
+        chosen[name] = choice(HEADS[name], name, [ALL, *values])
     return {name: value for name, value in chosen.items() if value != ALL}
 
 
 def _marking(found: Sequence[Entry]) -> tuple[Shown, str, bool]:
-    first, second, third = st.columns([3, 3, 6], vertical_alignment="bottom")
     recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name.lower() != "bm25", name))
-    with first:
-        marks = MARKS[choice("Superscripts", "marks", list(MARKS))]
-    with second:
-        baseline = choice("Gain per hour over", "baseline", recipes)
-    with third:
-        trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
+    marks = MARKS[choice("Superscripts", "marks", list(MARKS))]
+    baseline = choice("Gain per hour over", "baseline", recipes)
+    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
     return marks, baseline, trials
 
 
@@ -84,8 +87,8 @@ def address() -> str:
     """Where this view is found again. Unlike in the browser's own line, defaults stand in it too: they depend on what
     the store holds.
     """
-    keys = ("corpus", "split", "measures", "order", "reverse", *FILTERS, "marks", "baseline", "trials")
-    values = {key: st.session_state[key] for key in keys if st.session_state.get(key) is not None}
+    keys = ("corpus", "split", "find", "measures", "order", "reverse", *FILTERS, "marks", "baseline", "trials")
+    values = {key: st.session_state[key] for key in keys if st.session_state.get(key) not in (None, "")}
     plain = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
     return f"{(st.context.url or '').partition('?')[0]}?{urlencode(plain, doseq=True)}"
 

@@ -28,7 +28,7 @@ MODES = SIDE_BY_SIDE, BLIND, NEXT = "Side by side", "Blind", "Judge next"
 def show(context: PageContext) -> None:
     if context.verdict is None:
         st.info("No verdict was named. Start the dashboard with the folder that `midmask choose` wrote:")
-        st.code("midmask ui --verdict FOLDER", language="bash")
+        st.code("midmask ui --verdict FOLDER", language="bash", wrap_lines=True)
         return
     try:
         site, store = _opened(context.verdict)

@@ -23,7 +23,7 @@ def show(context: PageContext) -> None:
     parents = sweeps(context.runs)
     if not parents:
         st.info("No sweep has been tracked in this store yet. Run one:")
-        st.code("python jobs/sweep_mask_ratio.py", language="bash")
+        st.code("python jobs/sweep_mask_ratio.py", language="bash", wrap_lines=True)
         return
     parents.sort(key=lambda run: run.status != "finished")  # those that were killed or still run come last
     named = {_name(run): run for run in parents}

@@ -28,7 +28,7 @@ def show(context: PageContext) -> None:
     phases = [phase for phase in PHASES if trainings(context.runs, phase)]
     if not phases:
         st.info("No training has been tracked in this store yet. Run one:")
-        st.code("python jobs/pretrain.py --recipe retromae", language="bash")
+        st.code("python jobs/pretrain.py --recipe retromae", language="bash", wrap_lines=True)
         return
     first, second, third = st.columns([2, 5, 2])
     with first:

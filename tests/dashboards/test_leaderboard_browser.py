@@ -11,7 +11,15 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
-from tests.support.dashboards.pages import choose, query, systems, wait_for_lines, wait_for_systems, wait_for_text
+from tests.support.dashboards.pages import (
+    choose,
+    query,
+    systems,
+    wait_for_lines,
+    wait_for_systems,
+    wait_for_table,
+    wait_for_text,
+)
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 SQUAD = ["dupmae", "retromae", "none", "bm25"]
@@ -31,25 +39,52 @@ def address(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterat
 def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, address: str) -> None:
     browser.get(f"{address}/?corpus=squad")
     lines = wait_for_systems(browser, SQUAD)
-    assert [line[0].split()[0] for line in lines] == ["a", "b", "c", "d"]
-    assert "dense" in lines[0][0].splitlines()[1]
-    assert lines[3][0].split() == ["d", "bm25"], "its representation has the name of the system, its training none"
-    best, spread = lines[0][1].splitlines()
+    assert [line[0].split() for line in lines] == [["1", "1-2"], ["2", "1-2"], ["3"], ["4"]]
+    bars = "return [...document.querySelectorAll('td.rank')].map(cell => cell.querySelectorAll('.lane').length)"
+    assert browser.execute_script(bars) == [1, 1, 0, 0], "the first two are a tie"
+    assert [line[1].split()[0] for line in lines] == ["a", "b", "c", "d"]
+    assert lines[0][1].splitlines()[1] == "dense"
+    assert lines[3][1].split() == ["d", "bm25"], "its representation has the name of the system, its training none"
+    best, spread = lines[0][2].splitlines()
     assert best.endswith("cd") and spread.startswith("± 0.0")
-    hours, size, search, gain, seeds = lines[0][3:8]
-    assert (hours.split(), size, search) == (["4", "CPU"], "512", "1.25")
+    hours, size, search, gain, seeds = lines[0][4:9]
+    assert (hours.split(), size, search) == (["4h00m", "CPU"], "512 B", "1.25 ms")
     assert gain.startswith("+4.") and seeds == "0 1 2"
-    assert lines[3][4] == "—", "BM25 keeps no vectors"
-    bold = [cell.text[:6] for cell in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] td.best")]
-    assert len(bold) == 2 and bold[0] == best[:6]
+    assert lines[3][5] == "—", "BM25 keeps no vectors"
+    bold = [cell.text[:5] for cell in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] td.best")]
+    assert len(bold) == 2 and bold[0] == best[:5]
     links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "td a")][:10]
     assert len(set(links)) == 10 and all(str(link).startswith("http://127.0.0.1:5999/#/experiments/") for link in links)
     wait_for_text(browser, "Superscripts: the systems that a row is significantly better than")
     wait_for_text(browser, "Gain per hour")
 
 
-def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, address: str) -> None:
+def test_it_opens_on_the_newest_results_and_finds_systems_by_their_names(browser: Chrome, address: str) -> None:
     browser.get(address)
+    wait_for_systems(browser, SQUAD)
+    groups = [head.text for head in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] th.group")]
+    assert groups == ["squad dev, 60 queries"]
+    browser.get(f"{address}/?find=MAE+dense")
+    wait_for_systems(browser, SQUAD[:2])
+    browser.get(f"{address}/?find=nothing+of+the+kind")
+    wait_for_text(browser, "No system matches these choices")
+
+
+def test_a_system_that_is_clicked_has_a_card_and_costs_have_a_chart(browser: Chrome, address: str) -> None:
+    browser.get(f"{address}/?corpus=squad&cost=Training")
+    wait_for_systems(browser, SQUAD)
+    labels = (By.CSS_SELECTOR, ".st-key-quality_cost .textpoint text")
+    WebDriverWait(browser, 90).until(lambda page: len(page.find_elements(*labels)) == 4)
+    assert {label.text for label in browser.find_elements(*labels)} == {"dupmae", "retromae", "none", "bm25"}
+    browser.find_element(By.CSS_SELECTOR, "tr[data-system=none] button[data-open]").click()
+    facts = dict(wait_for_table(browser, "system", lambda lines: ["System", "none"] in lines))
+    assert facts["Rank by squad dev nDCG@10"] == "3" and facts["Training"] == "30m00s CPU"
+    assert facts["Runs, by seed"] == "0 · 1 · 2"
+    WebDriverWait(browser, 30).until(lambda page: query(page).get("system", [""])[0].startswith("none"))
+
+
+def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, address: str) -> None:
+    browser.get(f"{address}/?corpus=all&split=all")
     lines = wait_for_systems(browser, [*PYDOCS, *SQUAD])
     groups = [head.text for head in browser.find_elements(By.CSS_SELECTOR, "table[aria-label=systems] th.group")]
     assert groups == [
@@ -58,14 +93,14 @@ def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, add
         "squad dev, 60 queries",
         "cranfield dev, 1,204 queries (split made here)",
     ]
-    assert lines[0][1] == "0.6412" and lines[1][7:9] == ["—", "—"]
+    assert lines[0][2] == "0.6412" and lines[1][8:10] == ["—", "—"]
     assert [head.text for head in browser.find_elements(By.CSS_SELECTOR, "th.order")] == ["nDCG@10"]
     left = {line[0]: line[2] for line in wait_for_lines(browser, "unfinished", 2)}
     assert left == {"pretrain alive": "running", "pretrain broken": "failed"}
 
 
 def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, address: str) -> None:
-    browser.get(address)
+    browser.get(f"{address}/?corpus=all&split=all")
     wait_for_systems(browser, [*PYDOCS, *SQUAD])
     choose(browser, "split", "test")
     by_test = ["BM25", "RetroMAE", "MLM", "No middle training"]
@@ -77,7 +112,7 @@ def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, add
     wait_for_systems(browser, by_test)
     browser.get(f"{address}/?corpus=squad&representation=dense&marks=tie+groups&measures=RR%4010&baseline=bm25")
     lines = wait_for_systems(browser, SQUAD[:3])
-    assert [line[1].splitlines()[0][6:] for line in lines] == ["a", "a", "b"]
+    assert [line[2].splitlines()[0][5:] for line in lines] == ["a", "a", "b"]
     browser.get(f"{address}/?corpus=cranfield&split=test")
     wait_for_text(browser, "No system was evaluated on this split of this corpus")
 
@@ -85,7 +120,7 @@ def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, add
 def test_the_head_of_a_column_orders_by_it_and_then_the_other_way_round(browser: Chrome, address: str) -> None:
     browser.get(f"{address}/?corpus=squad")
     wait_for_systems(browser, SQUAD)
-    head = 'table[aria-label=systems] th[data-key="Train hours"]'
+    head = 'table[aria-label=systems] th[data-key="Train hours"] button'
     browser.find_element(By.CSS_SELECTOR, head).click()
     wait_for_systems(browser, ["bm25", "none", "retromae", "dupmae"])
     WebDriverWait(browser, 30).until(lambda page: query(page).get("order") == ["Train hours"])
@@ -140,7 +175,7 @@ def test_on_a_phone_nothing_but_the_table_scrolls_sideways(browser: Chrome, addr
     metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
-        browser.get(address)
+        browser.get(f"{address}/?corpus=all&split=all")
         wait_for_systems(browser, [*PYDOCS, *SQUAD])
         wide = "return [document.documentElement.scrollWidth, document.querySelector('.mm-scroll').scrollWidth]"
         page, inner = browser.execute_script(wide)
@@ -172,5 +207,5 @@ def test_a_store_with_nothing_to_show_says_what_to_type(
 
 def test_no_page_asked_another_host(browser: Chrome, address: str) -> None:
     browser.get(address)
-    wait_for_systems(browser, [*PYDOCS, *SQUAD])
+    wait_for_systems(browser, SQUAD)
     assert hosts_asked(browser) == {"127.0.0.1"}

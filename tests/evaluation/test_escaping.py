@@ -77,7 +77,7 @@ def test_a_markdown_export_keeps_its_cells_and_no_html(name: str) -> None:
     shown = board(name)
     lines = as_markdown(shown).splitlines()
     assert {len(re.split(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines[: 2 + len(shown.lines)]} == {
-        3 + len(shown.fields) + len(shown.columns)
+        4 + len(shown.fields) + len(shown.columns)
     }
     assert len(lines) == 2 + len(shown.lines) + 2, "the table, a blank line, the legend"
     parsed = Tags()

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -13,34 +12,15 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from midmask.leaderboard.board import GAIN, HOURS, NEWEST, Board, View, board_of
+from midmask.leaderboard.board import GAIN, HOURS, NEWEST, board_of
 from midmask.leaderboard.cells import legend
-from midmask.leaderboard.entries import Entry, entries
+from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
-from midmask.leaderboard.marks import MOST, Shown, marks_of
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
+from midmask.leaderboard.marks import MOST, Marks, marks_of
+from midmask.leaderboard.rows import LeaderboardRow, rows
 from tests.support.dashboards import compared
-
-DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
-SHOWN = {DEV: "squad dev"}
-NDCG = "squad dev nDCG@10"
-
-
-def per_query(row: LeaderboardRow) -> pa.Table:
-    return compared.per_query({name: compared.values(row.recipe, int(row.seed), name) for name in compared.MEASURES})
-
-
-def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> View:
-    plain = View(SHOWN, compared.MEASURES, {}, order, False, marks, "none", False)
-    return replace(plain, **more)  # type: ignore[arg-type]
-
-
-def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
-    found = entries(rows(compared.tracked_rows())) if found is None else found
-    return board_of(
-        found, chosen, lambda shown: marks_of(shown, chosen.places, chosen.measures, per_query, chosen.marks)
-    )
+from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
 
 
 def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
@@ -164,11 +144,12 @@ def test_markdown_has_bold_superscripts_and_what_they_mean() -> None:
     assert "Means over queries: squad dev, 60 queries." in said
     head, _, first, *_ = table.splitlines()
     heads = [cell.strip() for cell in head.split("|")[1:-1]]
-    assert heads[:3] == ["System", "Representation", NDCG], "they differ in no other label"
-    assert f"**{shown.lines[0].cells[NDCG].sorts_by:.4f}**<sup>cd</sup> ± " in first and first.startswith("| a dupmae")
+    assert heads[:4] == ["System", "Rank", "Representation", NDCG], "they differ in no other label"
+    best = f"**{shown.lines[0].cells[NDCG].sorts_by:.3f}**<sup>cd</sup> ± 0.0"
+    assert best in first and first.startswith("| a dupmae"), "60 queries leave an error of some hundredths"
     assert len({line.count("|") for line in table.splitlines()}) == 1
     assert "Superscripts" in said and "'none'" in said and "Bonferroni" in said
-    assert "All of them: pre-trained on corpus" in " ".join(legend(shown))
+    assert "All that are trained: pre-trained on corpus" in " ".join(legend(shown))
 
 
 class Links(HTMLParser):
@@ -190,9 +171,8 @@ class Links(HTMLParser):
 def test_the_html_file_asks_for_nothing_and_escapes_what_it_is_told() -> None:
     evil = [compared.tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
     found = entries(rows([*compared.tracked_rows(), *evil[:1]]))
-    text = document(
-        board(view("none"), found), source="<s>", address='http://h/?a="b', when=datetime(2026, 1, 2, tzinfo=UTC)
-    )
+    unmarked = board_of(found, view("none"), lambda shown: Marks())
+    text = document(unmarked, source="<s>", address='http://h/?a="b', when=datetime(2026, 1, 2, tzinfo=UTC))
     page = Links()
     page.feed(text)
     assert page.asks == [] and "@import" not in text and "url(" not in text

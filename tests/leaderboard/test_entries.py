@@ -46,7 +46,7 @@ def test_what_tells_systems_apart() -> None:
     assert len(entries(rows([run, compared.changed(run, stages__0__train__seed="7")]))) == 1
     assert len(entries(rows([run, compared.changed(run, pretrain__micro_batch="4")]))) == 1
     longer = compared.changed(run, tokens__max_length="96")
-    assert [entry.note for entry in entries(rows([run, longer]))] == ["max_length 48", "max_length 96"]
+    assert [entry.note for entry in entries(rows([run, longer]))] == ["passage tokens 48", "passage tokens 96"]
     trial = compared.tagged(run, step="trial")
     other = compared.tagged(run, protocol="splade")
     assert len(entries(rows([run, trial, other]))) == 3

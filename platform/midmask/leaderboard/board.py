@@ -5,23 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from midmask.evaluation.statistics.ranks import RankRange
 from midmask.evaluation.ties import label
 from midmask.leaderboard.entries import LABELS, Entry, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks, Shown
 from midmask.leaderboard.rows import CollectionSplit
 
-HOURS = "Train hours"
-COSTS = {
-    HOURS: "train_seconds",
-    "Bytes per passage": "bytes_per_passage",
-    "Search ms": "search_ms_per_query",
-}
+HOURS, BYTES, SEARCH = "Train hours", "Bytes per passage", "Search ms"
+COSTS = {HOURS: "train_seconds", BYTES: "bytes_per_passage", SEARCH: "search_ms_per_query"}
 """Column -> the cost that it shows; hours by the clock."""
 
+COST_HEADS = {HOURS: "Training", BYTES: "Per passage", SEARCH: "Search"}
+"""Column of a cost -> its head where numbers bear their units."""
+
 RECALLS = {"Index recall@10": "index_recall_at_10", "Index recall@100": "index_recall_at_100"}
-"""Column -> the fact that it shows, beside the costs: what approximate searches find of exact ones' best passages.
-There is a column where a system has a value.
-"""
+"""Column -> the fact that it shows, beside the costs: what approximate searches find of exact ones' best passages."""
 
 GAIN = "Gain per hour"
 NEWEST = "newest"
@@ -40,7 +38,8 @@ HEADS = {
 class View:
     """What is chosen. places: groups of columns, each with its name (`rows.place_names`). filters: field of an entry
     -> the value it must have. order: a column's key, a head of `HEADS`, or `newest`; the best comes first, or last if
-    `reverse`. baseline: the recipe that gains are counted from.
+    `reverse`. baseline: the recipe that gains are counted from. find: words that a system's name must have, in capital
+    letters or small.
     """
 
     places: Mapping[CollectionSplit, str]
@@ -51,6 +50,7 @@ class View:
     marks: Shown
     baseline: str
     trials: bool
+    find: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,17 @@ class BoardColumn:
 
 @dataclass(frozen=True)
 class BoardCell:
-    """value: of a measure, with its spread; number: of a cost or gain; neither: nothing is known."""
+    """value: of a measure, with its spread; number: of a cost or gain; neither: nothing is known. ranks: those that the
+    tests of the column allow. error: standard error of the value over queries. None: not tested.
+    """
 
     value: Value | None = None
     number: float | None = None
     best: bool = False
     better_than: tuple[str, ...] = ()
     ties: str = ""
+    ranks: RankRange | None = None
+    error: float | None = None
 
     @property
     def sorts_by(self) -> float | None:
@@ -91,22 +95,44 @@ class BoardLine:
 
 @dataclass(frozen=True)
 class Board:
-    """What is shown, in order. `fields`: labels in which the lines differ, so that they need a column of their own."""
+    """What is shown, in order. `fields`: labels in which the lines that have one differ, so that each tells its own.
+    `ranked`: the column that ranks are counted in, None where no system was measured.
+    """
 
     view: View
     columns: tuple[BoardColumn, ...]
     lines: tuple[BoardLine, ...]
     text: str
+    ranked: BoardColumn | None = None
 
     @cached_property
     def fields(self) -> list[str]:
-        return [name for name in LABELS[1:] if len({getattr(line.entry, name) for line in self.lines}) > 1]
+        return [name for name in LABELS[1:] if len(self.values(name)) > 1]
+
+    def values(self, name: str) -> set[str]:
+        """What the lines have as this label; BM25 has no pre-training, and a model folder no protocol."""
+        return {getattr(line.entry, name) for line in self.lines} - {"", "none"}
 
 
 def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
     """Where systems were evaluated, the places of most systems first."""
     counts = Counter(place for entry in found for place in entry.rows)
     return sorted(counts, key=lambda place: (-counts[place], place))
+
+
+def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
+    """Where the newest results are. Of several that one run has, that of most systems, and test before dev.
+
+    Args:
+        found: at least one. corpus: the short name of a corpus, to look at no other; empty: all.
+    """
+    counts = Counter(place for entry in found for place in entry.rows)
+    started = {
+        place: max(row.started for entry in found for row in entry.rows.get(place, ()))
+        for place in counts
+        if corpus in ("", place.corpus)
+    }
+    return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 
 def columns_of(view: View) -> list[BoardColumn]:
@@ -116,7 +142,7 @@ def columns_of(view: View) -> list[BoardColumn]:
         for place, name in view.places.items()
         for measure in view.measures
     ]
-    costs = [BoardColumn(name, name, low_is_good=True) for name in COSTS]
+    costs = [BoardColumn(name, head, low_is_good=True) for name, head in COST_HEADS.items()]
     return [*found, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
 
 
@@ -135,19 +161,17 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
         BoardLine(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
         for number, entry in enumerate(_ordered(shown, view, cells, columns))
     ]
-    known = [column for column in columns if _is_shown(column, cells[column.key])]
-    return Board(view, tuple(known), tuple(lines), marks.text)
-
-
-def _is_shown(column: BoardColumn, cells: Mapping[str, BoardCell]) -> bool:
-    """Whether a measure or a recall has a value; costs always have a column."""
-    always = column.place is None and column.key not in RECALLS
-    return always or any(cell.sorts_by is not None for cell in cells.values())
+    known = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
+    measured = [column for column in known if column.place]
+    ranked = next((column for column in measured if column.key == view.order), next(iter(measured), None))
+    return Board(view, tuple(known), tuple(lines), marks.text, ranked)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:
+    name = entry.name.lower()
     return (
         (view.trials or not entry.trial)
+        and all(word in name for word in view.find.lower().split())
         and all(getattr(entry, name) == value for name, value in view.filters.items())
         and any(place in entry.rows for place in view.places)
     )
@@ -169,6 +193,8 @@ def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks
             best=value is not None and value.mean >= top,
             better_than=marks.better_than.get((name, place, measure), ()),
             ties=marks.ties.get((name, place, measure), ""),
+            ranks=marks.ranks.get((name, place, measure)),
+            error=marks.errors.get((name, place, measure)),
         )
         for name, value in values.items()
     }

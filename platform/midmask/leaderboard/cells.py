@@ -1,43 +1,86 @@
 """How a board reads: its numbers, superscripts, and the sentences below the table."""
 
+import math
 from collections.abc import Mapping
 
-from midmask.leaderboard.board import GAIN, HEADS, HOURS, RECALLS, Board, BoardCell, BoardColumn, BoardLine
+from midmask.leaderboard.board import (
+    BYTES,
+    GAIN,
+    HEADS,
+    HOURS,
+    RECALLS,
+    SEARCH,
+    Board,
+    BoardCell,
+    BoardColumn,
+    BoardLine,
+)
 from midmask.leaderboard.rows import CollectionSplit
+from midmask.progress import clock
 
 NONE = "—"
 
 
+DECIMALS = 4
+"""Of a measure whose error is not known."""
+
+
 def number(column: BoardColumn, cell: BoardCell) -> str:
-    """The cell's number as it is printed; a dash for what is not known."""
+    """The cell's number as it is printed, with its unit; a dash for what is not known."""
     found = cell.sorts_by
     if found is None:
         return NONE
     if column.place is not None or column.key in RECALLS:
-        return f"{found:.4f}"
+        return f"{found:.{decimals(cell)}f}"
     if column.key == GAIN:
         return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
-    return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
+    return {HOURS: _duration, BYTES: size, SEARCH: _milliseconds}[column.key](found)
+
+
+def decimals(cell: BoardCell) -> int:
+    """As many as leave two digits of the standard error over queries, 2 to 4: systems on the same queries are paired,
+    so that differences below one error may count, but none below a tenth of it.
+    """
+    if not cell.error or not math.isfinite(cell.error):
+        return DECIMALS
+    return min(max(1 - math.floor(math.log10(cell.error)), 2), DECIMALS)
+
+
+def size(number: float) -> str:
+    """Bytes as people read them: 512 B, 1.5 kB, 63 kB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 10 else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
+
+
+def _duration(hours: float) -> str:
+    return clock(3600 * hours)
+
+
+def _milliseconds(number: float) -> str:
+    return f"{number / 1000:,.1f} s" if number >= 1000 else f"{number:.3g} ms"
 
 
 def detail(board: Board, column: BoardColumn, line: BoardLine) -> str:
     """What stands small beside a number: the spread over seeds, or the device that the hours are of."""
     cell = line.cells[column.key]
     if cell.value is not None and cell.value.spread is not None:
-        return f"± {cell.value.spread:.4f}"
+        return f"± {cell.value.spread:.{decimals(cell)}f}"
     if column.key == HOURS and cell.number:
         return "GPU" if line.entry.cost("gpu_hours", board.view.places) else "CPU"
     return ""
 
 
 def superscript(board: Board, cell: BoardCell, letters: Mapping[str, str]) -> str:
-    """Letters: of the systems that this one is significantly better than, or of its tie groups.
+    """Letters: of the systems that this one is significantly better than, or of its tie groups; or none.
 
     Args:
         letters: as `letters_of`.
     """
-    if board.view.marks == "ties":
-        return cell.ties
+    if board.view.marks != "better_than":
+        return cell.ties if board.view.marks == "ties" else ""
     return "".join(letters[name] for name in sorted(cell.better_than, key=lambda name: letters[name]))
 
 
@@ -69,6 +112,9 @@ def legend(board: Board) -> list[str]:
     """The sentences below a board: what is bold, how marks were tested, what ± and the gain are, what all share."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
     said = [board.text if "Bold" in board.text else f"Bold: the best of a column. {board.text}".strip()]
+    if board.ranked is not None:
+        bars = "; a bar joins systems that do not differ significantly" if any(cell.ties for cell in cells) else ""
+        said.append(f"Rank: by {board.ranked.key}, and the ranks that the tests allow{bars}.")
     if any(cell.value is not None and cell.value.spread is not None for cell in cells):
         said.append("±: the standard deviation over seeds.")
     if any(line.cells[GAIN].number is not None for line in board.lines):
@@ -83,13 +129,10 @@ def legend(board: Board) -> list[str]:
 
 
 def _shared(board: Board) -> list[str]:
-    """What all shown systems have in common, which therefore needs no column."""
-    if not board.lines:
-        return []
-    first = board.lines[0].entry
+    """What all shown systems that have such a label have in common, which therefore needs no column."""
     told = [
-        f"{head.lower()} {value}"
+        f"{head.lower()} {' '.join(board.values(name))}"
         for name, head in HEADS.items()
-        if name != "recipe" and name not in board.fields and (value := getattr(first, name))
+        if name != "recipe" and name not in board.fields and board.values(name)
     ]
-    return [f"All of them: {', '.join(told)}."] if told else []
+    return [f"All that are trained: {', '.join(told)}."] if told else []

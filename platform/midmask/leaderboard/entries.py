@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
+from midmask.leaderboard.settings import said
 
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
 """Fields of a row that name its system; what else differs is told in the entry's note."""
@@ -187,6 +188,6 @@ def _notes(systems: Iterable[_System]) -> dict[_System, str]:
 
 
 def _note(differing: frozenset[tuple[str, str]]) -> str:
-    told = [f"{path.rpartition('.')[2]} {value}" for path, value in sorted(differing)]
+    told = said(differing)
     more = [f"{len(told) - LONGEST_NOTE} more"] if len(told) > LONGEST_NOTE else []
     return ", ".join(told[:LONGEST_NOTE] + more)

@@ -2,11 +2,13 @@
 
 import csv
 import io
+from collections.abc import Mapping
 
 from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.rendering import markdown
 from midmask.leaderboard.board import HEADS, Board, BoardLine
 from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, query_counts, superscript
+from midmask.leaderboard.ranks import rank_text, ranks_of
 
 
 def as_csv(board: Board) -> str:
@@ -16,15 +18,22 @@ def as_csv(board: Board) -> str:
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    about = [*HEADS.values(), "Settings", "Seeds", "Runs"]
+    about = ["Rank", "Best rank", "Worst rank", *HEADS.values(), "Settings", "Seeds", "Runs"]
     measured = [
         f"{column.key}{part}"
         for column in board.columns
         for part in (("", " spread", " queries", " better than", " ties") if column.place else ("",))
     ]
     writer.writerow(map(csv_cell, [*about, *measured]))
-    writer.writerows(map(csv_cell, _line(board, line)) for line in board.lines)
+    ranks = ranks_of(board)
+    writer.writerows(map(csv_cell, [*_ranks(board, line, ranks), *_line(board, line)]) for line in board.lines)
     return stream.getvalue()
+
+
+def _ranks(board: Board, line: BoardLine, ranks: Mapping[str, int]) -> list[object]:
+    """The rank, and the best and the worst that the tests allow."""
+    allowed = line.cells[board.ranked.key].ranks if board.ranked else None
+    return [ranks.get(line.entry.name), *(allowed or (None, None))]
 
 
 def _line(board: Board, line: BoardLine) -> list[object]:
@@ -44,12 +53,13 @@ def _line(board: Board, line: BoardLine) -> list[object]:
 def as_markdown(board: Board) -> str:
     """The table with bold, superscripts and spreads, a blank line, the numbers of queries and the legend."""
     letters = letters_of(board)
-    heads = [HEADS[name] for name in ("recipe", *board.fields)]
+    heads = [HEADS["recipe"], "Rank", *(HEADS[name] for name in board.fields)]
     rows = []
     for line in board.lines:
         letter = f"{line.letter} " if board.view.marks == "better_than" else ""
         title = f"{letter}{line.entry.recipe}" + (f" ({line.entry.note})" if line.entry.note else "")
-        row = [markdown_text(text) for text in (title, *(getattr(line.entry, name) or NONE for name in board.fields))]
+        labels = [getattr(line.entry, name) or NONE for name in board.fields]
+        row = [markdown_text(text) for text in (title, rank_text(board, line.entry.name), *labels)]
         for column in board.columns:
             cell = line.cells[column.key]
             mark, small = superscript(board, cell, letters), detail(board, column, line)

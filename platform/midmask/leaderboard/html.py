@@ -1,11 +1,12 @@
 """A board as an HTML table, for the page, and as one file that opens from disk and asks no other host."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 
 from midmask.leaderboard.board import HEADS, NEWEST, Board, BoardColumn, BoardLine
-from midmask.leaderboard.cells import detail, legend, letters_of, number, place_head, superscript
+from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, place_head, superscript
+from midmask.leaderboard.ranks import lanes_of, range_of, ranks_of
 from midmask.leaderboard.rows import LeaderboardRow
 
 LinkOf = Callable[[LeaderboardRow], str]
@@ -18,22 +19,31 @@ STYLE = """
   text-align: left; white-space: nowrap; vertical-align: baseline;}
 .mm-board tbody tr:last-child td {border-bottom: 0;}
 .mm-board tbody tr:hover td {background: rgba(15,118,110,.06);}
-.mm-board th {font-weight: 600; font-size: .8rem; background: rgba(128,128,128,.07);}
+.mm-board thead th {font-weight: 600; font-size: .8rem; background: rgba(128,128,128,.07);}
+.mm-board th[scope=row] {font-weight: 400;}
+.mm-board th button {all: unset; cursor: pointer;}
+.mm-board th button:hover {text-decoration: underline;}
+.mm-board th button:focus-visible {outline: 2px solid var(--accent); outline-offset: 3px; border-radius: 2px;}
+.mm-board th[aria-sort] button::after {content: " ↓"; white-space: pre;}
+.mm-board th[aria-sort=ascending] button::after {content: " ↑";}
 .mm-board th.group {text-align: center;}
 .mm-board th.group, .mm-board .first {border-left: 1px solid rgba(128,128,128,.2);}
 .mm-board th.order {color: var(--accent);}
 .mm-board th.num, .mm-board td.num {text-align: right;}
 .mm-board .best {font-weight: 700; color: var(--accent);}
-.mm-board .quiet {opacity: .65;}
+.mm-board .quiet {opacity: .78;}
 .mm-board a {color: var(--accent); text-decoration: none;}
 .mm-board a:hover {text-decoration: underline;}
 .mm-board [data-key="System"] {position: sticky; left: 0; z-index: 1;
   background: var(--st-background-color, Canvas);}
-.mm-board th[data-key="System"] {background: color-mix(in srgb, var(--st-background-color, Canvas) 93%, gray);}
-.mm-board .place {display: block; font-size: .75rem; opacity: .65; white-space: normal; min-width: 9rem;
+.mm-board thead th[data-key="System"] {background: color-mix(in srgb, var(--st-background-color, Canvas) 93%, gray);}
+.mm-board .place {display: block; font-size: .75rem; opacity: .78; white-space: normal; min-width: 9rem;
   max-width: 20rem;}
-.mm-board .spread {display: block; font-size: .72rem; font-weight: 400; opacity: .65;}
-.mm-board .letter {display: inline-block; min-width: 1.2rem; opacity: .5; font-size: .75rem;}
+.mm-board .spread {display: block; font-size: .72rem; font-weight: 400; opacity: .78;}
+.mm-board .best .spread {opacity: 1;}
+.mm-board .letter {display: inline-block; min-width: 1.2rem; opacity: .78; font-size: .75rem;}
+.mm-board td.rank {position: relative; padding-left: calc(.75rem + var(--lanes) * .45rem);}
+.mm-board .lane {position: absolute; top: 0; bottom: -1px; width: 4px; background: var(--accent); opacity: .6;}
 .mm-board sup {font-size: .68rem; font-weight: 400; line-height: 0; margin-left: .12rem;}
 @media (max-width: 640px) {
   .mm-board th, .mm-board td {padding: .45rem .5rem;}
@@ -46,11 +56,11 @@ PAGE_STYLE = """
 body {font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;}
 h1 {font-size: 1.5rem; margin: 0 0 .25rem;}
 p {font-size: .85rem; opacity: .75; margin: .75rem 0;}
-th[data-key] {cursor: pointer;}
+thead th[data-key] {cursor: pointer;}
 """
 
 SORTING = """
-for (const head of document.querySelectorAll("th[data-key]")) head.addEventListener("click", () => {
+for (const head of document.querySelectorAll("thead th[data-key]")) head.addEventListener("click", () => {
   const body = document.querySelector("tbody"), up = head.dataset.up !== "true";
   const at = line => line.querySelector(`[data-key="${CSS.escape(head.dataset.key)}"]`).dataset.value;
   const order = (a, b) => a === "" ? 1 : b === "" ? -1 : isNaN(a) || isNaN(b) ? a.localeCompare(b) : a - b;
@@ -70,13 +80,15 @@ def table(board: Board, lines: Sequence[BoardLine], link: LinkOf | None = None) 
     Args:
         link: where a run can be looked at; None: its seed is told without a link.
     """
-    letters = letters_of(board)
+    letters, ranks, lanes = letters_of(board), ranks_of(board), lanes_of(board)
+    width = len(next(iter(lanes.values()), ()))
     body = "".join(
-        f'<tr data-system="{escape(line.entry.recipe)}">{"".join(_line(board, line, letters, link))}</tr>'
+        f'<tr data-system="{escape(line.entry.recipe)}">'
+        f"{_rank(board, line.entry.name, ranks, lanes)}{''.join(_line(board, line, letters, link))}</tr>"
         for line in lines
     )
     return (
-        '<div class="mm-scroll"><table class="mm-board" aria-label="systems">'
+        f'<div class="mm-scroll" tabindex="0"><table class="mm-board" aria-label="systems" style="--lanes: {width}">'
         f"<thead>{_heads(board)}</thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -97,13 +109,13 @@ def document(board: Board, *, source: str, address: str, when: datetime) -> str:
 
 def _heads(board: Board) -> str:
     """Two rows: groups of measures above, and what stands alone across both."""
-    top = _head(board, HEADS["recipe"], HEADS["recipe"], rows=2)
+    top = '<th class="num" rowspan="2" scope="col">Rank</th>' + _head(board, HEADS["recipe"], HEADS["recipe"], rows=2)
     groups = {column.group: column for column in board.columns if column.group}
     for group, first in groups.items():
         width = sum(column.group == group for column in board.columns)
-        top += f'<th class="group" colspan="{width}">{escape(place_head(board, first))}</th>'
+        top += f'<th class="group" colspan="{width}" scope="colgroup">{escape(place_head(board, first))}</th>'
     top += "".join(_head(board, column.key, column.head, "num", 2) for column in board.columns if not column.group)
-    top += '<th rowspan="2">Seeds</th>' + _head(board, NEWEST, "Date", rows=2)
+    top += '<th rowspan="2" scope="col">Seeds</th>' + _head(board, NEWEST, "Date", rows=2)
     below = "".join(
         _head(board, column.key, column.head, f"num{_first(board, column)}") for column in board.columns if column.group
     )
@@ -111,8 +123,32 @@ def _heads(board: Board) -> str:
 
 
 def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> str:
-    chosen = " order" if board.view.order == key else ""
-    return f'<th class="{kind}{chosen}" rowspan="{rows}" data-key="{escape(key)}">{escape(text)}</th>'
+    chosen = f' aria-sort="{_direction(board)}"' if board.view.order == key else ""
+    mark = " order" if chosen else ""
+    return (
+        f'<th class="{kind}{mark}" rowspan="{rows}" scope="col" data-key="{escape(key)}"{chosen}>'
+        f'<button type="button">{escape(text)}</button></th>'
+    )
+
+
+def _direction(board: Board) -> str:
+    """How the board's values follow each other: the best are the highest measures, the lowest costs, the first names,
+    the newest dates.
+    """
+    order = board.view.order
+    lowest_first = order in HEADS.values() or any(column.low_is_good for column in board.columns if column.key == order)
+    return "ascending" if lowest_first != board.view.reverse else "descending"
+
+
+def _rank(board: Board, name: str, ranks: Mapping[str, int], lanes: Mapping[str, Sequence[bool]]) -> str:
+    bars = "".join(
+        f'<span class="lane" style="left: {0.5 + 0.45 * at:g}rem"></span>'
+        for at, joined in enumerate(lanes.get(name, ()))
+        if joined
+    )
+    allowed = range_of(board, name)
+    small = f'<span class="spread" title="ranks that the tests allow">{allowed}</span>' if allowed else ""
+    return f'<td class="num rank">{bars}{ranks.get(name, NONE)}{small}</td>'
 
 
 def _line(board: Board, line: BoardLine, letters: dict[str, str], link: LinkOf | None) -> list[str]:
@@ -121,7 +157,9 @@ def _line(board: Board, line: BoardLine, letters: dict[str, str], link: LinkOf |
     fields = [*(getattr(entry, name) for name in board.fields), entry.note, "trial" if entry.trial else ""]
     told = [text for text in fields if text not in ("", "none", entry.recipe)]
     about = f'<span class="place">{escape(" · ".join(told))}</span>' if told else ""
-    cells = [_cell(HEADS["recipe"], entry.recipe, letter + escape(entry.recipe) + about)]
+    named = f'<button type="button" data-open="{escape(entry.name)}">{escape(entry.recipe)}</button>'
+    title = letter + (named if link else escape(entry.recipe)) + about
+    cells = [f'<th scope="row" data-key="{HEADS["recipe"]}" data-value="{escape(entry.recipe)}">{title}</th>']
     for column in board.columns:
         cell = line.cells[column.key]
         mark = superscript(board, cell, letters)

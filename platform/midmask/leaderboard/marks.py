@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.evaluation.rendering import Style, caption
+from midmask.evaluation.statistics.intervals import Variance, standard_error
+from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
+from midmask.evaluation.statistics.seeds import read_sample
 from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
@@ -31,11 +34,14 @@ Where = tuple[str, CollectionSplit, str]
 @dataclass(frozen=True)
 class Marks:
     """What the tests say. `better_than` names the entries that one is significantly better than, `ties` has the letters
-    of its tie groups, `text` says how it was tested, or why not.
+    of its tie groups, `ranks` the ranks that are consistent with the tests, `errors` the standard errors of means over
+    queries, `text` says how it was tested, or why not.
     """
 
     better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)
     ties: Mapping[Where, str] = field(default_factory=dict)
+    ranks: Mapping[Where, RankRange] = field(default_factory=dict)
+    errors: Mapping[Where, float] = field(default_factory=dict)
     text: str = ""
 
 
@@ -51,8 +57,6 @@ def marks_of(
     Args:
         places: with their names (`rows.place_names`).
     """
-    if shown == "none":
-        return Marks()
     if len(entries) > MOST:
         return Marks(text=f"Filter these {len(entries)} systems down to {MOST} to see which differ significantly.")
     columns: dict[str, tuple[CollectionSplit, TableColumn]] = {}
@@ -66,11 +70,20 @@ def marks_of(
         return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
     table = tabulate([column for _, column in columns.values()])
     where = {(name, label): (name, columns[label][0], columns[label][1].measure) for name, label in table.cells}
+    ranks = {label: rank_ranges(found) for label, found in table.comparisons.items()}
     return Marks(
         {where[key]: cell.better_than for key, cell in table.cells.items()},
         {where[key]: cell.ties for key, cell in table.cells.items()},
+        {where[name, label]: ranks[label][name] for name, label in table.cells},
+        {where[name, label]: _error(name, columns[label][1]) for name, label in table.cells},
         _text(table, shown, sorted(unpaired)),
     )
+
+
+def _error(name: str, column: TableColumn) -> float:
+    """The standard error of a system's mean over the queries, its seeds averaged per query."""
+    sample = read_sample(name, column.per_query[name], column.measure)
+    return standard_error([Variance.of_mean(sample.means_Q)]).value
 
 
 def _tables(entry: Entry, place: CollectionSplit, values: PerQueryOf) -> list[pa.Table]:

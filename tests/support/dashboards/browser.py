@@ -43,6 +43,21 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 @contextlib.contextmanager
+def appearance(browser: webdriver.Chrome, theme: str, width: int) -> Iterator[None]:
+    """The browser wants pages light or dark, and shows them as wide as a desk's screen or a phone's (390)."""
+    phone = width < 500
+    size = {"width": width, "height": 844 if phone else 1000, "deviceScaleFactor": 1, "mobile": phone}
+    wish = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wish)
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@contextlib.contextmanager
 def served(page: Path, arguments: list[str], log: Path) -> Iterator[str]:
     """The address of a page that Streamlit serves from the project's root, with the project's own settings."""
     with socket.socket() as free:

@@ -54,6 +54,19 @@ def wait_for_table(browser: Chrome, label: str, ready: Callable[[list[list[str]]
     return WebDriverWait(browser, PATIENCE).until(look)
 
 
+def wait_until_drawn(browser: Chrome) -> None:
+    """Until the page has its heading, its script has run to its end, and what it drew has stopped to fade in."""
+    still = "return document.getAnimations().every(one => one.playState !== 'running')"
+    heading = (By.CSS_SELECTOR, "[data-testid=stHeading]")
+    stale = (By.CSS_SELECTOR, "[data-stale=true], [data-testid=stSkeleton]")
+
+    def look(page: Chrome) -> bool:
+        whole = page.find_elements(*heading) and page.find_elements(By.CSS_SELECTOR, DRAWN)
+        return bool(whole) and not page.find_elements(*stale) and bool(page.execute_script(still))
+
+    WebDriverWait(browser, PATIENCE).until(look)
+
+
 def text(browser: Chrome) -> str:
     return browser.find_element(By.TAG_NAME, "body").text
 

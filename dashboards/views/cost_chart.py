@@ -1,0 +1,98 @@
+"""Quality against cost: what is gained by paying more, and which systems nobody needs to look at."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from charts import PALETTE, draw
+from midmask.evaluation.escaping import markdown_text
+from midmask.evaluation.pareto import on_front
+from midmask.leaderboard.board import COST_HEADS, HOURS, Board, BoardColumn, BoardLine
+from midmask.leaderboard.cells import number
+
+LEAST = 2
+"""Points of a chart that says more than the table."""
+
+LABELLED = 12
+"""Points whose names stand beside them; of more, only those on the front have theirs."""
+
+OFF_FRONT = "#94a3b8"
+
+
+class CostPoint(NamedTuple):
+    name: str
+    cost: float
+    quality: float
+    spent: str
+
+
+def show(board: Board) -> None:
+    """The chart, with a choice of the cost; nothing where no cost is known of two systems."""
+    assert board.ranked is not None, "a board with lines has a measure"
+    found = {
+        column.head: (column, points)
+        for column in board.columns
+        if column.key in COST_HEADS and len(points := points_of(board.lines, column, board.ranked)) >= LEAST
+    }
+    if not found:
+        return
+    st.subheader("Quality against cost")
+    chosen = st.segmented_control("Cost", list(found), default=next(iter(found)), key="cost", bind="query-params")
+    column, points = found[chosen or next(iter(found))]
+    front = on_front([(point.quality, point.cost) for point in points], ("max", "min"))
+    draw(figure(points, front, column, board.ranked), "quality_cost", 380)
+    best = " · ".join(point.name for point, is_best in zip(points, front, strict=True) if is_best)
+    st.caption(f"On the line, nothing is both better and cheaper: {markdown_text(best)}.")
+
+
+def points_of(lines: Sequence[BoardLine], cost: BoardColumn, quality: BoardColumn) -> list[CostPoint]:
+    """The systems of which both are known, the cheapest first."""
+    found = []
+    for line in lines:
+        paid, value = line.cells[cost.key], line.cells[quality.key].value
+        if paid.number is not None and value is not None:
+            found.append(CostPoint(_name(line), paid.number, value.mean, number(cost, paid)))
+    return sorted(found, key=lambda point: (point.cost, -point.quality))
+
+
+def figure(points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn, quality: BoardColumn) -> go.Figure:
+    """Costs in powers of ten where none is nothing; the front as a staircase."""
+    drawn = go.Figure()
+    best = [point for point, is_best in zip(points, front, strict=True) if is_best]
+    drawn.add_scatter(
+        x=[point.cost for point in best],
+        y=[point.quality for point in best],
+        mode="lines",
+        line={"shape": "hv", "color": PALETTE[0], "width": 1.5, "dash": "dot"},
+        hoverinfo="skip",
+    )
+    drawn.add_scatter(
+        x=[point.cost for point in points],
+        y=[point.quality for point in points],
+        mode="markers+text",
+        text=[_label(point, is_best, len(points)) for point, is_best in zip(points, front, strict=True)],
+        textposition="top center",
+        cliponaxis=False,
+        marker={"size": 11, "color": [PALETTE[0] if is_best else OFF_FRONT for is_best in front]},
+        customdata=[(escape(point.name), point.spent) for point in points],
+        hovertemplate="%{customdata[0]}<br>%{y:.4f} at %{customdata[1]}<extra></extra>",
+    )
+    unit = " (hours)" if cost.key == HOURS else " (bytes)" if "Byte" in cost.key else " (ms a query)"
+    nothing_is_free = all(point.cost > 0 for point in points)
+    drawn.update_layout(showlegend=False)
+    drawn.update_xaxes(title=f"{cost.head}{unit}", type="log" if nothing_is_free else "linear", zeroline=False)
+    drawn.update_yaxes(title=quality.key)
+    return drawn
+
+
+def _label(point: CostPoint, is_best: bool, count: int) -> str:
+    return escape(point.name) if is_best or count <= LABELLED else ""
+
+
+def _name(line: BoardLine) -> str:
+    """Recipe and representation: what fits beside a point."""
+    entry = line.entry
+    return " ".join(part for part in dict.fromkeys((entry.recipe, entry.representation)) if part not in ("", "dense"))

@@ -1,0 +1,119 @@
+"""Ranks and tie groups of a board, how its numbers are rounded, how settings are said, and where it opens."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from midmask.leaderboard.board import BYTES, GAIN, HOURS, SEARCH, BoardCell, BoardColumn, newest_place
+from midmask.leaderboard.cells import decimals, number
+from midmask.leaderboard.entries import entries
+from midmask.leaderboard.export import as_csv, as_markdown
+from midmask.leaderboard.ranks import lanes_of, range_of, rank_text, ranks_of
+from midmask.leaderboard.rows import rows
+from midmask.leaderboard.settings import said
+from tests.support.dashboards import compared
+from tests.support.dashboards.boards import NDCG, board, view
+
+
+def by_recipe(found: dict[str, object]) -> dict[str, object]:
+    return {name.partition(" ")[0]: value for name, value in found.items()}
+
+
+@pytest.mark.parametrize("order", [NDCG, HOURS, "System"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) -> None:
+    shown = board(view(order=order, reverse=reverse))
+    assert by_recipe(dict(ranks_of(shown))) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
+    assert by_recipe({name: range_of(shown, name) for name in ranks_of(shown)}) == {
+        "dupmae": "1-2",
+        "retromae": "1-2",
+        "none": "",
+        "bm25": "",
+    }
+    assert by_recipe(dict(lanes_of(shown))) == {
+        "dupmae": (True,),
+        "retromae": (True,),
+        "none": (False,),
+        "bm25": (False,),
+    }
+
+
+def test_exports_tell_ranks() -> None:
+    shown = board(view())
+    assert rank_text(shown, shown.lines[0].entry.name) == "1 (1-2)"
+    first = as_markdown(shown).splitlines()[2]
+    assert first.split("|")[2].strip() == "1 (1-2)"
+    assert as_csv(shown).splitlines()[1].startswith('1,1,2,"dupmae"')
+
+
+def test_a_board_without_tests_ranks_by_the_means_alone() -> None:
+    found = entries(rows(compared.tracked_rows()))
+    many = [replace(found[0], note=str(at)) for at in range(40)]
+    shown = board(view(), many)
+    assert set(ranks_of(shown).values()) == {1}, "equal means share a rank"
+    assert not any(range_of(shown, name) for name in ranks_of(shown)) and not any(lanes_of(shown).values())
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(0.031, 3), (0.0064, 4), (0.1, 2), (0.5, 2), (1e-9, 4), (None, 4), (0.0, 4)]
+)
+def test_a_measure_has_two_digits_of_its_error(error: float | None, expected: int) -> None:
+    assert decimals(BoardCell(number=0.5, error=error)) == expected
+
+
+def test_the_error_is_that_of_the_mean_over_queries() -> None:
+    shown = board(view())
+    means = np.mean([[*compared.values("dupmae", seed, "nDCG@10").values()] for seed in compared.SEEDS], axis=0)
+    expected = means.std(ddof=1) / np.sqrt(len(means))
+    assert shown.lines[0].cells[NDCG].error == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        (HOURS, 1.5, "1h30m"),
+        (HOURS, 0.0, "0s"),
+        (BYTES, 512.0, "512 B"),
+        (BYTES, 1536.0, "1.5 kB"),
+        (BYTES, 63_195.0, "63 kB"),
+        (SEARCH, 0.2234, "0.223 ms"),
+        (SEARCH, 2300.0, "2.3 s"),
+        (GAIN, 4.188, "+4.19"),
+        (GAIN, None, "—"),
+    ],
+)
+def test_costs_have_units(key: str, value: float | None, text: str) -> None:
+    assert number(BoardColumn(key, key), BoardCell(number=value)) == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"objective.decoder_mask_ratio": "0.5", "objective.encoder_mask_ratio": "0.3"}, ["mask 0.30 / 0.50"]),
+        ({"objective.encoder_mask_ratio": "0.125"}, ["encoder mask 0.125"]),
+        (
+            {"pretrain.steps": "1200", "stages.0.train.steps": "300"},
+            ["1,200 pre-training steps", "300 fine-tuning steps"],
+        ),
+        ({"stages.1.train.steps": "300"}, ["300 fine-tuning steps stage 2"]),
+        ({"evaluation.bm25_share": "0.9"}, ["BM25 share 0.9"]),
+        ({"pretrain.learning_rate": "5e-05"}, ["pre-training learning rate 5e-05"]),
+        ({"objective.name": "retromae"}, ["retromae"]),
+        ({"objective.decoder_layers": "2"}, ["decoder layers 2"]),
+    ],
+)
+def test_settings_are_said_as_people_say_them(settings: dict[str, str], words: list[str]) -> None:
+    assert said(settings.items()) == words
+
+
+def test_it_opens_where_the_newest_results_are() -> None:
+    runs = compared.tracked_rows()
+    later = [
+        replace(run, run_id=f"{run.run_id}t", started=run.started + timedelta(days=1))
+        for run in compared.tracked_rows("test")
+    ]
+    assert newest_place(entries(rows(runs))).split == "dev"
+    assert newest_place(entries(rows([*later[:1], *runs]))).split == "test"
+    assert newest_place(entries(rows([*later, *runs])), "squad").split == "test"
