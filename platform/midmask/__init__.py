@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
     from midmask.api.run import Run
+    from midmask.api.run_files import evaluate_run
     from midmask.api.scores import Scores, evaluate
     from midmask.api.train import train
     from midmask.choice.verdict import Verdict
@@ -39,6 +40,7 @@ _HOMES = {
     "choose": "api.choose",
     "compare": "api.comparison",
     "evaluate": "api.scores",
+    "evaluate_run": "api.run_files",
     "list_protocols": "api.catalogue",
     "list_recipes": "api.catalogue",
     "settings": "api.catalogue",
@@ -57,6 +59,7 @@ __all__ = [
     "choose",
     "compare",
     "evaluate",
+    "evaluate_run",
     "list_protocols",
     "list_recipes",
     "settings",

@@ -14,6 +14,7 @@ from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.published import at_scale
+from midmask.retrieve.run_file import run_digest
 from tests.support.params import params_of
 
 CHANGED: dict[str, object] = {
@@ -80,6 +81,32 @@ def test_flags_of_an_evaluation() -> None:
         "--storage": "s3://bucket/store",
     }.items():
         assert flags[flags.index(flag) + 1] == value
+
+
+def test_the_command_of_a_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
+    file = tmp_path / "a b.trec"
+    file.write_text("q Q0 d 1 1.0 x\n")
+    recipe = override(RECIPES["none"](), {"corpus.name": "beir:/x", "corpus.splits": "official", "evaluation.depth": 7})
+    fields = ("corpus.", "evaluation.depth", "evaluation.measures", "evaluation.max_queries")
+    params = {path: text for path, text in params_of(recipe).items() if path.startswith(fields)}
+    own = {"evaluation.split": "test", "run.digest": run_digest(file), "run.ties": "trec_eval"}
+    tags = {"midmask.step": "evaluate", "midmask.recipe": "other", "midmask.run_file": str(file)}
+    tags |= {"midmask.artifact": "/store/evaluate/0123"}
+    wanted = Wanted(tags, {**params, **own}, split="test")
+    found = rerun(wanted)
+    job, name, *flags = found.arguments
+    assert (job, name, found.differs) == ("jobs/evaluate_run.py", str(file), ())
+    told = {"--name": "other", "--corpus": "beir:/x", "--split": "test", "--ties": "trec_eval", "--storage": "/store"}
+    assert all(flags[flags.index(flag) + 1] == value for flag, value in told.items())
+    assert [flags[at + 1] for at, flag in enumerate(flags) if flag == "--set"] == [
+        "corpus.splits=official",
+        "evaluation.depth=7",
+    ]
+    file.write_text("q Q0 d 1 2.0 x\n")
+    assert rerun(wanted).differs == ("run.digest",)
+    file.unlink()
+    assert rerun(wanted).differs == ("run.digest",)
 
 
 def test_what_cannot_be_reached_is_told() -> None:

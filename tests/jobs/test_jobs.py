@@ -11,11 +11,13 @@ from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.running import JOBS, Done, run_job
 
 ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py"))
+RUN = JOBS.parent / "tests" / "support" / "jobs" / "run.trec"
 SPACE = ["--space", str(JOBS.parent / "search_spaces" / "mask_ratio.yaml")]
 
 
 def job(name: str, *arguments: str, home: Path) -> Done:
-    return run_job(name, *(SPACE if name == "sweep" else []), *arguments, home=home)
+    own = {"sweep": SPACE, "evaluate_run": [str(RUN)]}
+    return run_job(name, *own.get(name, []), *arguments, home=home)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_jobs_of_the_contract_are_there() -> None:
     wanted = {"prepare_corpus", "pretrain", "finetune", "mine_negatives", "evaluate_retriever", "run_recipe", "sweep"}
-    assert wanted | {"sweep_mask_ratio"} <= set(ALL)
+    assert wanted | {"sweep_mask_ratio", "evaluate_run"} <= set(ALL)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -54,6 +54,10 @@ def test_what_tells_systems_apart() -> None:
     names = [entry.name for entry in entries(rows(many))]
     assert len(set(names)) == 3 and all("2 more" in name for name in names)
     bm25 = compared.tracked_rows()[-1]
+    files = [compared.changed(compared.tagged(bm25, representation="run file"), run__digest=digest) for digest in "ab"]
+    assert [entry.note for entry in entries(rows(files))] == ["digest a", "digest b"], (
+        "another tool's BM25 is no BM25 here"
+    )
     assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
 
 

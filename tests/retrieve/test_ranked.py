@@ -104,19 +104,41 @@ def test_the_rank_column_of_beir_is_not_believed(tmp_path: Path):
     assert listed(ranked.read_trec(Place(str(tmp_path / "run")))) == [("q", "c", 1), ("q", "a", 2), ("q", "b", 3)]
 
 
+@settings(deadline=None)
+@given(rows=runs)
+def test_the_other_rule_of_ties_is_that_of_trec_eval_given_the_scores(tmp_path_factory, rows):
+    """trec_eval ranks the tied scores by itself; its rank of every document is ours."""
+    path = tmp_path_factory.mktemp("run") / "run.trec"
+    path.write_text("".join(f"{query} Q0 {doc} 0 {score!r} x\n" for (query, doc), score in rows.items()))
+    run: dict[str, dict[str, float]] = {}
+    for (query, doc), score in rows.items():
+        run.setdefault(query, {})[doc] = score
+    for query, doc, rank in listed(ranked.read_trec(Place(str(path)), "trec_eval")):
+        value = pytrec_eval.RelevanceEvaluator({query: {doc: 1}}, {"recip_rank"}).evaluate(run)[query]["recip_rank"]
+        assert value == pytest.approx(1 / rank)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("q Q0 a 1 0.5", "5 columns"),
-        ("q Q0 a 1 much x", "much"),
-        ("q Q0 z 1 1 x", "twice"),
+        ("q Q0 a 1 0.5", r"5 columns instead of 6 \(query Q0 document rank score tag\)"),
+        ("q Q0 a 1 much x", "'much' is no number"),
+        ("q Q0 z 1 1 x", "'z' stands twice for query 'q'"),
         ("q Q0 a 1 nan x", "finite"),
+        ("q Q0 a 1 1e39 x", "finite in single precision"),
     ],
 )
 def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str):
     (tmp_path / "run").write_text(f"q Q0 z 1 1.0 x\n{line}\n")
     with pytest.raises(UserError, match=rf"run, line 2: .*{complaint}"):
         ranked.read_trec(Place(str(tmp_path / "run")))
+
+
+@pytest.mark.parametrize("read", [ranked.read_trec, ranked.first_tag])
+def test_a_file_without_a_line_is_no_run(tmp_path: Path, read):
+    (tmp_path / "run").write_text("\n \n")
+    with pytest.raises(UserError, match=r"run: no line in it; .*query Q0 document rank score tag"):
+        read(Place(str(tmp_path / "run")))
 
 
 def test_an_id_with_a_space_cannot_be_a_run_file(tmp_path: Path):

@@ -125,19 +125,19 @@ def evaluate(
     if home is not None and storage is not None:
         raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
     runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
-    where = _collection(model, corpus, runner.storage)
+    where = find_collection(model, corpus, runner.storage)
     asked = {
         "measures": tuple(measures),
         "depth": depth,
         "max_queries": max_queries,
         "bm25_share": bm25_share,
-        "split": _choose_split(where, split),
+        "split": find_split(where, split),
     }
     system, step = _evaluation(model, corpus, where, asked)
     return Scores(system, compute(runner, step))
 
 
-def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
+def find_collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
     """The collection that is searched; a run's own is divided as it was for the training, others as their files are."""
     if isinstance(corpus, Run):
         return corpus.recipe.corpus
@@ -152,7 +152,7 @@ def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: P
     return found.model_copy(update={"splits": "official"})
 
 
-def _choose_split(corpus: CorpusConfig, asked: str | None) -> str:
+def find_split(corpus: CorpusConfig, asked: str | None) -> str:
     """
     Raises:
         UserError: if the corpus has no judged queries, or not this split.

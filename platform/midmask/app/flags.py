@@ -52,7 +52,7 @@ def parse(
     for name in (argument.split("=")[0] for argument in arguments if argument.startswith("--")):
         if name not in known:  # argparse would first complain of required flags, of which this may be one, mistyped
             raise unknown("flag", name, known)
-    flags, rest = parser.parse_known_args(arguments)
+    flags, rest = parser.parse_known_intermixed_args(arguments)  # files may stand before or after flags
     if rest:
         raise unknown("argument", rest[0], known)
     _settle_corpora(flags)

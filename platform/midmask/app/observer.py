@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from midmask.app.exits import mistake_in
 from midmask.app.graph_progress import GraphProgress
@@ -34,6 +35,7 @@ class TrackedSystem:
     evaluations: by name. As soon as all of them are finished, the system gets a run of that name with their measures.
     Empty: no such run, as for a recipe that a job runs by itself, where each evaluation has a run. main: name of the
     evaluation whose artifact pages open for the system. tags: of the system's run, beside or in place of the recipe's.
+    params: of the system's run; empty: all fields of the recipe.
     """
 
     name: str
@@ -41,6 +43,7 @@ class TrackedSystem:
     evaluations: Mapping[str, Step] = field(default_factory=dict)
     main: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -166,7 +169,7 @@ class GraphObserver:
         tags = {**recipe_tags, **system.tags, "midmask.step": "evaluate", "midmask.fingerprint": system.fingerprint}
         if self._job.link_finished(system.name, tags):
             return
-        with self._job.open_run(system.name, tags, flatten(system.recipe)) as run:
+        with self._job.open_run(system.name, tags, system.params or flatten(system.recipe)) as run:
             for step in evaluations.values():
                 log_evaluation(run, step, storage, recipe_tags)
             run.tag(artifact_tag(load(evaluations[system.main].place(storage))))

@@ -17,11 +17,13 @@ from typing import Any
 
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
-from midmask.identity import flatten
+from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.protocol import Scale
 from midmask.recipes.published import at_scale, with_changes
+from midmask.retrieve.run_file import run_digest
+from midmask.tracking import ARTIFACT, RUN_FILE
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
 
@@ -75,14 +77,37 @@ def rerun(wanted: Wanted) -> Rerun:
     Raises:
         UserError: if the run names no recipe that this version has.
     """
+    if RUN_FILE in wanted.tags:
+        return _rerun_run_file(wanted)
     found = [_from(base, wanted.params) for base in _bases(wanted)]
     nearest = min(found, key=lambda one: (len(one.differs), len(one.arguments)))
     job = JOBS.get(wanted.tags.get("midmask.step", ""), "evaluate_retriever")
     own = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
-    place = wanted.tags.get("midmask.artifact", "")
-    told = {**(own if job == "evaluate_retriever" else {}), "--storage": place.rpartition("/")[0].rpartition("/")[0]}
+    told = {**(own if job == "evaluate_retriever" else {}), "--storage": _storage(wanted)}
     flags = [part for flag, value in told.items() if value for part in (flag, value)]
     return Rerun((f"jobs/{job}.py", *nearest.arguments, *flags), nearest.differs, nearest.newer)
+
+
+def _storage(wanted: Wanted) -> str:
+    """The store of the run's artifact, empty if the run has none."""
+    return wanted.tags.get(ARTIFACT, "").rpartition("/")[0].rpartition("/")[0]
+
+
+def _rerun_run_file(wanted: Wanted) -> Rerun:
+    """The command for the measures of a run file; not exact if the file has changed since."""
+    file, params = wanted.tags[RUN_FILE], wanted.params
+    corpus = params["corpus.name"]
+    default = _texts(override(RECIPES["none"](), {"corpus.name": corpus, "evaluation.split": wanted.split}))
+    changes = {path: text for path, text in params.items() if default.get(path, text) != text}
+    try:
+        differs = () if run_digest(file) == params["run.digest"] else ("run.digest",)
+    except UserError:
+        differs = ("run.digest",)
+    flags = {"--name": wanted.tags["midmask.recipe"], "--corpus": corpus, "--split": wanted.split}
+    flags |= {"--ties": params["run.ties"], "--storage": _storage(wanted)}
+    named = [part for flag, value in flags.items() for part in (flag, value)]
+    settings = [part for path, text in changes.items() for part in ("--set", f"{path}={text}")]
+    return Rerun(("jobs/evaluate_run.py", file, *named, *settings), differs)
 
 
 def _bases(wanted: Wanted) -> Iterator[_Base]:

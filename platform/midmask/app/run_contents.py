@@ -58,6 +58,17 @@ BM25_TAGS = {
 """Tags of BM25's runs, in place of those of the recipe that it is held against."""
 
 
+RUN_FILE_TAGS = {
+    "midmask.objective": "none",
+    "midmask.pretrain_on": "none",
+    "midmask.backbone": "none",
+    "midmask.protocol": "none",
+    "midmask.representation": "run file",
+    "midmask.seed": "",
+}
+"""Tags of runs with another tool's ranked list, in place of a recipe's; `midmask.recipe` is its system's name."""
+
+
 def artifact_tag(artifact: Artifact) -> dict[str, str]:
     return {ARTIFACT: str(artifact.address)}
 
@@ -112,7 +123,8 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
         run.tag({artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(own["queries"])})
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
-    run.log(costs_of(step, storage).metrics(), step=0)
+    if step.inputs["ranked"].name != "read_run":  # what another tool's list has cost is not known
+        run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))
     if result["split_made_here"]:
         run.tag({made_here_key(corpus, part): "true" for part in parts})

@@ -19,6 +19,7 @@ from midmask.mining.given_negatives import read_negatives
 from midmask.mining.query_subset import draw_queries
 from midmask.queries.step import make_queries
 from midmask.queries.train import generator_setup
+from midmask.retrieve.run_file import read_run
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.teach import teach_setup
@@ -65,6 +66,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "draw_queries": _ignore_log(draw_queries),
         "read_negatives": _ignore_log(read_negatives),
         "read_scores": _ignore_log(read_scores),
+        "read_run": _ignore_log(read_run),
         "mine": _as_task("mine"),
         "fuse": _as_task("fuse"),
         "evaluate": _as_task("evaluate"),

@@ -35,6 +35,7 @@ JOBS = Registry(
         "teach": Command("train_teacher", "a cross-encoder, and its scores"),
         "train-generator": Command("train_generator", "a model that writes queries for passages"),
         "evaluate": Command("evaluate_retriever", "a recipe's retriever, or a model folder"),
+        "evaluate-run": Command("evaluate_run", "ranked lists of any tool, from TREC run files"),
     },
 )
 """Commands that run on a cluster or start a local Ray."""

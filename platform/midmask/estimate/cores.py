@@ -26,13 +26,14 @@ PER_SECOND = {
     "evaluate": 3_000,
     "read_negatives": 20_000,
     "read_scores": 50_000,
+    "read_run": 2_000,
     "draw_queries": 50_000,
 }
 """Passages, or queries from `mine` on, that a CPU core gets through in a second: measured by processor time on SQuAD's
 20,958 passages, but for prepare, join, read_tokens, the steps of pairs and all from `mine` on, which are rough."""
 ONE_CORE = (
     *("queries", "join", "read_tokens", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
-    *("draw_queries", "list_pairs", "sample", "time_searches"),
+    *("read_run", "draw_queries", "list_pairs", "sample", "time_searches"),
 )
 """Steps that are one task."""
 BY_WORKERS = ("bm25",)

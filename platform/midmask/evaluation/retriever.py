@@ -91,7 +91,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
     values = {config.split: own, **_slices(config, corpus, found, searched)}
     name = corpus.result["name"]
-    ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, tag="midmask")
+    ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, ranked.TAG)
     for split, per_query in values.items():
         with (out / "per_query" / f"{name}.{split}.parquet").writing() as stream:
             pq.write_table(per_query, stream, compression="zstd")

@@ -5,6 +5,7 @@ from typing import Any
 
 from midmask.artifact import Artifact
 from midmask.errors import how_to_set
+from midmask.experiment.run_notes import run_note, run_warnings
 
 MUCH = 0.2
 """Share of cut passages above which a warning is printed."""
@@ -12,17 +13,21 @@ MUCH = 0.2
 
 def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
-    a line per approximate search with its recall, and lines of warning for many cut passages and for results that an
-    index did not find.
+    a line per run file and one per approximate search with its recall, and lines of warning for many cut passages, for
+    results that an index did not find, and for what a run file lacks or has too much.
     """
     splits = dict.fromkeys(_split_note(done.result) for done in evaluations.values())
     ways: dict[str, list[str]] = {}
+    runs = {label: done for label, done in evaluations.items() if "run" in done.result["read"]}
     for label, done in evaluations.items():
-        ways.setdefault(_reading(done.result["read"]), []).append(label)
+        if label not in runs:
+            ways.setdefault(_reading(done.result["read"]), []).append(label)
     recalls = [line for label, done in evaluations.items() if (line := _recall_note(label, done)) is not None]
     warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
     warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
-    return "\n".join([*splits, *(f"{'; '.join(labels)}: {way}." for way, labels in ways.items()), *recalls, *warnings])
+    warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
+    read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
+    return "\n".join([*splits, *read, *(run_note(label, done) for label, done in runs.items()), *recalls, *warnings])
 
 
 def _split_note(result: Mapping[str, Any]) -> str:

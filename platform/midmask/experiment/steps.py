@@ -41,6 +41,7 @@ from midmask.retrieve.encode import encode
 from midmask.retrieve.fusion import fuse_lists
 from midmask.retrieve.index import build_index
 from midmask.retrieve.index_recall import draw_sample
+from midmask.retrieve.run_file import read_run
 from midmask.retrieve.search import search, search_in_parts
 from midmask.retrieve.timing import time_searches
 from midmask.sharded import Sharded
@@ -246,6 +247,7 @@ LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
     "draw_queries": _quiet(draw_queries),
     "read_negatives": _quiet(read_negatives),
     "read_scores": _quiet(read_scores),
+    "read_run": _quiet(read_run),
     "mine": _quiet(mine),
     "bm25": _quiet(rank_with_bm25),
     "fuse": _quiet(fuse_lists),

@@ -144,7 +144,7 @@ def _labels(row: LeaderboardRow) -> tuple[str, ...]:
 
 def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:
     """What tells a system from others. BM25 learns nothing: it bears the params of the recipe it was held against."""
-    is_bm25 = row.recipe.lower() == "bm25"
+    is_bm25 = _is_bm25(row)
     return frozenset(
         (path, value)
         for path, value in row.params.items()
@@ -152,9 +152,14 @@ def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:
     )
 
 
+def _is_bm25(row: LeaderboardRow) -> bool:
+    """Whether it is midmask's own BM25; a run file of another tool may bear the same name."""
+    return row.recipe.lower() == "bm25" and row.representation in ("", "bm25")
+
+
 def _seeds(row: LeaderboardRow) -> str:
     """The seeds of the trainings, as text that sorts by them; the row's own seed where the params tell none."""
-    if row.recipe.lower() == "bm25":
+    if _is_bm25(row):
         return ""
     found = [value.rjust(6) for path, value in sorted(row.params.items()) if field_kind(path) == "seed"]
     return " ".join(found) or row.seed.rjust(6)

@@ -2,12 +2,14 @@
 
 Order: query id, then score descending, then document id ascending (code points). trec_eval breaks ties by document id
 *descending* and other tools by input order; so that all of them rank alike, a run file is written with strictly falling
-scores.
+scores. The list of another tool can be ordered by trec_eval's rule instead (`TieRule`).
 """
 
 import itertools
+import math
+import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +25,18 @@ from midmask.retrieve.lines import text_lines, write_lines
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
 
+TieRule = Literal["midmask", "trec_eval"]
+"""Order of documents of equal score: ids ascending (midmask), or descending (trec_eval)."""
 
-def order(scored: pa.Table, depth: int | None = None) -> pa.Table:
+TAG = "midmask"
+"""In the last column of the run files of evaluations."""
+
+LARGEST_SCORE = float(np.finfo(np.float32).max)
+
+TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
+
+
+def order(scored: pa.Table, depth: int | None = None, *, ties: TieRule = "midmask") -> pa.Table:
     """A ranked list from (query_id, doc_id, score) rows in any order, cut to the first `depth` of each query.
 
     Raises:
@@ -36,7 +48,7 @@ def order(scored: pa.Table, depth: int | None = None) -> pa.Table:
         raise ValueError("a ranked list cannot hold scores that are not finite")
     query = _codes_in_order(scored["query_id"])
     at = np.lexsort((-score, query))
-    at = _break_ties(at, query[at], score[at], scored["doc_id"])
+    at = _break_ties(at, query[at], score[at], scored["doc_id"], ties)
     query = query[at]
     position = np.arange(len(at))
     rank = position - np.searchsorted(query, query, side="left") + 1
@@ -52,7 +64,7 @@ def _codes_in_order(names: pa.ChunkedArray) -> Ints:
     return np.asarray(codes[encoded.indices.to_numpy()])
 
 
-def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.ChunkedArray) -> Ints:
+def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.ChunkedArray, ties: TieRule) -> Ints:
     """Puts rows of equal query and score in the order of their document ids; only such rows are looked at."""
     same = (query[1:] == query[:-1]) & (score[1:] == score[:-1])
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -60,7 +72,8 @@ def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.C
         return at
     group = np.cumsum(np.append(True, ~same))[tied]
     rows = pa.table({"group": group, "doc_id": doc_ids.take(pa.array(at[tied]))})
-    within = pc.sort_indices(rows, sort_keys=[("group", "ascending"), ("doc_id", "ascending")]).to_numpy()
+    direction = "ascending" if ties == "midmask" else "descending"
+    within = pc.sort_indices(rows, sort_keys=[("group", "ascending"), ("doc_id", direction)]).to_numpy()
     at = at.copy()
     at[tied] = at[tied][within]
     return at
@@ -145,36 +158,58 @@ def _strictly_falling(score: NDArray[np.float32], rank: NDArray[np.int32]) -> ND
     return score
 
 
-def read_trec(place: Place) -> pa.Table:
+def read_trec(place: Place, ties: TieRule = "midmask") -> pa.Table:
     """A ranked list from a TREC run file, plain or gzip'd. Its rank column is not believed (BEIR writes 0 for all).
 
     Raises:
-        UserError: naming file and line, for a line without six columns, a score that is no number, a document twice.
+        UserError: naming file and line, for a line without six columns, a score that is no number in single precision,
+            a document twice; or for a file without a line.
     """
-    return _read_scored(place, columns=6, document=2, score=4, sign=1)
-
-
-def _read_scored(place: Place, *, columns: int, document: int, score: int, sign: int) -> pa.Table:
-    rows: dict[tuple[str, str], float] = {}
+    lists: dict[str, dict[str, float]] = {}
     for number, line in text_lines(place):
-        parts = line.split()
-        try:
-            if len(parts) != columns:
-                raise ValueError(f"{len(parts)} columns instead of {columns}")
-            key, value = (parts[0], parts[document]), sign * float(parts[score])
-            if key in rows:
-                raise ValueError(f"document {key[1]!r} stands twice for query {key[0]!r}")
-            if not np.isfinite(np.float32(value)):
-                raise ValueError(f"the score {parts[score]!r} is not finite")
-        except ValueError as error:
-            raise UserError(f"{place}, line {number}: {error}; the line is {line.strip()[:80]!r}") from None
-        rows[key] = value
-    return order(
-        pa.table(
-            {
-                "query_id": pa.array([query for query, _ in rows], pa.string()),
-                "doc_id": pa.array([doc for _, doc in rows], pa.string()),
-                "score": pa.array(np.fromiter(rows.values(), dtype=np.float32, count=len(rows))),
-            }
-        )
-    )
+        query_id, doc_id, score = _parse_trec(place, number, line)
+        own = lists.setdefault(query_id, {})
+        if doc_id in own:
+            raise _bad_line(place, number, line, f"document {doc_id!r} stands twice for query {query_id!r}")
+        own[sys.intern(doc_id)] = score
+    if not lists:
+        raise UserError(f"{place}: no line in it; a TREC run file has lines `{' '.join(TREC_COLUMNS)}`")
+    count = sum(map(len, lists.values()))
+    scores = (score for own in lists.values() for score in own.values())
+    rows = {
+        "query_id": pa.array([query_id for query_id, own in lists.items() for _ in own], pa.string()),
+        "doc_id": pa.array([doc_id for own in lists.values() for doc_id in own], pa.string()),
+        "score": pa.array(np.fromiter(scores, dtype=np.float32, count=count)),
+    }
+    return order(pa.table(rows), ties=ties)
+
+
+def first_tag(place: Place) -> str:
+    """The tag of a TREC run file's first line: the name that its tool gave to the run.
+
+    Raises:
+        UserError: as `read_trec`, for the first line alone.
+    """
+    for number, line in text_lines(place):
+        _parse_trec(place, number, line)
+        return line.split()[5]
+    raise UserError(f"{place}: no line in it; a TREC run file has lines `{' '.join(TREC_COLUMNS)}`")
+
+
+def _parse_trec(place: Place, number: int, line: str) -> tuple[str, str, float]:
+    """(query, document, score) of a line."""
+    parts = line.split()
+    if len(parts) != len(TREC_COLUMNS):
+        layout = f"{len(TREC_COLUMNS)} ({' '.join(TREC_COLUMNS)})"
+        raise _bad_line(place, number, line, f"{len(parts)} columns instead of {layout}")
+    try:
+        score = float(parts[4])
+    except ValueError:
+        raise _bad_line(place, number, line, f"the score {parts[4]!r} is no number") from None
+    if not math.isfinite(score) or abs(score) > LARGEST_SCORE:
+        raise _bad_line(place, number, line, f"the score {parts[4]!r} is not finite in single precision")
+    return parts[0], parts[2], score
+
+
+def _bad_line(place: Place, number: int, line: str, fault: str) -> UserError:
+    return UserError(f"{place}, line {number}: {fault}; the line is {line.strip()[:80]!r}")

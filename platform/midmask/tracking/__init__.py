@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from midmask.tracking.lineage import Dataset, TrackedModel
     from midmask.tracking.names import (
         ARTIFACT,
+        RUN_FILE,
         artifact_key,
         collection_key,
         is_measure,
@@ -53,6 +54,7 @@ _NAMES = {
     "lineage": ("Dataset", "TrackedModel"),
     "names": (
         "ARTIFACT",
+        "RUN_FILE",
         "artifact_key",
         "collection_key",
         "is_measure",
@@ -72,6 +74,7 @@ _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for
 
 __all__ = [
     "ARTIFACT",
+    "RUN_FILE",
     "Dataset",
     "Found",
     "Patience",

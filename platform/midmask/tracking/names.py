@@ -23,6 +23,9 @@ LONGEST_TAG = 5000
 ARTIFACT = "midmask.artifact"
 """The tag that tells where a run's artifact or a model's weights lie; a model that was only registered has none."""
 
+RUN_FILE = "midmask.run_file"
+"""The tag with the place of the TREC run file that a system was measured from."""
+
 COLLECTION = "midmask.collection"
 """Start of the tags that hold the fingerprint of an evaluated collection; two collections may share a short name."""
 

@@ -1,0 +1,69 @@
+"""Measures ranked lists of any tool, from TREC run files, and puts them onto the leaderboard.
+
+Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own. Its measures, and the
+order of documents of equal score, are those of every other evaluation, so that systems can be compared.
+"""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from midmask.app.job import Options
+from midmask.errors import UserError
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="TREC run file, plain or gzip'd")
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        dest="names",
+        metavar="NAME",
+        help="of a file's system, once for each FILE; default: the tag in the file, or the file's name",
+    )
+    parser.add_argument("--split", help="split whose queries are measured; default: dev, or test where there is no dev")
+    parser.add_argument(
+        "--ties",
+        choices=("midmask", "trec_eval"),
+        default="midmask",
+        help="order of documents of equal score: by id ascending, as for all systems (midmask, the default), or by id "
+        "descending (trec_eval)",
+    )
+
+
+def work(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import choose_split, recipe_for, run_steps
+    from midmask.experiment.run_files import collection_step, run_file_evaluation, run_names
+    from midmask.identity import override
+
+    _refuse_other_fields(options)
+    files = [Path(file).expanduser().absolute() for file in flags.files]
+    names = run_names(files, flags.names)
+    recipe, split = choose_split(recipe_for(options, default="none"), flags.split, options, trains=False)
+    recipe = override(recipe, {"evaluation.split": split})
+    corpus = collection_step(recipe.corpus)
+    evaluations = {
+        name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties)
+        for name, file in zip(names, files, strict=True)
+    }
+    if options.dry_run:
+        run_steps(options, recipe, evaluations)
+        return
+    from midmask.app.run_files import track_run_files  # here, so that a dry run waits for neither Ray nor MLflow
+    from midmask.experiment.report import evaluations_table
+
+    done = track_run_files(options, recipe, evaluations)
+    print(evaluations_table(f"{recipe.corpus.short_name} {split}", done))
+    print(f"\n{options.where_to_look()}")
+
+
+def _refuse_other_fields(options: Options) -> None:
+    """Raises UserError for a field that changes nothing about a run file."""
+    from midmask.experiment.run_files import FIELDS
+
+    known = [f"evaluation.{name}" for name in FIELDS if name != "split"]
+    for path in options.changes:
+        if path not in known and not path.startswith("corpus."):
+            raise UserError(
+                f"--set {path}: it changes nothing about a run file; only {', '.join(known)} and corpus.* do"
+            )

@@ -1,0 +1,156 @@
+"""The read_run step: the ranked lists of another tool, from a TREC run file, checked against the collection.
+
+    ranked/SPLIT.parquet    the lists of the split's judged queries (`ranked.SCHEMA`)
+
+The evaluation then measures them as it measures those of a search. A document that the collection lacks keeps its rank
+and counts as not relevant, as in trec_eval.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from midmask.artifact import Artifact, Place
+from midmask.corpora.gzipped import whole_stream
+from midmask.corpora.splits import is_slice
+from midmask.errors import UserError, unknown
+from midmask.identity import Config, runtime
+from midmask.retrieve import ranked
+from midmask.retrieve.lines import unpack
+from midmask.retrieve.selection import read_answers, read_qrels
+
+ENOUGH = 0.5
+"""Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""
+
+
+class RunFileConfig(Config):
+    """Ranked lists of another tool. The file's content is the step's identity, not its place."""
+
+    split: str = Field(description="split whose queries are taken")
+    ties: ranked.TieRule = Field(
+        "midmask", description="order of documents of equal score: by id ascending, or descending as trec_eval has it"
+    )
+    file: str = runtime("", "TREC run file, plain or gzip'd")
+
+
+def run_digest(file: str | Path) -> str:
+    """16 hexadecimal digits of the SHA-256 of a run file's lines, the same whether the file is gzip'd or not.
+
+    Raises:
+        UserError: if there is no such file, or a broken gzip stream.
+    """
+    if not Path(file).is_file():
+        raise UserError(f"{file}: there is no such file; name a TREC run file")
+    with open(file, "rb") as stream, whole_stream(file):
+        return hashlib.file_digest(unpack(stream), "sha256").hexdigest()[:16]
+
+
+def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step; input corpus.
+
+    Returns:
+        splits (split -> queries, ranked, empty_slots) as of a search, and read: {"run": counts}. Counts are rows and
+        queries of the file, longest (rows of its longest list), tied (rows that share their score with another of
+        their query), left_out_queries (not judged in the split), unknown_documents (that the collection lacks) and
+        unknown_rows (with these); and the rule of ties.
+
+    Raises:
+        UserError: for a bad line, a run of another split, or a run of which the collection has no document.
+    """
+    found = ranked.read_trec(Place(config.file), config.ties)
+    corpus = inputs["corpus"]
+    listed = pc.unique(found["query_id"])
+    own = _own_queries(config, corpus, set(listed.to_pylist()))
+    documents = pc.unique(found["doc_id"])
+    lacking = documents.filter(pc.invert(_is_known(corpus, documents)))
+    if len(lacking) == len(documents):
+        raise _other_documents(config, corpus, str(documents[0]))
+    taken = found.filter(pc.is_in(found["query_id"], value_set=pa.array(sorted(own), pa.string())))
+    rows = ranked.write(out / "ranked" / f"{config.split}.parquet", [taken])
+    counts = {
+        "rows": len(found),
+        "queries": len(listed),
+        "longest": int(found["rank"].to_numpy().max()),
+        "tied": _count_tied(found),
+        "left_out_queries": len(listed) - len(own),
+        "unknown_documents": len(lacking),
+        "unknown_rows": int(pc.sum(pc.is_in(found["doc_id"], value_set=lacking)).as_py() or 0),
+        "ties": config.ties,
+    }
+    splits = {config.split: {"queries": len(own), "ranked": rows, "empty_slots": 0}}
+    return {"splits": splits, "read": {"run": counts}}
+
+
+def _own_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> set[str]:
+    """The queries of the run that are judged in the split.
+
+    Raises:
+        UserError: for a split that the collection lacks; if there is no such query; or if these are the smaller part of
+            the split's queries and the run has more of another split.
+    """
+    judged = _queries_by_split(corpus)
+    if config.split not in judged:
+        raise unknown(f"split of {corpus.result['name']}", config.split, judged)
+    own = listed & judged[config.split]
+    shares = {name: len(listed & queries) / len(queries) for name, queries in judged.items() if not is_slice(name)}
+    shares[config.split] = share = len(own) / len(judged[config.split])
+    best = max(shares, key=lambda name: shares[name])
+    if share >= ENOUGH or (own and shares[best] == share):
+        return own
+    name = corpus.result["name"]
+    said = (
+        f"{config.file}: of its {len(listed):,} queries, {len(own):,} are among the "
+        f"{len(judged[config.split]):,} judged queries of {name} {config.split}"
+    )
+    if shares[best] > share:
+        many, every = len(listed & judged[best]), len(judged[best])
+        raise UserError(f"{said}, and {many:,} among the {every:,} of {best}: --split {best} (in Python: {best!r})")
+    raise UserError(
+        f"{said}. It has {min(listed)!r}, the split {min(judged[config.split])!r}; name the collection that the "
+        "run was made on, as --corpus beir:FOLDER"
+    )
+
+
+def _queries_by_split(corpus: Artifact) -> dict[str, set[str]]:
+    """Split or slice -> ids of its judged queries."""
+    found: dict[str, set[str]] = {}
+    for table in (read_qrels(corpus), read_answers(corpus)):
+        for split in pc.unique(table["split"]).to_pylist():
+            queries = table.filter(pc.equal(table["split"], split))["query_id"]
+            found.setdefault(split, set()).update(pc.unique(queries).to_pylist())
+    return found
+
+
+def _is_known(corpus: Artifact, doc_ids: pa.Array) -> pa.Array:
+    """For each of these documents, whether the collection has it; one file of its ids is in memory at a time."""
+    known = np.zeros(len(doc_ids), bool)
+    docs = corpus.place / "docs"
+    for name in docs.names():
+        with (docs / name).reading() as stream:
+            ids = pq.read_table(stream, columns=["doc_id"])["doc_id"]
+        known |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
+    return pa.array(known)
+
+
+def _other_documents(config: RunFileConfig, corpus: Artifact, example: str) -> UserError:
+    docs = corpus.place / "docs"
+    with (docs / next(iter(docs.names()))).reading() as stream:
+        known = pq.read_table(stream, columns=["doc_id"])["doc_id"][0].as_py()
+    return UserError(
+        f"{config.file}: none of its documents is in {corpus.result['name']}: the run has {example!r}, the collection "
+        f"{known!r}; name the collection that the run was made on, as --corpus beir:FOLDER"
+    )
+
+
+def _count_tied(found: pa.Table) -> int:
+    """Rows of a ranked list that have the score of a neighbour of the same query."""
+    score, rank = found["score"].to_numpy(), found["rank"].to_numpy()
+    same = (score[1:] == score[:-1]) & (rank[1:] > 1)
+    return int((np.append(same, False) | np.append(False, same)).sum())

@@ -1,0 +1,95 @@
+"""`evaluate_run` as a job: rows of the leaderboard from run files."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from midmask.artifact import Place
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.plan import plan
+from midmask.experiment.report import per_query
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
+from midmask.identity import override
+from midmask.leaderboard.lineage import artifact_place, lineage
+from midmask.leaderboard.per_query import PerQueryFiles
+from midmask.leaderboard.queries import look_up
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
+from midmask.recipes import RECIPES
+from midmask.tracking import read_runs
+from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.running import run_job
+
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
+
+
+def shown(uri: str) -> dict[str, LeaderboardRow]:
+    """Name of a system -> its row."""
+    return {row.recipe: row for row in rows(read_runs(uri))}
+
+
+def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_local: None, tmp_path: Path) -> None:
+    """The list of an evaluation of BM25, as a file of another tool."""
+    corpus = write_collection(tmp_path / "tiny")
+    recipe = override(RECIPES["none"](), {"corpus.name": corpus, "corpus.splits": "official"})
+    bm25 = plan(recipe).bm25_evaluation(EvaluateConfig(split="test"))
+    searched = Runner(Place(str(tmp_path / "store")), LOCAL, Silent()).run(bm25)
+    file, uri = tmp_path / "other.trec.gz", f"sqlite:///{tmp_path}/mlflow.db"
+    shutil.copy((searched.place / "runs" / "tiny.test.trec.gz").local(), file)
+
+    flags = ["--corpus", corpus, "--split", "test"]
+    done = run_job("evaluate_run", str(file), *flags, home=tmp_path)
+    assert done.code == 0, done.err
+    assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows." in done.out
+    (row,) = shown(uri).values()
+    assert row.place == CollectionSplit("tiny", "test", bm25.inputs["corpus"].fingerprint, 12), "where BM25 would stand"
+    assert (row.recipe, row.representation, row.costs) == ("other", "run file", {})
+    assert row.measures == searched.result["measures"], "to the last bit"
+    values = PerQueryFiles(uri, tmp_path / "cache")(row)
+    assert isinstance(values, pa.Table) and values.equals(per_query(searched))
+    place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
+    assert place is not None and [link.step for link in lineage(place)] == ["prepare", "read_run", "evaluate"]
+    (query,), missing = look_up(["q40"], {"other": place}, top=3)
+    assert not missing and query.text and len(query.retrieved["other"]) == 3
+
+    moved = str(shutil.move(file, tmp_path / "moved"))
+    again = run_job("evaluate_run", moved, "--name", "other", *flags, home=tmp_path)
+    assert again.code == 0 and again.table() == done.table() and list(shown(uri)) == ["other"], "nothing new"
+    named = run_job("evaluate_run", moved, "--name", "renamed", *flags, home=tmp_path)
+    assert named.code == 0 and set(shown(uri)) == {"other", "renamed"}
+    assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
+
+
+MISTAKES = {
+    "an absent file": ("absent.trec", [], ["absent.trec", "no such file"]),
+    "no run file": ("test.tsv", [], ["test.tsv, line 1", "3 columns instead of 6"]),
+    "another split": ("dev.trec", ["--split", "test"], ["12 among the 12 of dev: --split dev"]),
+    "an unknown split": ("dev.trec", ["--split", "tset"], ["--split tset", "dev, test, train"]),
+    "a field without effect": ("dev.trec", ["--set", "evaluation.index=HNSW32"], ["evaluation.index", "corpus.*"]),
+    "names": ("dev.trec", ["--name", "a", "--name", "b"], ["2 times for 1 files"]),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_line(case: str, ray_local: None, tmp_path: Path) -> None:
+    name, flags, words = MISTAKES[case]
+    corpus = write_collection(tmp_path / "tiny")
+    shutil.copy(tmp_path / "tiny" / "qrels" / "test.tsv", tmp_path)
+    (tmp_path / "dev.trec").write_text("".join(f"q{number} Q0 d1 1 1.0 x\n" for number in range(24, 36)))
+    done = run_job("evaluate_run", str(tmp_path / name), "--corpus", corpus, *flags, home=tmp_path)
+    last = done.err.strip().splitlines()[-1]
+    assert done.code == 2 and last.startswith("error: ") and all(word in last for word in words)
+
+
+def test_files_may_stand_before_and_after_flags(tmp_path: Path) -> None:
+    corpus = write_collection(tmp_path / "tiny")
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(gzip.compress(f"q40 Q0 d1 1 1.0 {name}\n".encode()))
+    done = run_job(
+        "evaluate_run", str(tmp_path / "one"), "--dry-run", "--corpus", corpus, str(tmp_path / "two"), home=tmp_path
+    )
+    assert done.code == 0 and done.out.count("to do   read_run") == 2, done.err
+    assert not (tmp_path / "store").exists() and not (tmp_path / "mlflow.db").exists()
