@@ -47,6 +47,7 @@ TOOLS = Registry(
         "ui": Command("ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
+        "compare": Command("compare", "evaluated systems on the same queries: which is better, and by how much"),
         "doctor": Command("doctor", "what is installed, and what the stores hold"),
         "gc": Command("gc", "what the stores no longer need, listed or deleted"),
     },

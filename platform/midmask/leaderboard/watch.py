@@ -14,7 +14,7 @@ from pathlib import Path
 from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.snapshot import Snapshot, refresh
-from midmask.leaderboard.snapshot_file import load, save
+from midmask.leaderboard.snapshot_file import load, save, snapshot_place
 from midmask.tracking import StoreReader, TrackedRow
 
 PAUSE = 10.0
@@ -98,3 +98,18 @@ class StoreWatch:
 
     def _progress(self, count: int) -> None:
         self.count = count
+
+
+def look_once(uri: str) -> StoreView:
+    """What the store holds now, read as a watch reads it: from the snapshot beside the store, and what has changed.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    watch = StoreWatch(uri, snapshot_place(uri))
+    watch.look()
+    while not watch.wait(PAUSE):
+        pass
+    if watch.error is not None or watch.known is None:
+        raise watch.error or RuntimeError("a look has ended without a result")
+    return watch.known

@@ -1,0 +1,213 @@
+"""Which systems a user means: by name, run, model folder or run file; and where all of them were evaluated."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from midmask.artifact import Place
+from midmask.corpora.splits import is_slice
+from midmask.errors import UserError, unknown
+from midmask.leaderboard.lineage import artifact_place, lineage
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names
+from midmask.leaderboard.surfaces import resolve_cached
+from midmask.leaderboard.watch import StoreView
+from midmask.pretrained import found_folder
+from midmask.retrieve.run_file import run_digest
+
+SEPARATOR = " · "
+"""Between the parts of an entry's name."""
+
+SHORTEST_ID = 4
+"""Letters of a run's id from which on a text is looked for among ids."""
+
+RowsAt = Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
+
+
+@dataclass(frozen=True)
+class SelectedSystem:
+    """A system that a user may mean. name: unlike any other's, as the leaderboard has it. called: as it was typed,
+    where the leaderboard's name says less. rows: one per seed, for every place where it was evaluated.
+    """
+
+    name: str
+    rows: RowsAt
+    called: str = ""
+    trial: bool = False
+
+    @property
+    def short(self) -> str:
+        return self.called or self.name.split(SEPARATOR)[0]
+
+    def run_ids(self, place: CollectionSplit) -> str:
+        return ", ".join(row.run_id[:8] for row in self.rows[place])
+
+
+def select_systems(
+    texts: Sequence[str], view: StoreView, on: str | None
+) -> tuple[CollectionSplit, dict[str, SelectedSystem]]:
+    """The collection and split that all have in common, and label -> system in the order given; labels are as short as
+    tells the systems apart.
+
+    Args:
+        texts: of each system its name on the leaderboard or parts of it, a run's id, its beginning or its name, a model
+            folder, or a run file.
+        on: CORPUS/SPLIT, or a place's name; None: the only one.
+
+    Raises:
+        UserError: for a text that means nothing or several systems, two that mean one, and where no place, or more than
+            one, is common to all.
+    """
+    found = {text: list(_candidates(text, view)) for text in texts}
+    for text, own in found.items():
+        if not own:
+            raise _nothing(text, view)
+    place = _choose_place(found, on)
+    chosen = [_choose(text, [one for one in found[text] if place in one.rows], place) for text in texts]
+    for at, one in enumerate(chosen):
+        for before, other in zip(texts, chosen[:at], strict=False):
+            if one.rows[place] == other.rows[place]:
+                raise UserError(f"{before!r} and {texts[at]!r} are the same system, {one.name}; give two that differ")
+    return place, dict(zip(_labels(chosen, place), chosen, strict=True))
+
+
+def _candidates(text: str, view: StoreView) -> Iterator[SelectedSystem]:
+    """The systems that a text may mean, by the first way in which it means any."""
+    named = [entry for entry in view.entries if entry.name == text] or [
+        entry for entry in view.entries if set(text.split(SEPARATOR)) <= set(entry.name.split(SEPARATOR))
+    ]
+    if named:
+        yield from (SelectedSystem(entry.name, entry.rows, trial=entry.trial) for entry in named)
+    elif runs := _runs_named(text, view):
+        for run_id in runs:
+            yield from _restricted(view, partial(_is_of_run, run_id))
+    elif Path(text).is_file():
+        digest = run_digest(text)
+        yield from _restricted(view, lambda row: row.params.get("run.digest") == digest)
+    elif (folder := found_folder(text)) is not None:
+        searched = _evaluations_of(folder.resolve(), view)
+        yield from _restricted(view, lambda row: (row.run_id, row.place) in searched, Path(text).name)
+
+
+def _is_of_run(run_id: str, row: LeaderboardRow) -> bool:
+    return row.run_id == run_id
+
+
+def _restricted(
+    view: StoreView, is_wanted: Callable[[LeaderboardRow], bool], called: str = ""
+) -> Iterator[SelectedSystem]:
+    """The entries with those of their rows that are wanted."""
+    for entry in view.entries:
+        kept = {place: tuple(row for row in own if is_wanted(row)) for place, own in entry.rows.items()}
+        if rows := {place: own for place, own in kept.items() if own}:
+            yield SelectedSystem(entry.name, rows, called, entry.trial)
+
+
+def _runs_named(text: str, view: StoreView) -> list[str]:
+    """Ids of the evaluated runs with this name or beginning of an id; of a job's run, those of the runs in it."""
+    measured = {row.run_id for row in view.rows}
+    is_id = len(text) >= SHORTEST_ID and not set(text) - set("0123456789abcdef")
+    known = list(zip(view.runs, resolve_cached(view.runs), strict=True))
+    meant = [(run, linked) for run, linked in known if text == run.name or (is_id and run.run_id.startswith(text))]
+    own = [linked.run_id for _, linked in meant if linked.run_id in measured]
+    parents = {run.run_id for run, _ in meant}
+    inside = [linked.run_id for _, linked in known if linked.parent_id in parents and linked.run_id in measured]
+    return list(dict.fromkeys(own or inside))
+
+
+def _evaluations_of(folder: Path, view: StoreView) -> set[tuple[str, CollectionSplit]]:
+    """(run, place) of the evaluations that searched with the model in a folder."""
+    runs = {run.run_id: run for run in view.runs}
+    searched: dict[str, set[Path]] = {}
+    found: set[tuple[str, CollectionSplit]] = set()
+    for row in view.rows:
+        place = artifact_place(runs[row.run_id], row.corpus, row.split)
+        if place is not None:
+            if place.uri not in searched:
+                searched[place.uri] = set(_searched_models(place))
+            if folder in searched[place.uri]:
+                found.add((row.run_id, row.place))
+    return found
+
+
+def _searched_models(evaluation: Place) -> Iterator[Path]:
+    """The folders of the models that an evaluation's vectors were encoded with, and those they were copied from."""
+    links = {link.place.uri: link for link in lineage(evaluation)}
+    for link in links.values():
+        model = links.get(link.inputs["model"].uri) if link.step == "encode" and "model" in link.inputs else None
+        if model is not None and model.place.is_path:
+            yield (Path(model.place.uri) / "model").resolve()
+        if model is not None and "folder" in model.result:
+            yield Path(str(model.result["folder"])).resolve()
+
+
+def _choose_place(found: Mapping[str, Sequence[SelectedSystem]], on: str | None) -> CollectionSplit:
+    """
+    Raises:
+        UserError: if there is none, or more than one.
+    """
+    of_each = {text: {place for one in own for place in one.rows} for text, own in found.items()}
+    names = place_names(sorted(set[CollectionSplit]().union(*of_each.values())))
+    common = set.intersection(*of_each.values())
+    if on is not None:
+        wanted = {place for place, name in names.items() if on in (name, f"{place.corpus}/{place.split}")}
+        if not wanted:
+            raise unknown("place", on, names.values(), hint="Write it as CORPUS/SPLIT, or as it is written here.")
+        common &= wanted
+    whole = {place for place in common if not is_slice(place.split)}
+    choices = sorted(whole or common)
+    if not choices:
+        said = "; ".join(f"{text!r} on {_listed(own, names)}" for text, own in of_each.items())
+        raise UserError(f"there are no queries{f' of {on}' if on else ''} that all were evaluated on: {said}")
+    if len(choices) > 1:
+        typed = " or ".join(_typed(place, names[place]) for place in choices)
+        raise UserError(f"all of them were evaluated on {len(choices)} sets of queries; choose one with {typed}")
+    return choices[0]
+
+
+def _listed(places: Iterable[CollectionSplit], names: Mapping[CollectionSplit, str]) -> str:
+    return ", ".join(names[place] for place in sorted(places))
+
+
+def _typed(place: CollectionSplit, name: str) -> str:
+    """The flag that chooses a place: by its name, where others share collection and split."""
+    return f"--on {place.corpus}/{place.split}" if name == f"{place.corpus} {place.split}" else f"--on '{name}'"
+
+
+def _choose(text: str, found: Sequence[SelectedSystem], place: CollectionSplit) -> SelectedSystem:
+    """The one system at a place; a sweep's trial only where there is nothing else."""
+    choices = [one for one in found if not one.trial] or list(found)
+    if len(choices) > 1:
+        listed = "; ".join(f"'{one.name}' ({one.run_ids(place)})" for one in choices)
+        raise UserError(f"{text!r} means {len(choices)} systems there; give one's name or run: {listed}")
+    return choices[0]
+
+
+def _nothing(text: str, view: StoreView) -> UserError:
+    if Path(text).is_file():
+        return UserError(
+            f"{text}: this run file is not on the leaderboard; measure it first: midmask evaluate-run {text} --corpus "
+            "NAME"
+        )
+    if Path(text).is_dir():
+        return UserError(
+            f"{text}: no tracked evaluation leads to this folder; give the id of its run, or evaluate it: midmask "
+            f"evaluate --model {text} --corpus NAME"
+        )
+    if not view.entries:
+        return UserError("nothing has been evaluated in this tracking store; name another with --tracking-uri")
+    names = {name for entry in view.entries for name in (entry.name, entry.recipe)}
+    return unknown("system or run", text, names, hint="Or give a run's id, or a run file.")
+
+
+def _labels(chosen: Sequence[SelectedSystem], place: CollectionSplit) -> list[str]:
+    """One per system: the first part of its name; with the parts that not all share; or with its runs."""
+    shared = set.intersection(*(set(one.name.split(SEPARATOR)) for one in chosen))
+    longer = [
+        SEPARATOR.join([one.short, *(part for part in one.name.split(SEPARATOR)[1:] if part not in shared)])
+        for one in chosen
+    ]
+    for labels in ([one.short for one in chosen], longer):
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{label}{SEPARATOR}{one.run_ids(place)}" for label, one in zip(longer, chosen, strict=True)]

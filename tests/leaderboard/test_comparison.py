@@ -1,0 +1,146 @@
+"""A comparison in words, and what one is compared on: collections of one name, slices, trials, run files."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from midmask.errors import UserError
+from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.leaderboard.comparison import compare_systems
+from midmask.leaderboard.comparison_text import as_markdown, as_text, sentence
+from midmask.leaderboard.entries import entries
+from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.leaderboard.selection import select_systems
+from midmask.leaderboard.watch import StoreView
+from midmask.retrieve.run_file import run_digest
+from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
+from tests.support.dashboards import compared
+
+
+def row(own: np.ndarray, base: np.ndarray) -> Comparison:
+    tables = {
+        name: compared.per_query({"RR": dict(zip(map(str, range(len(values))), values.tolist(), strict=True))})
+        for name, values in {"b": base, "a": own}.items()
+    }
+    (found,) = compare(tables, measure="RR", baseline="b")
+    return found
+
+
+BASE = (np.arange(32) + 16) / 128
+"""Differences to it are exact."""
+NOISE = np.resize([0.0625, -0.0625], 32)
+SENTENCES = {
+    "better": (
+        BASE + 0.125 + NOISE,
+        "a is better than b on x dev: RR 0.3711 against 0.2461, a difference of 0.1250 (95%",
+    ),
+    "worse": (
+        BASE - 0.125 + NOISE,
+        "b is better than a on x dev: RR 0.2461 against 0.1211, a difference of 0.1250 (95%",
+    ),
+    "undecided": (
+        BASE + NOISE + 2**-10,
+        "a and b are not distinguishable on x dev: RR 0.2471 and 0.2461, a difference of +0.0010",
+    ),
+    "equal": (BASE, "a and b have the same RR on each of the 32 queries of x dev: 0.2461."),
+    "always": (BASE + 0.125, "a is better than b on x dev: RR 0.3711 against 0.2461, a difference of 0.1250 (95%"),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_the_sentence_says_who_is_better_or_that_nobody_is(case: str) -> None:
+    own, said = SENTENCES[case]
+    found = row(own, BASE)
+    assert sentence(found, "x dev").startswith(said)
+    if case == "worse":
+        assert f"interval {-found.high:+.4f} to {-found.low:+.4f}, p < 0.0001, 32 queries)" in sentence(found, "x dev")
+    power = f"A true difference of {found.detectable:.4f} would be found with a probability of 0.8."
+    assert (power in sentence(found, "x dev")) == (case == "undecided")
+
+
+def test_a_single_query_decides_nothing_and_promises_nothing() -> None:
+    said = sentence(row(np.array([0.9]), np.array([0.1])), "x dev")
+    assert "not distinguishable" in said and "probability" not in said
+
+
+def view_of(runs: list[TrackedRow]) -> StoreView:
+    found = rows(runs)
+    return StoreView(runs, found, entries(found), datetime.now(UTC))
+
+
+def run(
+    system: str, collection: str = "c0ffee123456", split: str = "dev", queries: int = 60, **tags: str
+) -> TrackedRow:
+    made = next(one for one in compared.tracked_rows() if one.tags["midmask.recipe"] == system)
+    own = {collection_key("squad"): collection, queries_key("squad", split): str(queries)}
+    return replace(
+        made,
+        run_id=f"{ord(system[0]):x}{collection}{split}{queries}".ljust(32, "0"),
+        metrics={metric_key("squad", split, "nDCG@10"): 0.5},
+        tags={**made.tags, **own, **{f"midmask.{name}": value for name, value in tags.items()}},
+    )
+
+
+def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
+    """None of the two is taken for the other, whatever they are called."""
+    runs = [run(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
+    with pytest.raises(
+        UserError, match=r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
+    ):
+        select_systems(["none", "bm25"], view_of(runs), "squad/dev")
+    place, chosen = select_systems(["none", "bm25"], view_of(runs), "squad (bbbb, 60 queries) dev")
+    assert place.collection == "bbbb22" and list(chosen) == ["none", "bm25"]
+    with pytest.raises(UserError, match="no queries that all were evaluated on"):
+        select_systems(["none", "bm25"], view_of([runs[0], runs[3]]), None)
+
+
+def test_a_slice_is_compared_on_if_it_is_asked_for() -> None:
+    runs = [run(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")]
+    assert select_systems(["none", "bm25"], view_of(runs), None)[0].split == "test"
+    assert select_systems(["none", "bm25"], view_of(runs), "squad/test.head")[0].split == "test.head"
+
+
+def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
+    runs = [run("none"), replace(run("none", step="trial"), run_id="f" * 32), run("bm25")]
+    _, chosen = select_systems(["bm25", "none"], view_of(runs), None)
+    assert not chosen["none"].trial
+    _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
+    assert chosen["none"].trial
+
+
+def test_a_run_file_is_found_by_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "x.trec"
+    file.write_text("q Q0 d 1 1.0 x\n")
+    measured = compared.changed(run("none"), run__digest=run_digest(file))
+    view = view_of([compared.changed(run("dupmae"), run__digest="0" * 16), measured, run("bm25")])
+    _, chosen = select_systems(["bm25", str(file)], view, None)
+    assert list(chosen) == ["bm25", "none"]
+
+
+def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
+    systems = {name: rows([run(name)]) for name in ("bm25", "none")}
+    values = {"bm25": [0.1, 0.5, 0.2], "none": [0.2, 0.6, 0.9]}
+
+    def per_query(row: LeaderboardRow) -> pa.Table:
+        return compared.per_query({"nDCG@10": dict(zip(("q_1_", "q|2", "q3"), values[row.recipe], strict=True))})
+
+    named = {"a|b": systems["bm25"], "*c*": systems["none"]}
+    found = compare_systems(named, "squad dev", per_query, [run("bm25"), run("none")], measures=[], queries=3)
+    plain, markdown = as_text(found), as_markdown(found)
+    assert "a|b" in plain and "*c*" in plain and "q|2" in plain
+    assert (
+        "a\\|b" in markdown
+        and "\\*c\\*" in markdown
+        and "q\\|2" in markdown
+        and "|b" not in markdown.replace("\\|", "")
+    )
+
+
+def test_a_run_without_values_per_query_is_named() -> None:
+    systems = {name: rows([run(name)]) for name in ("bm25", "none")}
+    with pytest.raises(UserError, match=r"run .* \(bm25\) has no values per query"):
+        compare_systems(systems, "squad dev", lambda row: None, [], measures=[], queries=3)
