@@ -14,6 +14,7 @@ from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
+from midmask.leaderboard.entries import entries
 from midmask.leaderboard.lineage import artifact_place, lineage
 from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import look_up
@@ -47,6 +48,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     (row,) = shown(uri).values()
     assert row.place == CollectionSplit("tiny", "test", bm25.inputs["corpus"].fingerprint, 12), "where BM25 would stand"
     assert (row.recipe, row.representation, row.costs) == ("other", "run file", {})
+    assert [entry.name for entry in entries([row])] == ["other · run file"], "what is not known is empty"
     assert row.measures == searched.result["measures"], "to the last bit"
     values = PerQueryFiles(uri, tmp_path / "cache")(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))

@@ -20,7 +20,9 @@ from midmask.leaderboard.embeddings import draw_sample, encodings, map_embedding
 from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import measured, rows
+from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.training import curves, parts_of, trainings
+from midmask.leaderboard.watch import look_once
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
 from tests.support.dashboards import worked
@@ -61,6 +63,18 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
         record.write_text(record.read_text().replace(str(store), str(copy)))
     shutil.rmtree(copy / step)
     return Place(str(copy / "evaluate" / place(run).uri.rsplit("/", 1)[1]))
+
+
+def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(
+    runs: dict[str, TrackedRow], uri: str
+) -> None:
+    """Not by that of a model which its training started from."""
+    links = {link.step: link for link in lineage(place(runs["retromae"]))}
+    view = look_once(uri)
+    _, found = select_systems(["bm25", f"{links['finetune'].place}/model"], view, None)
+    assert [row.run_id for own in found["model"].rows.values() for row in own] == [runs["retromae"].run_id]
+    with pytest.raises(UserError, match="no tracked evaluation leads to this folder"):
+        select_systems(["bm25", f"{links['pretrain'].place}/model"], view, None)
 
 
 def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRow]) -> None:

@@ -59,14 +59,13 @@ BM25_TAGS = {
 
 
 RUN_FILE_TAGS = {
-    "midmask.objective": "none",
-    "midmask.pretrain_on": "none",
-    "midmask.backbone": "none",
-    "midmask.protocol": "none",
+    **dict.fromkeys(("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol"), ""),
     "midmask.representation": "run file",
     "midmask.seed": "",
 }
-"""Tags of runs with another tool's ranked list, in place of a recipe's; `midmask.recipe` is its system's name."""
+"""Tags of runs with another tool's ranked list, in place of a recipe's: how it was made is not known, so it is empty.
+`midmask.recipe` is its system's name.
+"""
 
 
 def artifact_tag(artifact: Artifact) -> dict[str, str]:
