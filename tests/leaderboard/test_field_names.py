@@ -15,6 +15,7 @@ from midmask.leaderboard.entries import SEEDS, WITHOUT_EFFECT
 from midmask.leaderboard.lineage import TOLD
 from midmask.leaderboard.surfaces import DECODER_RATIO, ENCODER_RATIO
 from midmask.recipes import RECIPES
+from midmask.retrieve.run_file import RunFileConfig
 from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.timing import TimingConfig
 from tests.support.dashboards.browser import ROOT
@@ -44,6 +45,7 @@ def steps(recipes: list[Recipe]) -> dict[str, list[Step]]:
             for step in target.upstream():
                 found.setdefault(step.name, []).append(step)
     found["generator"] = [Step("generator", generating())]  # jobs' own steps, of no recipe
+    found["read_run"] = [Step("read_run", RunFileConfig(split="test"))]
     found["time_searches"] = [Step("time_searches", TimingConfig(searches=(SearchConfig(),)))]
     return found
 

@@ -22,7 +22,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.protocol import Scale
 from midmask.recipes.published import at_scale, with_changes
-from midmask.retrieve.run_file import run_digest
+from midmask.retrieve.run_file import DIGEST_PARAM, run_digest
 from midmask.tracking import ARTIFACT, RUN_FILE
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
@@ -100,9 +100,9 @@ def _rerun_run_file(wanted: Wanted) -> Rerun:
     default = _texts(override(RECIPES["none"](), {"corpus.name": corpus, "evaluation.split": wanted.split}))
     changes = {path: text for path, text in params.items() if default.get(path, text) != text}
     try:
-        differs = () if run_digest(file) == params["run.digest"] else ("run.digest",)
+        differs = () if run_digest(file) == params[DIGEST_PARAM] else (DIGEST_PARAM,)
     except UserError:
-        differs = ("run.digest",)
+        differs = (DIGEST_PARAM,)
     flags = {"--name": wanted.tags["midmask.recipe"], "--corpus": corpus, "--split": wanted.split}
     flags |= {"--ties": params["run.ties"], "--storage": _storage(wanted)}
     named = [part for flag, value in flags.items() for part in (flag, value)]

@@ -20,7 +20,7 @@ from midmask.experiment.run_files import FIELDS
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
-from midmask.retrieve.run_file import RunFileConfig
+from midmask.retrieve.run_file import DIGEST_PARAM, RunFileConfig
 from midmask.tracking import RUN_FILE
 
 
@@ -59,7 +59,7 @@ def _system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:
     reading = evaluation.inputs["ranked"]
     assert isinstance(reading.config, RunFileConfig), reading.name
     tags = {**RUN_FILE_TAGS, "midmask.recipe": name, RUN_FILE: reading.config.file}
-    params = {**_settings(recipe), "run.digest": reading.content["run"], "run.ties": reading.config.ties}
+    params = {**_settings(recipe), DIGEST_PARAM: reading.content["run"], "run.ties": reading.config.ties}
     return TrackedSystem(name, recipe, {name: evaluation}, name, tags, params)
 
 

@@ -13,7 +13,7 @@ from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_name
 from midmask.leaderboard.surfaces import resolve_cached
 from midmask.leaderboard.watch import StoreView
 from midmask.pretrained import found_folder
-from midmask.retrieve.run_file import run_digest
+from midmask.retrieve.run_file import DIGEST_PARAM, run_digest
 
 SEPARATOR = " · "
 """Between the parts of an entry's name."""
@@ -83,7 +83,7 @@ def _candidates(text: str, view: StoreView) -> Iterator[SelectedSystem]:
             yield from _restricted(view, partial(_is_of_run, run_id))
     elif Path(text).is_file():
         digest = run_digest(text)
-        yield from _restricted(view, lambda row: row.params.get("run.digest") == digest)
+        yield from _restricted(view, lambda row: row.params.get(DIGEST_PARAM) == digest)
     elif (folder := found_folder(text)) is not None:
         searched = _evaluations_of(folder.resolve(), view)
         yield from _restricted(view, lambda row: (row.run_id, row.place) in searched, Path(text).name)

@@ -29,6 +29,9 @@ from midmask.retrieve.selection import read_answers, read_qrels
 ENOUGH = 0.5
 """Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""
 
+DIGEST_PARAM = "run.digest"
+"""Param of a tracked run that was measured from a run file: `run_digest` of the file."""
+
 
 class RunFileConfig(Config):
     """Ranked lists of another tool. The file's content is the step's identity, not its place."""
