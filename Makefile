@@ -28,10 +28,6 @@ help: ## this list
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
 	$(BIN)/python -m midmask.backend.head -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
-	@echo
-	@echo "MLflow:       $(BIN)/mlflow ui --host $(LOOPBACK) --backend-store-uri $(MLFLOW_TRACKING_URI)"
-	@echo "Leaderboard:  $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)"
-	@echo "(or: make ui, make leaderboard)"
 
 test: check ## formatting, lint, types, import contracts, and all tests but the slow ones
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
@@ -66,7 +62,7 @@ docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
 	$(BIN)/zensical build --strict --clean --config-file .zensical.toml
 
 $(SITE_TOOLS): $(MADE)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[docs]" >.venv.log 2>&1 || { cat .venv.log >&2; exit 1; }
 	@touch $@
 
 # The import contracts are held by a test (tests/test_house.py).

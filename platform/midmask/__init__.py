@@ -82,8 +82,13 @@ QUIET = {
     "DO_NOT_TRACK": "true",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_WARN_THRESHOLD_S": "10",
     "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
 }
+"""RAY_AIR_NEW_OUTPUT=0: Ray Tune reports by its older output, which `verbose=0` silences; the newer one prints a table
+and two commands whatever `verbose` says. Both log the errors of trials. TUNE_WARN_THRESHOLD_S: seconds that Tune's
+bookkeeping may take without a warning; by default 0.5, which a busy machine exceeds all the time."""
 
 SMALL_CACHES = {"LRU_CACHE_CAPACITY": "16", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
 """Compiled products that torch keeps on a processor, one for each shape (1,024 by default, in two caches). Rows of

@@ -46,15 +46,16 @@ class StepProgress:
 
 
 class SweepProgress:
-    """Lines for a whole sweep: which trial, how far it is, how long the rest will take, the best so far."""
+    """Lines for a whole sweep: which trial, how far it is, the best so far.
 
-    def __init__(self, total: int, done: int, side_by_side: int, show: Callable[[str], None]) -> None:
+    Args:
+        total: trials of the sweep. done: of these, the trials of earlier processes. show: gets each line.
+    """
+
+    def __init__(self, total: int, done: int, show: Callable[[str], None]) -> None:
         self._total = total
         self._done = done
-        self._side_by_side = side_by_side
         self._show = show
-        self._began = time.monotonic()
-        self._ended = 0
         self._best: tuple[float, str] | None = None
         self._numbers: dict[str, int] = {}
         self._steps: dict[tuple[str, str], StepProgress] = {}
@@ -75,23 +76,18 @@ class SweepProgress:
 
     def ended(self, value: float, name: str, *, mode: Literal["max", "min"]) -> None:
         """A trial is over, with its final value of what is to be as large, or as small, as can be."""
-        self._ended += 1
         sign = 1 if mode == "max" else -1
         if self._best is None or sign * value > sign * self._best[0]:
             self._best = (value, name)
         self._show_with_tail(f"{name}: over")
 
     def _show_with_tail(self, line: str) -> None:
-        self._show(line + self._time_left() + (f" · best {self._best[0]:.4f} ({self._best[1]})" if self._best else ""))
+        self._show(line + (f" · best {self.best}" if self._best else ""))
 
-    def _time_left(self) -> str:
-        """Pruned trials do not say so; but of those that began, only so many as run side by side are not over."""
-        over = max(self._ended, len(self._numbers) - self._side_by_side)
-        waiting = self._total - self._done - over
-        if over < 1 or not waiting:
-            return ""
-        each = (time.monotonic() - self._began) / over
-        return f" · sweep: about {clock(each * waiting)} left"
+    @property
+    def best(self) -> str:
+        """`0.4814 (encoder_mask_ratio=0.15)`; "" before a trial is over."""
+        return f"{self._best[0]:.4f} ({self._best[1]})" if self._best else ""
 
     def _prefix(self, source: str) -> str:
         return f"trial {self._numbers[source]} of {self._total}"

@@ -182,7 +182,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
-        board = TrialsObserver(job, context, SweepProgress(2, 0, 1, print), sweep="5eed")
+        board = TrialsObserver(job, context, SweepProgress(2, 0, print), sweep="5eed")
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
             (dev,) = final_evaluations(context.recipe_at(point), SPACE, context.survey)
@@ -222,7 +222,7 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
     )  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
-        board = TrialsObserver(job, context, SweepProgress(3, 0, 1, print), sweep="e4ded")
+        board = TrialsObserver(job, context, SweepProgress(3, 0, print), sweep="e4ded")
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):

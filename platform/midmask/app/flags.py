@@ -15,6 +15,7 @@ ENVIRONMENT = """environment variables:
   MLFLOW_TRACKING_URI   as --tracking-uri
   MIDMASK_NO_VERIFY     1: as --no-verify
   MIDMASK_ALLOW_DOWNLOAD  1: as --allow-download
+  MIDMASK_VERBOSE       1: as --verbose
   RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
 
 Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/NAME.py --corpus beir:/data/squad"""
@@ -116,6 +117,9 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
     _add_trust_flags(shared)
+    shared.add_argument(
+        "--verbose", action="store_true", help="show every line of the log, which lies in logs/ of the storage"
+    )
     shared.add_argument(
         "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"
     )

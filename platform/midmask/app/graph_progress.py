@@ -1,15 +1,20 @@
-"""Lines of progress for a graph of steps: how far a training is, how many steps are done, how much time is left."""
+"""The progress of a graph of steps: reported to the job, and a line of the log now and then for each training."""
 
 import logging
-import time
 from collections.abc import Iterable
 
+from midmask.app.job_progress import JobProgress
 from midmask.artifact import Place, load
+from midmask.backend.executor import WHOLE_COLLECTION
+from midmask.experiment.costs import TRAINING
 from midmask.experiment.eta import StepTimes
 from midmask.experiment.step import Step
-from midmask.progress import EVERY, StepProgress, clock
+from midmask.progress import StepProgress
 
 log = logging.getLogger(__name__)
+
+COLLECTION, TRAININGS, SEARCHES = "collections", "trainings", "searches and evaluations"
+"""Phases of a graph whose job has no others."""
 
 
 def measured_times(steps: Iterable[Step], storage: Place) -> StepTimes:
@@ -22,53 +27,54 @@ def measured_times(steps: Iterable[Step], storage: Place) -> StepTimes:
 
 
 class GraphProgress:
-    """Logs at most one line in `EVERY` seconds for each running step, and one for the graph.
+    """Passes on what happens to the steps of one graph.
 
     Args:
+        job: of which the graph is a part.
         steps: what is left to compute.
-        side_by_side: how many steps run at once.
-        times: seconds of steps that were computed before; without, time left is known from this run alone.
+        side_by_side: how many steps run at once, but for those that go through a whole collection.
+        phase: of the job; none: three phases, by the kind of step.
     """
 
-    def __init__(self, steps: Iterable[Step], side_by_side: int = 1, times: StepTimes | None = None) -> None:
-        self._left = {step.fingerprint: step for step in steps}
-        self._total = len(self._left)
+    def __init__(
+        self, job: JobProgress, steps: Iterable[Step], side_by_side: int = 1, phase: str | None = None
+    ) -> None:
+        left = list(steps)
+        self._job, self._total, self._ended = job, len(left), 0
         self._side_by_side = side_by_side
-        self._times = times or StepTimes()
-        self._began: dict[str, float] = {}
         self._running: dict[str, StepProgress] = {}
-        self._shown = 0.0
+        phases = {phase: left} if phase else {name: [] for name in (COLLECTION, TRAININGS, SEARCHES)}
+        for step in left if phase is None else ():
+            phases[_phase_of(step)].append(step)
+        job.plan({name: own for name, own in phases.items() if own or name == phase})
 
     def begin(self, step: Step, name: str) -> None:
         """A step starts, whose lines begin with `name`."""
-        self._began[step.fingerprint] = time.monotonic()
+        lanes = 1 if step.name in WHOLE_COLLECTION else self._side_by_side
+        self._job.begin(step.fingerprint, step.name, lanes)
         self._running[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
 
     def update(self, step: Step, at: int, loss: float | None) -> None:
         """A training has done `at` of its steps."""
+        self._job.advance(step.fingerprint, at / step.optimiser_steps)
         self._running[step.fingerprint].update(at, step.optimiser_steps, loss)
 
     def end(self, step: Step, note: str) -> None:
-        """A step is done; the graph's line has `note` behind the number of steps."""
-        self._times.add(step, time.monotonic() - self._began[step.fingerprint])
-        self.drop([step])
-        now = time.monotonic()
-        if now - self._shown >= EVERY or not self._left:
-            self._shown = now
-            log.info("%d of %d steps%s%s", self._total - len(self._left), self._total, note, self._time_left())
+        """A step is done; the log's line has `note` behind the number of steps."""
+        self._ended += 1
+        self._running.pop(step.fingerprint, None)
+        self._job.end(step.fingerprint, step.name)
+        log.info("%d of %d steps%s", self._ended, self._total, note)
 
     def drop(self, steps: Iterable[Step]) -> None:
-        """These steps are done or given up."""
+        """These steps are given up."""
         for step in steps:
-            for known in (self._left, self._began, self._running):
-                known.pop(step.fingerprint, None)
+            self._running.pop(step.fingerprint, None)
+            self._job.drop([step.fingerprint])
 
-    def _time_left(self) -> str:
-        """From what was measured; 'more than' while a kind of step has not been."""
-        if not self._left:
-            return ""
-        now = time.monotonic()
-        known = [(name, seconds) for name, step in self._left.items() if (seconds := self._times.of(step)) is not None]
-        left = sum(max(0.0, seconds - (now - self._began.get(name, now))) for name, seconds in known)
-        word = "about" if len(known) == len(self._left) else "more than"
-        return f" · {word} {clock(left / self._side_by_side)} left"
+
+def _phase_of(step: Step) -> str:
+    """Steps that make ready what trainings read, or start from, count as collections."""
+    if step.name in TRAINING:
+        return TRAININGS
+    return COLLECTION if step.name in (*WHOLE_COLLECTION, "initial", "adopt") else SEARCHES

@@ -5,7 +5,6 @@ A job is a function `work(options, flags)` and a docstring; `run` does the rest.
 
 import argparse
 import json
-import logging
 import os
 import shlex
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
+from midmask.app.console import set_up_logging
 from midmask.app.exits import interrupt, run_to_exit
 from midmask.app.flags import AddFlags, parse
 from midmask.corpora.formats import has_folder, refuse_unknown_form
@@ -138,14 +138,6 @@ def hide_tracking_uri(uri: str | None) -> None:
         elif not argument.startswith("--tracking-uri="):
             kept.append(argument)
     os.execv(sys.executable, [sys.executable, *kept])
-
-
-def set_up_logging() -> None:
-    """midmask's progress and everyone's warnings, on stderr, a line each: readable in `ray job submit`'s output."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S"
-    )
-    logging.getLogger("midmask").setLevel(logging.INFO)
 
 
 def home(job_file: Path | None = None) -> Path:

@@ -53,9 +53,16 @@ def _load(targets: Mapping[str, Step], storage: Place) -> dict[str, Artifact]:
     return {key: load(step.place(storage)) for key, step in targets.items()}
 
 
-def run_recipe_steps(recipe: Recipe, targets: Iterable[Step], job: TrackedJob, use: Resources) -> None:
-    """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before."""
+def run_recipe_steps(
+    recipe: Recipe, targets: Iterable[Step], job: TrackedJob, use: Resources, phase: str | None = None
+) -> None:
+    """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before.
+
+    Args:
+        phase: of the job's progress, which these steps are; none: the graph's own.
+    """
     graph = Graph.left_in(job.storage, targets)
-    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(graph.left.values()))
+    progress = GraphProgress(job.progress, graph.left.values(), phase=phase)
+    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)
     report_finished(graph.there.values(), job.storage, observer)
     execute(graph, job.storage, use, observer)

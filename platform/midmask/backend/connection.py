@@ -18,7 +18,7 @@ from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 from midmask.backend.liveness import end_with_local_ray
 from midmask.backend.scratch import RAY, Scratch
 from midmask.errors import UserError
-from midmask.switches import SWITCHES
+from midmask.switches import TRUST
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ def connect() -> None:
         UserError: if the cluster does not answer, refuses the token, or runs another version of Ray or Python.
     """
     logging.getLogger("ray.data").setLevel(logging.WARNING)  # else it tells every dataset's plan and progress
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # it warns that bars are off, as they are
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "")
@@ -69,7 +70,7 @@ def _join(address: str) -> None:
 
 def _trust() -> dict[str, str]:
     """--no-verify and --allow-download, for the workers' environment; empty without them."""
-    return {name: value for name, value in os.environ.items() if name in SWITCHES.values() and value}
+    return {name: value for name, value in os.environ.items() if name in TRUST.values() and value}
 
 
 def _find_running() -> str | None:

@@ -22,7 +22,6 @@ from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.records import Recording, RecordWriter
 from midmask.experiment.costs import TRAINING
-from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import report_finished
 from midmask.identity import flatten
@@ -64,7 +63,7 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     steps = replace(job.layout, cells=tuple(job.unrecorded())).steps().values()
     times = measured_times(steps, job.storage)
     graph = Graph.left_in(job.storage, job.left(), times.weight)
-    observer = cells_observer(tracked, job.unrecorded(), graph, times)
+    observer = cells_observer(tracked, job.unrecorded(), graph)
     watched = Recording(observer, _record_writer(job, job.records)) if job.records else observer
     report_finished(steps, job.storage, watched)
     execute(graph, job.storage, tracked.use, watched, keep_going=True)
@@ -76,13 +75,17 @@ def _record_writer(job: Job, folder: Place) -> RecordWriter:
 
 
 def cells_observer(
-    tracked: TrackedJob, cells: Sequence[BenchmarkCell], graph: Graph, times: StepTimes
+    tracked: TrackedJob, cells: Sequence[BenchmarkCell], graph: Graph, phase: str | None = None
 ) -> GraphObserver:
-    """Tracks cells: trainings, and steps that go through a whole collection, are runs nested in the job's."""
+    """Tracks cells: trainings, and steps that go through a whole collection, are runs nested in the job's.
+
+    Args:
+        phase: of the job's progress; none: the graph's own.
+    """
     return GraphObserver(
         tracked,
         [tracked_system(cell) for cell in cells],
-        GraphProgress(graph.left.values(), tracked.use.side_by_side, times),
+        GraphProgress(tracked.progress, graph.left.values(), tracked.use.side_by_side, phase),
         step_runs=(*TRAINING, *WHOLE_COLLECTION),
         keep_going=True,
     )

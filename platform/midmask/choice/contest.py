@@ -27,6 +27,13 @@ from midmask.progress import clock as words
 log = logging.getLogger(__name__)
 
 ROUNDS = 3
+PHASES = (DOCUMENTS, *ROUND_NAMES, TESTS) = (
+    "documents and queries",
+    *(f"round {number} of {ROUNDS}" for number in range(1, ROUNDS + 1)),
+    "test queries",
+)
+"""Of a contest's progress."""
+
 ROUND_SHARE = 0.28
 """Of the budget, for each round; the rest is for making queries, the test queries and the verdict."""
 
@@ -112,6 +119,10 @@ class Contest:
         self._journal.write(self._clock.spent)
         return {result.key: result for result in collect(cells, self._workshop.storage) if result.split == split}
 
+    def announce_tests(self) -> None:
+        """The rounds are over."""
+        self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
+
     def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others."""
         seconds = min(ROUND_SHARE * self._clock.budget, LAST_START * self._clock.budget - self._clock.spent)
@@ -142,6 +153,7 @@ class Contest:
         expected, began = self._price(current.contenders, current.size), self._clock.spent
         for first in range(0, len(current.contenders), self._workshop.lanes):
             group = current.contenders[first : first + self._workshop.lanes]
+            self._workshop.announce(ROUND_NAMES[number], self._best_words(), lambda: self._clock.left)
             until = last if self._clock.spent <= limit else 0.0  # then only what an earlier run has measured counts
             found = self.measure(group, lambda _: current.size, "dev", until)
             for key, result in found.items():
@@ -151,7 +163,9 @@ class Contest:
             self._journal.give_up(
                 lost, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
             )
-            log.info("%s; %s of %s spent", self._best(), words(self._clock.spent), words(self._clock.budget))
+            best = self._best_words() or "nothing measured yet"
+            best = self._best_words() or "nothing measured yet"
+            log.info("%s; %s of %s spent", best, words(self._clock.spent), words(self._clock.budget))
         if expected > 0 and self._clock.spent - began > 1:
             self._slower *= max(0.2, (self._clock.spent - began) / expected)
 
@@ -187,11 +201,12 @@ class Contest:
         gap = other.measures[MEASURE] - own.measures[MEASURE]
         return gap > 2 * abs(own.measures[MEASURE] - self._before[contender.keys[0]])
 
-    def _best(self) -> str:
+    def _best_words(self) -> str:
+        """System, setting and dev measure of the best system so far; "" before one was measured."""
         if not self._dev:
-            return "nothing measured yet"
+            return ""
         key = max(self._dev, key=lambda one: self._dev[one].measures[MEASURE])
-        return f"best so far on dev: {' '.join((key.system, key.setting))}, {self._dev[key].measures[MEASURE]:.3f}"
+        return f"dev {MEASURE} {self._dev[key].measures[MEASURE]:.3f} ({' '.join((key.system, key.setting))})"
 
 
 def _always(contenders: Sequence[Contender]) -> tuple[Contender, ...]:

@@ -15,6 +15,7 @@ from midmask.benchmark.design import names_in
 from midmask.choice import reveal as revealing
 from midmask.choice.budget import budget_seconds
 from midmask.choice.contenders import SCORED, SYSTEMS, first_contenders
+from midmask.choice.contest import PHASES
 from midmask.choice.deliver import deliver
 from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
@@ -106,7 +107,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
     params = {"budget": request.budget, **flatten(request.queries), **request.own_changes}
     use = partial(share, len(request.systems) + 2, options.workers, options.workers_per_training)
     name = f"{options.job}-{request.identity[:6]}"
-    with open_job(options, name, tags, params, finished=False, share=use) as tracked:
+    with open_job(options, name, tags, params, finished=False, share=use, phases=PHASES) as tracked:
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)

@@ -14,7 +14,7 @@ from midmask.choice.assess import LEVEL, Experience, MeasuredSystem, estimates, 
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
 from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, contest, first_contenders, name_of
-from midmask.choice.contest import Conditions, Contest, ContestOutcome
+from midmask.choice.contest import DOCUMENTS, Conditions, Contest, ContestOutcome
 from midmask.choice.journal import ContestJournal
 from midmask.choice.levels import load_levels
 from midmask.choice.rehearsal import rehearsal
@@ -90,6 +90,7 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     journal = ContestJournal(request.out, request.identity)
     clock = Clock(request.budget, journal.spent)
     survey = Survey()
+    workshop.announce(DOCUMENTS, "", lambda: clock.left)
     made = make(request, workshop, survey)
     conditions = Conditions(
         make=partial(_benchmark, request, made.collection),
@@ -121,6 +122,7 @@ def _size_of(outcome: ContestOutcome, contender: Contender) -> Size:
 def _test(held: Contest, outcome: ContestOutcome, clock: Clock) -> dict[SystemKey, Result]:
     """The finalists on the test queries, which nobody has looked at before. Nothing is trained, so it has no limit."""
     log.info("test queries of %d finalists", len(outcome.finalists))
+    held.announce_tests()
     return held.measure(outcome.finalists, partial(_size_of, outcome), "test", float("inf"))
 
 

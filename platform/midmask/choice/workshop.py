@@ -1,6 +1,6 @@
 """Where the steps of a contest are computed: in this process; `tracked_workshop` has the one on a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from midmask.artifact import Artifact, Place
@@ -20,6 +20,14 @@ class Workshop(Protocol):
     @property
     def lanes(self) -> int:
         """How many trainings run side by side."""
+
+    def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
+        """What is computed from now on is this part of the contest.
+
+        Args:
+            best: the best result so far, in words; "" if there is none.
+            left: seconds of the budget.
+        """
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
         """The artifact of a step of a recipe."""
@@ -43,6 +51,9 @@ class LocalWorkshop:
     @property
     def storage(self) -> Place:
         return self._runner.storage
+
+    def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
+        """Nothing is shown here but the lines of steps."""
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
         return self._runner.run(step)

@@ -12,8 +12,11 @@ from midmask.experiment.run import report_finished
 from midmask.sweep.entrants import SPLITS, Entrant
 
 
-def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
+def compare(entrants: Sequence[Entrant], job: TrackedJob, phase: str) -> None:
     """Evaluates every entrant on every split, and tracks it as a system. A step that several need is computed once.
+
+    Args:
+        phase: of the job's progress.
 
     Raises:
         RayError: of the first step that fails.
@@ -24,7 +27,7 @@ def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     systems = [
         TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
-    progress = GraphProgress(graph.left.values(), job.use.side_by_side, times)
+    progress = GraphProgress(job.progress, graph.left.values(), job.use.side_by_side, phase)
     observer = GraphObserver(job, systems, progress, step_runs=TRAINING)
     report_finished(targets, job.storage, observer)  # not trainings, which are in the runs of their trials
     execute(graph, job.storage, job.use, observer)

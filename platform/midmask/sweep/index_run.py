@@ -46,6 +46,6 @@ def _run(job: TrackedJob, sweep: IndexSweep) -> None:
         TrackedSystem(f"{own.name} {label}", own, {label: sweep.evaluations[label]}, label)
         for label, own in sweep.recipes.items()
     ]
-    observer = GraphObserver(job, systems, GraphProgress(graph.left.values()), step_runs=STEP_RUNS)
+    observer = GraphObserver(job, systems, GraphProgress(job.progress, graph.left.values()), step_runs=STEP_RUNS)
     report_finished(graph.there.values(), job.storage, observer)
     execute(graph, job.storage, job.use, observer)

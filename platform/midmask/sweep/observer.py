@@ -51,7 +51,7 @@ class TrialsObserver:
         self._trials: dict[str, _Trial] = {}
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
-        handlers = {"start": self._start, "log": self._log, "end": self._end, "rung": self._rung}
+        handlers = {"start": self._start, "begin": self._begin, "log": self._log, "end": self._end, "rung": self._rung}
         if handler := handlers.get(row["event"]):
             handler(source, row)
 
@@ -74,8 +74,15 @@ class TrialsObserver:
         )
         self._progress.started(source, name)
 
+    def _begin(self, source: str, row: dict[str, Any]) -> None:
+        self._job.progress.begin(row["fingerprint"], row["step"], self._job.use.side_by_side)
+
     def _end(self, source: str, row: dict[str, Any]) -> None:
         """A model that another trial has trained is an input, one that this trial trained its output."""
+        if row["cached"]:
+            self._job.progress.drop([row["fingerprint"]])
+        else:
+            self._job.progress.end(row["fingerprint"], row["step"])
         trial = self._trials.get(source)
         if trial is None or row["fingerprint"] not in trial.trainings:
             return
@@ -90,6 +97,7 @@ class TrialsObserver:
         trial = self._trials.get(source)
         if trial is None:
             return
+        self._job.progress.advance(row["fingerprint"], row["at"] / row["of"])
         self._progress.step(source, row["step"], row["at"], row["of"], row["values"].get("train/loss"))
         is_probe = row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
         if not is_probe:
@@ -115,6 +123,7 @@ class TrialsObserver:
         trial.run.finish()
         self._progress.measured(source, f"dev: {text}")
         self._progress.ended(value, trial.name, mode=objective.mode)
+        self._job.progress.best(f"{objective.measure} {self._progress.best}")
 
     def close(self, ended: Collection[str]) -> None:
         """After the last trial: what has not finished was pruned at a rung, or failed, which Ray has reported.

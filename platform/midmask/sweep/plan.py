@@ -122,16 +122,31 @@ def describe(sweep: Sweep) -> str:
 
 
 def targets(sweep: Sweep) -> Iterator[Step]:
-    """What a sweep computes at most: every trial to its end, then the best and the baselines with every seed. Trials
-    that are not of a grid are taken to be as large as the recipe's own, each with a seed in the place of its point.
+    """What a sweep computes at most: every trial to its end, then the best and the baselines with every seed."""
+    yield from trial_targets(sweep)
+    yield from final_targets(sweep)
+
+
+def trial_targets(sweep: Sweep) -> Iterator[Step]:
+    """The evaluations of all trials, run to their ends."""
+    for trial in _trial_recipes(sweep):
+        yield from final_evaluations(trial, sweep.space, sweep.survey)
+
+
+def _trial_recipes(sweep: Sweep) -> list[Recipe]:
+    """Trials that are not of a grid are taken to be as large as the recipe's own, each with a seed in the place of its
+    point.
     """
-    space, recipe = sweep.space, sweep.recipe
+    space = sweep.space
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]
-    trials = [apply_changes(recipe, point) for point in points]
-    for trial in trials:
-        yield from final_evaluations(trial, space, sweep.survey)
+    return [apply_changes(sweep.recipe, point) for point in points]
+
+
+def final_targets(sweep: Sweep) -> Iterator[Step]:
+    """The evaluations of the final comparison, in which the first trial stands for the best."""
+    space, recipe = sweep.space, sweep.recipe
     ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]
     yield from (plan(recipe, sweep.survey).bm25_evaluation(config) for config in ranked)
-    for entrant in (trials[0], *sweep.baselines):
+    for entrant in (_trial_recipes(sweep)[0], *sweep.baselines):
         seeded = [plan(entrant.seeded(seed), sweep.survey) for seed in space.seeds]
         yield from (one.evaluation(config) for one in seeded for config in ranked)

@@ -13,6 +13,7 @@ from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
 from midmask.backend.resources import share, whole
 from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
@@ -23,7 +24,7 @@ from midmask.sweep.conclusion import Conclusion
 from midmask.sweep.entrants import SPLITS, Entrant, entrants_of
 from midmask.sweep.importance import importance
 from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import Sweep
+from midmask.sweep.plan import Sweep, final_targets, trial_targets
 from midmask.sweep.plots import draw
 from midmask.sweep.points import briefly, budget, mark_of
 from midmask.sweep.result import build_result
@@ -36,6 +37,9 @@ from midmask.tracking import TrackedRun
 
 log = logging.getLogger(__name__)
 
+PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"
+"""Of a sweep's progress."""
+
 
 def run_sweep(sweep: Sweep) -> str:
     """Runs what is missing of a sweep and returns its report."""
@@ -44,7 +48,9 @@ def run_sweep(sweep: Sweep) -> str:
     name = run_name(options.job, tags, sweep.fingerprint)
     params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
     use = partial(share, budget(sweep.space), options.workers, options.workers_per_training)
-    with open_job(options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use) as job:
+    with open_job(
+        options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use, phases=PHASES
+    ) as job:
         if job is None:
             return str(load(sweep.place).result["report"])
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
@@ -58,21 +64,25 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     storage, use, recipe = job.storage, job.use, sweep.recipe
     planned = plan(recipe, sweep.survey)
     bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
-    run_recipe_steps(recipe, _shared(sweep.space, planned, bm25.values()), job, whole(sweep.options.training_workers))
+    shared = _shared(sweep.space, planned, bm25.values())
+    whole_job = {SHARED: shared, TRIALS: trial_targets(sweep), COMPARISON: final_targets(sweep)}
+    job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
+    run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
     job.run.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
-    progress = SweepProgress(done + left.count, done, use.side_by_side, lambda line: log.info("%s", line))
+    progress = SweepProgress(done + left.count, done, lambda line: log.info("%s", line))
     with Channel.open() as channel:
         context = TrialContext(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
         observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
         with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
         observer.close({fingerprint(outcome.parameters) for outcome in found})
+    job.progress.finish(TRIALS)
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     compared = entrants(sweep, trials)
-    compare(compared, job)
+    compare(compared, job, COMPARISON)
     against = {split: load(step.place(storage)) for split, step in bm25.items()}
     end = Conclusion(trials, compared, against, importance(study, sweep.space))
     result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)

@@ -49,7 +49,7 @@ class ChannelObserver(Silent):
         self._source = source
 
     def begin(self, step: Step) -> None:
-        self._channel.push(self._source, [{"event": "begin", "step": step.name}])
+        self._channel.push(self._source, [{"event": "begin", "step": step.name, "fingerprint": step.fingerprint}])
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
         row = {"event": "log", "step": step.name, "fingerprint": step.fingerprint, "at": at}

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
     Raises:
         UserError: if the experiment was deleted.
     """
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # else it says that it makes its tables
     with alone_with(uri):
         client = connect(uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)

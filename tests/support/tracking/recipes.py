@@ -14,7 +14,9 @@ from midmask.experiment.steps import LOCAL
 
 def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -> None:
     graph = Graph.left_in(job.storage, targets)
-    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(graph.left.values()))
+    observer = GraphObserver(
+        job, [TrackedSystem(recipe.name, recipe)], GraphProgress(job.progress, graph.left.values())
+    )
     report_finished(graph.there.values(), job.storage, observer)
     runner = Runner(job.storage, LOCAL, observer)
     while ready := graph.ready():

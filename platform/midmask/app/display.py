@@ -1,0 +1,125 @@
+"""Shows the progress of a job on standard error: a bar on a terminal, elsewhere a plain line at most once a minute.
+
+A line is also shown when a phase begins. Lines are log records of this module, which the console always shows; on a
+terminal other lines go above the bar.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from midmask.app.job_progress import JobProgress, JobState
+from midmask.experiment.time_left import TimeRange
+from midmask.progress import clock
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+log = logging.getLogger(__name__)
+seconds_log = logging.getLogger(f"{__name__}.seconds")
+"""Of lines that only the log file has."""
+
+MINUTE = 60.0
+LOOK_EVERY_S = 1.0
+BAR_WIDTH = 30
+
+
+@contextmanager
+def displayed(progress: JobProgress) -> Iterator[None]:
+    """Shows the job's progress until the block ends."""
+    shown = show_bar(progress) if sys.stderr.isatty() else show_lines(progress)
+    with shown:
+        yield
+
+
+class LineSchedule:
+    """Decides when a line is due.
+
+    Args:
+        show: gets the text of each line.
+    """
+
+    def __init__(self, progress: JobProgress, show: Callable[[str], None]) -> None:
+        self._progress, self._show = progress, show
+        self._minute, self._phase = 0, ""
+
+    def look(self) -> None:
+        """Called now and then; shows a line if another phase or another minute of the job has begun."""
+        phase, minute = self._progress.phase, int(self._progress.elapsed() // MINUTE)
+        if phase != self._phase or minute != self._minute:
+            self._phase, self._minute = phase, minute
+            state = self._progress.state()
+            self._show(words(state))
+            if (left := state.left) is not None:
+                times = (self._progress.elapsed(), left.low, left.high, left.middle)
+                seconds_log.info("after %.0f s: %.0f to %.0f s left, middle %.0f", *times)
+
+
+@contextmanager
+def show_lines(progress: JobProgress) -> Iterator[None]:
+    lines, over = LineSchedule(progress, lambda text: log.info("%s", text)), threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY_S):
+            lines.look()
+
+    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def show_bar(progress: JobProgress) -> Iterator[None]:
+    from rich.console import Console  # here, so that --help does not wait for it
+    from rich.live import Live
+
+    with Live(
+        get_renderable=lambda: bar(progress.state()),
+        console=Console(stderr=True),
+        refresh_per_second=2,
+        transient=True,
+    ):
+        yield
+
+
+def bar(state: JobState) -> "Table":
+    """A line of the terminal: a bar as long as the share of the time that is over, and the words."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    row = Table.grid(padding=(0, 1))
+    row.add_row(ProgressBar(total=1.0, completed=share_done(state), width=BAR_WIDTH), Text(words(state)))
+    return row
+
+
+def share_done(state: JobState) -> float:
+    """Of the time, where its end is known; else of the steps. From 0 to 1."""
+    rest = state.left.middle if state.left else state.at_most
+    if rest is not None:
+        return state.elapsed / (state.elapsed + max(rest, 0.0)) if state.elapsed > 0 else 0.0
+    return state.done / state.steps if state.steps else 0.0
+
+
+def words(state: JobState) -> str:
+    """`phase 2 of 3: trials · 12 of 64 steps · 3 to 5 min left · best so far …`, without what is not known."""
+    parts = [f"phase {state.number} of {state.phases}: {state.phase}"] if state.phase else ["starting"]
+    parts += [f"{state.done} of {state.steps} steps"] if state.steps else []
+    parts += [f"{range_words(state.left)} left"] if state.left and state.left.middle > 0 else []
+    parts += [f"{clock(max(0.0, state.at_most))} of the budget left"] if state.at_most is not None else []
+    parts += [f"best so far {state.best}"] if state.best else []
+    return " · ".join(parts)
+
+
+def range_words(left: TimeRange) -> str:
+    """`20 to 40 s`, `3 to 5 min`, `1.5 to 2.5 h`; `about 3 min` where both ends are the same."""
+    unit, size = ("s", 1.0) if left.high < 90 else ("min", 60.0) if left.high < 5400 else ("h", 3600.0)
+    low, high = (f"{value / size:.1f}" if unit == "h" else f"{value / size:.0f}" for value in (left.low, left.high))
+    return f"about {high} {unit}" if low == high else f"{low} to {high} {unit}"

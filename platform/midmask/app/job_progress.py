@@ -1,0 +1,177 @@
+"""How far a job is: its phase, its steps, the time that is left and the best result so far.
+
+One object for each job. Observers report to it from the driver's threads, and a display reads it from another.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from midmask.experiment.step import Step
+from midmask.experiment.time_left import TimeLeft, TimeRange
+
+log = logging.getLogger(__name__)
+
+Expect = Callable[[Sequence[Step]], Mapping[str, float]]
+"""Steps -> fingerprint -> the share of the time by the clock that each is expected to take, in seconds."""
+
+VOLUMES = ("prepare", "join", "read_tokens", "queries", "tokenise", "pseudo_queries", "spans")
+"""Steps whose results say how much there is to read, so that the estimate is made again when one has ended."""
+
+FIRST_MINUTE = 60.0
+"""Seconds before a time is told: by then something has been measured in most jobs."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What is shown of a job. number: of the phase, from 1. done, steps: of all phases that are planned so far. left:
+    None in the first minute, and where nothing is known. at_most: seconds after which the job ends by itself, of a job
+    with a budget of time. best: the best result so far; "" before there is one.
+    """
+
+    number: int
+    phases: int
+    phase: str
+    done: int
+    steps: int
+    elapsed: float
+    left: TimeRange | None
+    at_most: float | None
+    best: str
+
+
+class JobProgress:
+    """Collects what the observers of a job report.
+
+    Args:
+        phases: names of the phases, in order; `plan` adds those that are not among them.
+        expect: estimates steps; none: no time is told.
+        clock: seconds that go forward; tests give another one.
+    """
+
+    def __init__(
+        self, phases: Sequence[str] = (), expect: Expect | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.budget_left: Callable[[], float] | None = None
+        self._expect, self._clock = expect, clock
+        self._phases: dict[str, set[str]] = {name: set() for name in phases}
+        self._steps: dict[str, Step] = {}
+        self._left = TimeLeft()
+        self._lock = threading.Lock()
+        self._estimated = True
+        self._began = clock()
+        self.phase = next(iter(self._phases), "")
+        self._done: set[str] = set()
+        self._best = ""
+
+    def plan(self, phases: Mapping[str, Iterable[Step]]) -> None:
+        """These steps are what is left of these phases. A step that several phases need belongs to the first."""
+        with self._lock:
+            for phase, steps in phases.items():
+                self._forget(self._phases.setdefault(phase, set()))
+                for step in steps:
+                    self._add(phase, step)
+            self._estimated = False
+        self._settle()
+
+    def finish(self, phase: str) -> None:
+        """A phase is over, also if not all of its steps were needed, as those of pruned trials."""
+        with self._lock:
+            self._forget(self._phases[phase])
+        self._settle()
+
+    def begin(self, key: str, kind: str, lanes: int = 1) -> None:
+        """A step starts, beside lanes - 1 others."""
+        with self._lock:
+            stand_in = self._left.begin(key, kind, self._clock(), lanes)
+            if stand_in in self._steps:
+                self._steps[key] = self._steps.pop(stand_in)
+                for own in self._phases.values():
+                    if stand_in in own:
+                        own.remove(stand_in)
+                        own.add(key)
+
+    def advance(self, key: str, share: float) -> None:
+        """This share of a step is done, from 0 to 1."""
+        with self._lock:
+            self._left.advance(key, share, self._clock())
+
+    def end(self, key: str, kind: str) -> None:
+        """A step is done."""
+        with self._lock:
+            self._left.end(key, self._clock())
+            self._done.add(key)
+            self._estimated &= kind not in VOLUMES
+        self._settle()
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """These steps will not be done."""
+        with self._lock:
+            self._forget(set(keys))
+        self._settle()
+
+    def best(self, text: str) -> None:
+        """The best result so far."""
+        self._best = text
+
+    def elapsed(self) -> float:
+        """Seconds since the job began."""
+        return self._clock() - self._began
+
+    def state(self) -> JobState:
+        """What is shown. After the first minute this may take seconds, in which the steps are estimated."""
+        elapsed = self.elapsed()
+        with self._lock:
+            names, left = list(self._phases), {key: self._steps[key] for key in self._open()}
+        known = elapsed >= FIRST_MINUTE and self._expect is not None and self._estimate(left)
+        with self._lock:
+            return JobState(
+                number=names.index(self.phase) + 1 if self.phase in names else 0,
+                phases=len(names),
+                phase=self.phase,
+                done=len(self._done),
+                steps=len(self._done) + len(self._open()),
+                elapsed=elapsed,
+                left=self._left.left(self._clock()) if known and self.budget_left is None else None,
+                at_most=self.budget_left() if self.budget_left else None,
+                best=self._best,
+            )
+
+    def _estimate(self, left: Mapping[str, Step]) -> bool:
+        """Estimates the steps that are left, by key, unless that is done; false if it cannot be."""
+        if not self._estimated and self._expect is not None:
+            self._estimated = True
+            try:
+                expected = self._expect(list(left.values()))
+            except Exception as error:  # a job does not fail because its end is unknown
+                log.info("the time that is left is not known: %s", error, exc_info=True)
+                self._expect = None
+                return False
+            with self._lock:
+                self._left.expect({key: expected.get(step.fingerprint, 0.0) for key, step in left.items()})
+        return self._expect is not None
+
+    def _open(self) -> list[str]:
+        """Steps of all phases that have not ended."""
+        return [key for own in self._phases.values() for key in own if key not in self._done and key in self._steps]
+
+    def _add(self, phase: str, step: Step) -> None:
+        if not any(step.fingerprint in own for own in self._phases.values()):
+            self._phases[phase].add(step.fingerprint)
+            self._steps[step.fingerprint] = step
+            self._left.add(step.fingerprint, step.name)
+
+    def _forget(self, keys: set[str]) -> None:
+        lost = {key for key in keys if key not in self._done}
+        self._left.drop(lost)
+        for own in self._phases.values():
+            own -= lost
+        for key in lost:
+            self._steps.pop(key, None)
+
+    def _settle(self) -> None:
+        """The current phase is the first that has steps left; between two plans, the last one that had."""
+        with self._lock:
+            self.phase = next((name for name, own in self._phases.items() if own - self._done), self.phase)

@@ -1,0 +1,158 @@
+"""How long the rest of a job will take: what each step is expected to take, corrected by those that were measured.
+
+    expected seconds of every step (an estimate) ─┐
+    begin, reports and end of the steps that ran ─┴─► pace of each kind of step ─► low, middle, high
+
+Expected seconds of a step are its share of the time by the clock: of two steps that run side by side and take 10 s
+each, 5. The unit cancels out, so only the proportions of the estimate must be right.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+SPREAD = math.log(1.5)
+"""Standard deviation of a step's pace, as a natural logarithm, before any was measured; it counts as one measurement.
+Of a kind of step that was not measured it holds to the end, on top of what the measured kinds show."""
+
+OVERHEAD_S = 0.5
+"""Expected seconds of each step beside its estimate: its process, its files, its tracked run."""
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """Seconds. low and high are one standard deviation of the logarithm below and above the middle, so about two times
+    in three the rest takes a time between them.
+    """
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass
+class _Work:
+    """One step. expected: none if nobody knows. began, ended, and the times of its first and last report are on the
+    caller's clock; first_share and last_share are the shares of the step that were done by then.
+    """
+
+    kind: str
+    expected: float | None = None
+    lanes: int = 1
+    began: float | None = None
+    ended: float | None = None
+    first: float = 0.0
+    first_share: float = 0.0
+    last: float = 0.0
+    last_share: float = 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        """From begin to end; of a step that runs, by the rate between its reports; none before the first report."""
+        if self.began is None or (self.ended is None and self.last_share <= 0):
+            return None
+        if self.ended is not None:
+            return self.ended - self.began
+        if self.last_share <= self.first_share:
+            return (self.last - self.began) / self.last_share
+        rate = (self.last_share - self.first_share) / (self.last - self.first)
+        return self.first - self.began + (1 - self.first_share) / rate
+
+
+class TimeLeft:
+    """The steps of a job by key, such as a fingerprint, each of a kind, such as `pretrain`."""
+
+    def __init__(self) -> None:
+        self._work: dict[str, _Work] = {}
+
+    def add(self, key: str, kind: str) -> None:
+        """A step that is still to be done; one that is known keeps what was measured of it."""
+        self._work.setdefault(key, _Work(kind))
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Replaces the expected seconds of these steps."""
+        for key, value in seconds.items():
+            if key in self._work:
+                self._work[key].expected = value + OVERHEAD_S
+
+    def begin(self, key: str, kind: str, now: float, lanes: int = 1) -> str | None:
+        """A step starts, beside lanes - 1 others. One that was not added takes the place of one of its kind that waits,
+        whose key is returned, if there is one: a search draws the points of its trials while it runs.
+        """
+        waiting = (name for name, one in self._work.items() if one.kind == kind and one.began is None)
+        taken = key if key in self._work else next(waiting, None)
+        expected = None if taken is None else self._work.pop(taken).expected
+        self._work[key] = _Work(kind, expected, lanes, began=now)
+        return None if taken == key else taken
+
+    def advance(self, key: str, share: float, now: float) -> None:
+        """This share of a step is done, from 0 to 1."""
+        one = self._work.get(key)
+        if one is None or share <= one.last_share:
+            return
+        if not one.last_share:
+            one.first, one.first_share = now, share
+        one.last, one.last_share = now, share
+
+    def end(self, key: str, now: float) -> None:
+        if (one := self._work.get(key)) is not None:
+            one.ended = now
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """These steps will not be done, unless they have ended."""
+        for key in keys:
+            if key in self._work and self._work[key].ended is None:
+                del self._work[key]
+
+    def left(self, now: float) -> TimeRange:
+        """What is left by the clock.
+
+        The pace of a kind of step is the sum of the measured seconds over the sum of the expected ones; of a kind that
+        was not measured, that of all kinds. The variance of its logarithm is the mean of `SPREAD` squared and of the
+        squared deviations of single steps from the pace of their kind. Steps count by their expected seconds, as many
+        in all as there are of equal weight (Kish's effective sample size, sum squared over sum of squares). All steps
+        that are left are taken to deviate alike, since what makes one estimate wrong makes them all wrong.
+        """
+        measured = self._measured()
+        paces = {kind: _pace([row for row in measured if row[0] == kind]) for kind, _, _ in measured}
+        usual = _pace(measured)
+        variance = _variance(measured, paces)
+        known, unknown = math.sqrt(variance), math.sqrt(variance + SPREAD**2)
+        low = middle = high = 0.0
+        for one in self._work.values():
+            if one.ended is None:
+                rest = _rest(one, paces.get(one.kind, usual), now)
+                factor = math.exp(known if one.kind in paces else unknown)
+                low, middle, high = low + rest / factor, middle + rest, high + rest * factor
+        return TimeRange(low, middle, high)
+
+    def _measured(self) -> list[tuple[str, float, float]]:
+        """Of steps whose time is known, or follows from their reports: kind, measured and expected share of the time by
+        the clock.
+        """
+        found = [(one, one.seconds) for one in self._work.values()]
+        return [(one.kind, spent / one.lanes, one.expected) for one, spent in found if spent and one.expected]
+
+
+def _pace(measured: list[tuple[str, float, float]]) -> float:
+    """Measured seconds for each expected one; 1 if nothing was measured."""
+    return sum(row[1] for row in measured) / sum(row[2] for row in measured) if measured else 1.0
+
+
+def _variance(measured: list[tuple[str, float, float]], paces: Mapping[str, float]) -> float:
+    if not measured:
+        return SPREAD**2
+    weights = [expected for _, _, expected in measured]
+    squares = [math.log(spent / expected / paces[kind]) ** 2 for kind, spent, expected in measured]
+    mean = sum(weight * square for weight, square in zip(weights, squares, strict=True)) / sum(weights)
+    count = sum(weights) ** 2 / sum(weight**2 for weight in weights)
+    return (SPREAD**2 + count * mean) / (1 + count)
+
+
+def _rest(one: _Work, pace: float, now: float) -> float:
+    """What a step still takes, as a share of the time by the clock."""
+    whole = (OVERHEAD_S if one.expected is None else one.expected) * pace
+    if one.began is None:
+        return whole
+    spent = now - one.began
+    return max(0.0, (whole if one.seconds is None else one.seconds / one.lanes) - spent / one.lanes)

@@ -1,0 +1,215 @@
+"""What is shown of a job, by a clock that a test turns: phases, lines, the bar, and the time that is left."""
+
+import io
+import logging
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+from rich.console import Console
+
+from midmask.app.console import log_file, set_up_logging
+from midmask.app.display import LineSchedule, bar, displayed, range_words, share_done, words
+from midmask.app.graph_progress import GraphProgress
+from midmask.app.job_progress import JobProgress, JobState
+from midmask.experiment.plan import plan
+from midmask.experiment.step import Step
+from midmask.experiment.time_left import TimeRange
+from midmask.recipes import RECIPES
+
+STEPS = list(plan(RECIPES["mlm"]()).evaluation(RECIPES["mlm"]().evaluation).upstream())
+
+
+class Turned:
+    """A clock that stands still until it is turned."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def of(kind: str) -> Step:
+    return next(step for step in STEPS if step.name == kind)
+
+
+def ten_seconds_each(steps: Sequence[Step]) -> dict[str, float]:
+    return {step.fingerprint: 9.5 for step in steps}
+
+
+def test_a_graph_has_the_phases_that_its_steps_need() -> None:
+    clock = Turned()
+    job = JobProgress((), ten_seconds_each, clock)
+    graph = GraphProgress(job, STEPS)
+    assert (job.state().phase, job.state().phases, job.state().steps) == ("collections", 3, len(STEPS))
+    for step in STEPS:
+        graph.begin(step, step.name)
+        clock.now += 20.0
+        if step.optimiser_steps:
+            assert job.state().phase == "trainings" and job.state().number == 2
+        graph.end(step, "")
+    state = job.state()
+    assert (state.done, state.phase) == (len(STEPS), "searches and evaluations")
+    assert state.left is not None and state.left.middle == 0
+
+
+def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_measured() -> None:
+    clock, asked = Turned(), []
+
+    def expect(steps: Sequence[Step]) -> dict[str, float]:
+        asked.append({step.name for step in steps})
+        return ten_seconds_each(steps)
+
+    job = JobProgress((), expect, clock)
+    job.plan({"all": [of("pretrain"), of("finetune")]})
+    job.begin(of("pretrain").fingerprint, "pretrain")
+    clock.now = 59.0
+    job.advance(of("pretrain").fingerprint, 0.5)
+    assert job.state().left is None and not asked, "a short job does not wait for an estimate"
+    clock.now = 60.0
+    left = job.state().left
+    assert left is not None and left.middle == pytest.approx(118.0 - 60.0 + 118.0)
+    assert left.low < left.middle < left.high
+    job.state()
+    assert asked == [{"pretrain", "finetune"}]
+
+
+def test_a_collection_that_is_read_makes_the_estimate_anew() -> None:
+    clock, asked = Turned(), []
+
+    def expect(steps: Sequence[Step]) -> dict[str, float]:
+        asked.append(len(steps))
+        return ten_seconds_each(steps)
+
+    job = JobProgress((), expect, clock)
+    job.plan({"all": STEPS})
+    clock.now = 61.0
+    for kind in ("prepare", "pretrain"):
+        job.state()
+        job.begin(of(kind).fingerprint, kind)
+        job.end(of(kind).fingerprint, kind)
+    job.state()
+    assert asked == [len(STEPS), len(STEPS) - 1], "not again after the training"
+
+
+def test_an_estimate_that_fails_leaves_the_job_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def expect(steps: Sequence[Step]) -> dict[str, float]:
+        raise ValueError("no such model")
+
+    caplog.set_level("INFO")
+    clock = Turned()
+    job = JobProgress((), expect, clock)
+    job.plan({"all": STEPS})
+    clock.now = 100.0
+    assert job.state().left is None and job.state().steps == len(STEPS)
+    assert caplog.text.count("the time that is left is not known: no such model") == 1
+
+
+def test_trials_that_are_pruned_leave_no_work_behind() -> None:
+    """A sweep plans stand-ins: what is drawn takes their places, and what is left of the phase is given up."""
+    clock = Turned()
+    job = JobProgress(("trials", "comparison"), ten_seconds_each, clock)
+    job.plan({"trials": [of("pretrain"), of("finetune"), of("evaluate")], "comparison": [of("encode")]})
+    job.begin("a drawn point", "pretrain")
+    clock.now = 60.0
+    job.state()
+    clock.now = 70.0
+    job.end("a drawn point", "pretrain")
+    assert (job.state().done, job.state().steps, job.state().phase) == (1, 4, "trials")
+    job.finish("trials")
+    state = job.state()
+    assert (state.done, state.steps, state.number, state.phase) == (1, 2, 2, "comparison")
+    assert state.left is not None and state.left.middle == pytest.approx(70.0)
+
+
+def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
+    clock = Turned()
+    job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
+    lines = LineSchedule(job, lambda text: shown.append((clock.now, text)))
+    job.plan({"one": [of("pretrain")], "two": [of("finetune")]})
+    for second in range(400):
+        clock.now = float(second)
+        if second == 90:
+            job.end(of("pretrain").fingerprint, "pretrain")
+        lines.look()
+    assert [when for when, _ in shown] == [0.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0, 360.0]
+    assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
+    assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · \d+ to \d+ s left", shown[2][1])
+
+
+STATE = JobState(2, 3, "trials", 12, 64, 300.0, TimeRange(180.0, 220.0, 300.0), None, "nDCG@10 0.4814 (0.15)")
+
+
+@pytest.mark.parametrize(
+    ("left", "text"),
+    [
+        ((20.0, 28.0, 40.0), "20 to 40 s"),
+        ((180.0, 230.0, 300.0), "3 to 5 min"),
+        ((5400.0, 7000.0, 9000.0), "1.5 to 2.5 h"),
+        ((170.0, 180.0, 185.0), "about 3 min"),
+    ],
+)
+def test_a_range_in_words(left: tuple[float, float, float], text: str) -> None:
+    assert range_words(TimeRange(*left)) == text
+
+
+def test_the_bar_has_the_words_and_the_share_of_the_time() -> None:
+    screen = Console(file=io.StringIO(), width=140, force_terminal=True, color_system=None)
+    screen.print(bar(STATE))
+    text = screen.file.getvalue()
+    assert words(STATE) == (
+        "phase 2 of 3: trials · 12 of 64 steps · 3 to 5 min left · best so far nDCG@10 0.4814 (0.15)"
+    )
+    assert words(STATE) in text and "━" in text
+    assert share_done(STATE) == pytest.approx(300 / 520)
+
+
+@pytest.fixture
+def logging_of_a_job() -> Callable[[], None]:
+    """Handlers and levels as they were before, afterwards."""
+    root, own = logging.getLogger(), logging.getLogger("midmask")
+    before, levels = list(root.handlers), (root.level, own.level)
+    set_up_logging()
+    yield
+    root.handlers[:] = before
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])
+
+
+def test_details_go_to_the_file_and_warnings_to_both(
+    logging_of_a_job: None, capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.display")
+    monkeypatch.delenv("MIDMASK_VERBOSE", raising=False)
+    details.info("before the file is open")
+    with log_file(tmp_path / "logs", "sweep") as path:
+        details.info("step 10 of 40")
+        details.warning("a query has no token")
+        logging.getLogger("a_library").warning("a node died")
+        progress.info("phase 1 of 3")
+        monkeypatch.setenv("MIDMASK_VERBOSE", "1")
+        details.info("step 20 of 40")
+    shown = [line.split(": ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["a query has no token", "a node died", "phase 1 of 3", "step 20 of 40"]
+    kept = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
+    assert kept == ["before the file is open", "step 10 of 40", *shown]
+
+
+def test_lines_go_above_the_bar_of_a_terminal(logging_of_a_job: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reaches a terminal: each warning is a whole line of its own, and the bar is gone at the end."""
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    job = JobProgress(("trials",))
+    with displayed(job):
+        logging.getLogger("midmask.sweep.run").warning("a query has no token")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert re.search(r"(^|[\r\n])\d\d:\d\d:\d\d WARNING midmask.sweep.run: a query has no token\n", plain)
+    assert "phase 1 of 1: trials" in plain
+    assert screen.getvalue().rstrip("\n").endswith("\x1b[2K") or plain.rstrip().endswith("trials")
