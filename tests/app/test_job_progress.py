@@ -116,7 +116,7 @@ def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     clock.now = 70.0
     job.end("a drawn point", "pretrain")
     assert (job.state().done, job.state().steps, job.state().phase) == (1, 4, "trials")
-    job.finish("trials")
+    job.enter("comparison")
     state = job.state()
     assert (state.done, state.steps, state.number, state.phase) == (1, 2, 2, "comparison")
     assert state.left is not None and state.left.middle == pytest.approx(70.0)
@@ -131,6 +131,7 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
         clock.now = float(second)
         if second == 90:
             job.end(of("pretrain").fingerprint, "pretrain")
+            job.enter("two")
         lines.look()
     assert [when for when, _ in shown] == [0.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0, 360.0]
     assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"

@@ -100,8 +100,8 @@ def test_the_range_narrows_with_what_is_measured() -> None:
 
 def test_a_step_that_nobody_planned_takes_the_place_of_one_of_its_kind() -> None:
     left = after({}, {"p": ("pretrain", 30.0), "e": ("encode", 10.0)})
-    assert left.begin("drawn", "pretrain", 0.0) == "p"
-    assert left.begin("another", "pretrain", 0.0) is None
+    assert left.begin("drawn", "pretrain", 0.0, among="ep") == "p"
+    assert left.begin("another", "pretrain", 0.0, among="ep") is None
     left.end("drawn", 60.0)
     assert left.left(60.0).middle == pytest.approx(20.0), "the encoding, at the pace of the training"
 

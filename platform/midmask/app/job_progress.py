@@ -46,7 +46,8 @@ class JobProgress:
     """Collects what the observers of a job report.
 
     Args:
-        phases: names of the phases, in order; `plan` adds those that are not among them.
+        phases: in order, of a job that enters each of them; without, the current phase is the first of those that were
+            planned that has steps left.
         expect: estimates steps; none: no time is told.
         clock: seconds that go forward; tests give another one.
     """
@@ -56,7 +57,8 @@ class JobProgress:
     ) -> None:
         self.budget_left: Callable[[], float] | None = None
         self._expect, self._clock = expect, clock
-        self._phases: dict[str, set[str]] = {name: set() for name in phases}
+        self._phases: dict[str, dict[str, None]] = {name: {} for name in phases}
+        self._named = bool(phases)
         self._steps: dict[str, Step] = {}
         self._left = TimeLeft()
         self._lock = threading.Lock()
@@ -70,28 +72,30 @@ class JobProgress:
         """These steps are what is left of these phases. A step that several phases need belongs to the first."""
         with self._lock:
             for phase, steps in phases.items():
-                self._forget(self._phases.setdefault(phase, set()))
+                self._forget(self._phases.setdefault(phase, {}))
                 for step in steps:
                     self._add(phase, step)
             self._estimated = False
         self._settle()
 
-    def finish(self, phase: str) -> None:
-        """A phase is over, also if not all of its steps were needed, as those of pruned trials."""
+    def enter(self, phase: str) -> None:
+        """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
         with self._lock:
-            self._forget(self._phases[phase])
-        self._settle()
+            for name, own in self._phases.items():
+                if name == phase:
+                    break
+                self._forget(own)
+            self.phase = phase
 
     def begin(self, key: str, kind: str, lanes: int = 1) -> None:
-        """A step starts, beside lanes - 1 others."""
+        """A step starts, beside lanes - 1 others. One that was not planned stands for one of its kind and phase."""
         with self._lock:
-            stand_in = self._left.begin(key, kind, self._clock(), lanes)
-            if stand_in in self._steps:
+            own = self._phases.get(self.phase, {})
+            stand_in = self._left.begin(key, kind, self._clock(), lanes, own)
+            if stand_in is not None:
                 self._steps[key] = self._steps.pop(stand_in)
-                for own in self._phases.values():
-                    if stand_in in own:
-                        own.remove(stand_in)
-                        own.add(key)
+                del own[stand_in]
+                own[key] = None
 
     def advance(self, key: str, share: float) -> None:
         """This share of a step is done, from 0 to 1."""
@@ -109,7 +113,7 @@ class JobProgress:
     def drop(self, keys: Iterable[str]) -> None:
         """These steps will not be done."""
         with self._lock:
-            self._forget(set(keys))
+            self._forget(keys)
         self._settle()
 
     def best(self, text: str) -> None:
@@ -159,19 +163,20 @@ class JobProgress:
 
     def _add(self, phase: str, step: Step) -> None:
         if not any(step.fingerprint in own for own in self._phases.values()):
-            self._phases[phase].add(step.fingerprint)
+            self._phases[phase][step.fingerprint] = None
             self._steps[step.fingerprint] = step
             self._left.add(step.fingerprint, step.name)
 
-    def _forget(self, keys: set[str]) -> None:
-        lost = {key for key in keys if key not in self._done}
+    def _forget(self, keys: Iterable[str]) -> None:
+        lost = [key for key in keys if key not in self._done]
         self._left.drop(lost)
-        for own in self._phases.values():
-            own -= lost
         for key in lost:
             self._steps.pop(key, None)
+            for own in self._phases.values():
+                own.pop(key, None)
 
     def _settle(self) -> None:
-        """The current phase is the first that has steps left; between two plans, the last one that had."""
-        with self._lock:
-            self.phase = next((name for name, own in self._phases.items() if own - self._done), self.phase)
+        """Without named phases, the current one is the first that has steps left, or else the last that had."""
+        if not self._named:
+            with self._lock:
+                self.phase = next((name for name, own in self._phases.items() if own.keys() - self._done), self.phase)

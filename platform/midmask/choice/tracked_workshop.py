@@ -34,6 +34,7 @@ class TrackedWorkshop:
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         self._phase, self._job.progress.budget_left = phase, left
+        self._job.progress.enter(phase)
         self._job.progress.best(best)
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:

@@ -8,7 +8,7 @@ each, 5. The unit cancels out, so only the proportions of the estimate must be r
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 SPREAD = math.log(1.5)
@@ -75,11 +75,11 @@ class TimeLeft:
             if key in self._work:
                 self._work[key].expected = value + OVERHEAD_S
 
-    def begin(self, key: str, kind: str, now: float, lanes: int = 1) -> str | None:
-        """A step starts, beside lanes - 1 others. One that was not added takes the place of one of its kind that waits,
-        whose key is returned, if there is one: a search draws the points of its trials while it runs.
+    def begin(self, key: str, kind: str, now: float, lanes: int = 1, among: Collection[str] = ()) -> str | None:
+        """A step starts, beside lanes - 1 others. One that was not added takes the place of one of its kind that waits
+        among these keys, and returns the key, if there is one: a search draws the points of its trials while it runs.
         """
-        waiting = (name for name, one in self._work.items() if one.kind == kind and one.began is None)
+        waiting = (name for name in among if (one := self._work.get(name)) and one.kind == kind and one.began is None)
         taken = key if key in self._work else next(waiting, None)
         expected = None if taken is None else self._work.pop(taken).expected
         self._work[key] = _Work(kind, expected, lanes, began=now)

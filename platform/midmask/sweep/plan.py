@@ -123,17 +123,12 @@ def describe(sweep: Sweep) -> str:
 
 def targets(sweep: Sweep) -> Iterator[Step]:
     """What a sweep computes at most: every trial to its end, then the best and the baselines with every seed."""
-    yield from trial_targets(sweep)
+    for trial in trial_recipes(sweep):
+        yield from final_evaluations(trial, sweep.space, sweep.survey)
     yield from final_targets(sweep)
 
 
-def trial_targets(sweep: Sweep) -> Iterator[Step]:
-    """The evaluations of all trials, run to their ends."""
-    for trial in _trial_recipes(sweep):
-        yield from final_evaluations(trial, sweep.space, sweep.survey)
-
-
-def _trial_recipes(sweep: Sweep) -> list[Recipe]:
+def trial_recipes(sweep: Sweep) -> list[Recipe]:
     """Trials that are not of a grid are taken to be as large as the recipe's own, each with a seed in the place of its
     point.
     """
@@ -147,6 +142,6 @@ def final_targets(sweep: Sweep) -> Iterator[Step]:
     space, recipe = sweep.space, sweep.recipe
     ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]
     yield from (plan(recipe, sweep.survey).bm25_evaluation(config) for config in ranked)
-    for entrant in (_trial_recipes(sweep)[0], *sweep.baselines):
+    for entrant in (trial_recipes(sweep)[0], *sweep.baselines):
         seeded = [plan(entrant.seeded(seed), sweep.survey) for seed in space.seeds]
         yield from (one.evaluation(config) for one in seeded for config in ranked)

@@ -22,9 +22,10 @@ from midmask.progress import SweepProgress
 from midmask.sweep.comparison import compare
 from midmask.sweep.conclusion import Conclusion
 from midmask.sweep.entrants import SPLITS, Entrant, entrants_of
+from midmask.sweep.expected import expected_trials
 from midmask.sweep.importance import importance
 from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import Sweep, final_targets, trial_targets
+from midmask.sweep.plan import Sweep, final_targets
 from midmask.sweep.plots import draw
 from midmask.sweep.points import briefly, budget, mark_of
 from midmask.sweep.result import build_result
@@ -65,10 +66,11 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     planned = plan(recipe, sweep.survey)
     bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
     shared = _shared(sweep.space, planned, bm25.values())
-    whole_job = {SHARED: shared, TRIALS: trial_targets(sweep), COMPARISON: final_targets(sweep)}
+    whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: final_targets(sweep)}
     job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
     run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
     job.run.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
+    job.progress.enter(TRIALS)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, lambda line: log.info("%s", line))
@@ -78,7 +80,7 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
         with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
         observer.close({fingerprint(outcome.parameters) for outcome in found})
-    job.progress.finish(TRIALS)
+    job.progress.enter(COMPARISON)
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     compared = entrants(sweep, trials)
