@@ -10,6 +10,9 @@ from midmask.redaction import redacted
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray in the drivers that `ray job submit` starts."""
 
+HEAD = "MIDMASK_HEAD_COMMAND"
+"""Set by `python -m midmask.backend.head`: what to type before a command that needs its cluster, which ends with it."""
+
 
 def same_command() -> str:
     """What was typed to start this process; for a submitted job, with `ray job submit`."""
@@ -17,4 +20,5 @@ def same_command() -> str:
     if RAY_JOB not in os.environ:
         return typed
     uploads = json.loads(os.environ[RAY_JOB]).get("runtime_env", {}).get("working_dir")
-    return f"ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
+    head = f"{os.environ[HEAD]} " if HEAD in os.environ else ""
+    return f"{head}ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from midmask.backend.scratch import RAY, scratch
+from midmask.command import HEAD
 from midmask.errors import UserError
 
 STARTS_WITHIN_S = 120.0
@@ -37,6 +39,7 @@ def main(arguments: list[str]) -> int:
         print("error: no command. Type `python -m midmask.backend.head -- COMMAND ARGS…`.", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _terminate)
+    os.environ[HEAD] = shlex.join([sys.executable, "-m", "midmask.backend.head", "--"])
     try:
         with head() as environment:
             return _run(arguments[1:], environment)

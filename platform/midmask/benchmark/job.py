@@ -10,8 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from midmask.app.cost import tell_cost
+from midmask.app.ending import ending, model_product
 from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Place
+from midmask.benchmark.best import best_of
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark, names_in, variant
 from midmask.benchmark.layout import Layout, group_by_reason, lay_out
@@ -82,8 +84,9 @@ def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> 
     from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
 
     text, failed = run_benchmark(job, write_report)
-    print(text)
-    print(f"the report lies in {job.out}\n{options.where_to_look()}")
+    sentence, model = best_of(layout, job.storage)
+    products = [] if model is None else [model_product(model)]
+    print(ending(options, sentence, [text], *products, further={"report": str(job.out)}))
     if failed:
         reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
         raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from midmask.app.cost import tell_cost
+from midmask.app.ending import ending, model_product
 from midmask.app.job import Options
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
@@ -23,6 +24,7 @@ from midmask.choice.request import Request
 from midmask.choice.run import choose, queries_step
 from midmask.choice.tracked_workshop import TrackedWorkshop
 from midmask.choice.verdict import Verdict
+from midmask.choice.wording import headline
 from midmask.command import same_command
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
@@ -56,11 +58,13 @@ def choose_job(options: Options, flags: Namespace) -> None:
         tell_cost([step], options)
         return
     verdict, revealed = _run(request, options)
-    print(f"\n{verdict_markdown(verdict)}")
-    if revealed is not None:
-        print(f"\n{revealed}")
-    print(f"\nthe verdict lies in {request.out}: open verdict.html; queries.html shows what was asked")
-    print(f"search with it: midmask search {request.out}\n{options.where_to_look()}")
+    tables = [verdict_markdown(verdict), *([str(revealed)] if revealed is not None else [])]
+    further = {
+        "verdict": f"{request.out}; open verdict.html; queries.html shows what was asked",
+        "search with it": f"midmask search {request.out}",
+    }
+    products = [model_product(Place(verdict.model))] if verdict.model else []
+    print(f"\n{ending(options, headline(verdict), tables, *products, further=further)}")
 
 
 def request_for(options: Options, flags: Namespace) -> Request:

@@ -10,6 +10,7 @@ from midmask.benchmark.results import Result
 from midmask.choice.verdict import Example
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
+from midmask.experiment.evaluated import model_step
 from midmask.experiment.step import Step
 from midmask.queries.made import Passage
 
@@ -22,13 +23,6 @@ POSTING = 8
 RR = "RR@10"
 SHOWN = 6
 """Examples of each kind."""
-
-
-def model_step(evaluation: Step) -> Step | None:
-    """The step whose model was evaluated; None for BM25."""
-    ranked = evaluation.inputs["ranked"]
-    ranked = ranked.inputs["encoder"] if ranked.name == "fuse" else ranked
-    return ranked.inputs["passages"].inputs["model"] if ranked.name == "search" else None
 
 
 def model_folder(evaluation: Step, storage: Place) -> str:

@@ -31,9 +31,14 @@ def work(options: Options, flags: Namespace) -> None:
     there = zero_shot(planned, config, names, model=model)
     done = run_steps(options, recipe, {**here, **there})
     if done:
-        from midmask.experiment.report import evaluations_table, zero_shot_table
+        from midmask.app.ending import ending, model_product
+        from midmask.artifact import Place
+        from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
 
-        print(evaluations_table(f"{recipe.corpus.short_name} {split}", {name: done[name] for name in here}))
-        if there:
-            print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
-        print(f"\nranked list: {done[label].place}/runs\n{options.where_to_look()}")
+        corpus = recipe.corpus.short_name
+        sentence = evaluation_sentence(corpus, label, done[label], done["bm25"])
+        tables = [evaluations_table(f"{corpus} {split}", {name: done[name] for name in here})]
+        tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
+        searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
+        further = {"ranked list": f"{done[label].place}/runs"}
+        print(ending(options, sentence, tables, model_product(searched), further=further))

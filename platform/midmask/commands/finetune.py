@@ -21,6 +21,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, run_steps
+    from midmask.app.ending import ending, model_product
     from midmask.app.register import register
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
@@ -33,9 +34,11 @@ def work(options: Options, flags: Namespace) -> None:
             (name, f"{stage.result['loss']:.4f}", str(stage.result["steps"]), f"{stage.result['seconds']:.0f}")
             for name, stage in done.items()
         ]
-        print(markdown(["fine-tuning", "loss", "steps", "seconds"], rows))
+        table = markdown(["fine-tuning", "loss", "steps", "seconds"], rows)
         name, last = list(done.items())[-1]
-        print(f"\nmodel: {last.place}/model")
+        sentence = f"{recipe.name} has loss {last.result['loss']:.4f} after {name} of its fine-tuning."
+        further = {}
         if flags.register:
-            print(f"registered: {register(options, recipe, steps[name], last, flags.register)}@{flags.register}")
-        print(options.where_to_look())
+            uri = register(options, recipe, steps[name], last, flags.register)
+            further["registered"] = f"{uri}@{flags.register}"
+        print(ending(options, sentence, [table], model_product(last.place / "model"), further=further))

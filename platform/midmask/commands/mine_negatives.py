@@ -16,6 +16,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, recipe_for_folder, run_steps
+    from midmask.app.ending import Product, ending
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
@@ -26,5 +27,11 @@ def work(options: Options, flags: Namespace) -> None:
     if done:
         result = done["negatives"].result
         rows = [(name, str(value)) for name, value in result.items()]
-        print(markdown(["mining", "value"], rows))
-        print(f"\nnegatives: {done['negatives'].place}/negatives.jsonl.gz\n{options.where_to_look()}")
+        file = f"{done['negatives'].place}/negatives.jsonl.gz"
+        loading = [
+            "import gzip, json",
+            f"file = gzip.open({file!r}, 'rt')",
+            "negatives = [json.loads(line) for line in file]",
+        ]
+        sentence = f"{result['negatives']:,} negatives were mined for {result['queries']:,} train queries."
+        print(ending(options, sentence, [markdown(["mining", "value"], rows)], Product("negatives", file, loading)))

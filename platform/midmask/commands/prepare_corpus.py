@@ -28,6 +28,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, run_steps
+    from midmask.app.ending import Product, ending
     from midmask.artifact import Place
     from midmask.corpora import statistics_table
     from midmask.derived.preview import preview
@@ -45,10 +46,15 @@ def work(options: Options, flags: Namespace) -> None:
     done = run_steps(options, recipe, targets)
     if done:
         corpus = done["corpus"]
-        print(statistics_table((corpus.place / "statistics.json").read_json()))
-        print(f"\ncorpus: {corpus.place}")
         if flags.export:
             export(steps, Place(options.storage), Place(resolve_storage(flags.export, options.home)), derived)
-        for name in derived:
-            print(f"\n{name}: {done[name].place}\n{preview(name, done[name], done['tokens'].place)}")
-        print(options.where_to_look())
+        facts = corpus.result
+        loading = [
+            "import pyarrow.parquet",
+            f"passages = pyarrow.parquet.read_table('{corpus.place}/docs')",
+            f"queries = pyarrow.parquet.read_table('{corpus.place}/queries.parquet')",
+        ]
+        sentence = f"{recipe.corpus.short_name} has {facts['passages']:,} passages and {facts['queries']:,} queries."
+        tables = [statistics_table((corpus.place / "statistics.json").read_json())]
+        tables += [f"{name}: {done[name].place}\n{preview(name, done[name], done['tokens'].place)}" for name in derived]
+        print(ending(options, sentence, tables, Product("corpus", str(corpus.place), loading)))

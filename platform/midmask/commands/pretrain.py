@@ -19,12 +19,16 @@ def work(options: Options, flags: Namespace) -> None:
     done = run_steps(options, recipe, {"encoder": steps.pretrained or steps.initial})
     if not done:
         return
-    encoder = done["encoder"]
+    from midmask.app.ending import ending, model_product
+
+    encoder, tables = done["encoder"], []
     if steps.pretrained is None:
-        print(f"recipe {recipe.name} has no middle training; this is the encoder that its fine-tuning starts from")
+        sentence = f"Recipe {recipe.name} has no middle training; this is the encoder that its fine-tuning starts from."
     else:
+        found = encoder.result
+        sentence = f"{recipe.name} has loss {found['loss']:.4f} after {found['steps']:,} steps of middle training."
         losses = {"loss": encoder.result["loss"], **encoder.result["parts"]}
         rows = [(name, f"{value:.4f}") for name, value in losses.items()]
         rows += [(name, f"{encoder.result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]
-        print(markdown(["pre-training", recipe.name], rows))
-    print(f"\nmodel: {encoder.place}/model\n{options.where_to_look()}")
+        tables = [markdown(["pre-training", recipe.name], rows)]
+    print(ending(options, sentence, tables, model_product(encoder.place / "model")))

@@ -26,9 +26,13 @@ def work(options: Options, flags: Namespace) -> None:
     there = zero_shot(planned, recipe.evaluation, names)
     done = run_steps(options, recipe, {**here, **there})
     if done:
-        from midmask.experiment.report import evaluations_table, zero_shot_table
+        from midmask.app.ending import ending, model_product
+        from midmask.artifact import Place
+        from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
 
-        print(evaluations_table(recipe.corpus.short_name, {name: done[name] for name in here}))
-        if there:
-            print(f"\n{zero_shot_table(names, {name: done[name] for name in there})}")
-        print(f"\n{options.where_to_look()}")
+        corpus = recipe.corpus.short_name
+        sentence = evaluation_sentence(corpus, recipe.name, done[f"{recipe.name}, test"], done["bm25, test"])
+        tables = [evaluations_table(corpus, {name: done[name] for name in here})]
+        tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
+        model = planned.stages[-1].place(Place(options.storage)) / "model"
+        print(ending(options, sentence, tables, model_product(model)))

@@ -22,6 +22,8 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import choose_split, recipe_for, recipe_for_folder, run_steps
+    from midmask.app.ending import ending, model_product
+    from midmask.artifact import Place
     from midmask.experiment.needed_splits import refuse_missing_splits
     from midmask.experiment.plan import plan
     from midmask.sweep.index_space import load_index_space
@@ -30,12 +32,15 @@ def work(options: Options, flags: Namespace) -> None:
     space = load_index_space(flags.indexes or project() / "search_spaces" / "indexes" / "default.yaml")
     recipe, model = recipe_for_folder(recipe_for(options, default="retromae"), flags.model, options)
     recipe, split = choose_split(recipe, flags.split, options, trains=model is None)
-    sweep = plan_index_sweep(space, recipe, plan(recipe), split, model)
+    planned = plan(recipe)
+    sweep = plan_index_sweep(space, recipe, planned, split, model)
     if options.dry_run:
         run_steps(options, recipe, sweep.targets)
         return
     refuse_missing_splits(sweep.targets.values())
     from midmask.sweep.index_run import run_index_sweep  # here, so that a dry run waits for neither Ray nor MLflow
 
-    print(run_index_sweep(options, recipe, sweep))
-    print(f"\n{options.where_to_look()}")
+    table = run_index_sweep(options, recipe, sweep)
+    sentence = f"{len(sweep.recipes)} indexes of one encoding were searched for {recipe.corpus.short_name} {split}."
+    searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
+    print(ending(options, sentence, [table], model_product(searched)))

@@ -37,6 +37,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, run_steps
+    from midmask.app.ending import ending, model_product
     from midmask.artifact import Place
     from midmask.errors import UserError
     from midmask.evaluation.rendering import markdown
@@ -70,5 +71,7 @@ def work(options: Options, flags: Namespace) -> None:
         if out is not None:
             out.upload(model.local())
         rows = [(name, str(value)) for name, value in done["generator"].result.items()]
-        print(markdown(["generator", "value"], rows))
-        print(f"\nmodel:{out or model}\n{options.where_to_look()}")
+        sentence = f"The generator of queries was trained for {done['generator'].result['steps']:,} steps."
+        further = {"as a source of queries": f"model:{out or model}"}
+        table = markdown(["generator", "value"], rows)
+        print(ending(options, sentence, [table], model_product(out or model), further=further))

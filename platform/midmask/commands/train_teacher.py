@@ -15,6 +15,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def work(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import recipe_for, run_steps
+    from midmask.app.ending import ending, model_product
     from midmask.errors import UserError
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
@@ -29,6 +30,7 @@ def work(options: Options, flags: Namespace) -> None:
     done = run_steps(options, recipe, {"teacher": scores.inputs["teacher"], "scores": scores})
     if done:
         rows = [(step, name, str(value)) for step, artifact in done.items() for name, value in artifact.result.items()]
-        print(markdown(["step", "result", "value"], rows))
-        print(f"\nteacher: {done['teacher'].place}/model\nscores: {done['scores'].place}/scores.parquet")
-        print(options.where_to_look())
+        sentence = f"The teacher of stage {number} of {recipe.name} has scored the stage's candidates."
+        teacher = model_product(done["teacher"].place / "model", "teacher")
+        further = {"scores": f"{done['scores'].place}/scores.parquet"}
+        print(ending(options, sentence, [markdown(["step", "result", "value"], rows)], teacher, further=further))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact
+from midmask.evaluation.measures import DEFAULT
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.seeds import deviation
 from midmask.evaluation.statistics.significance import Comparison, compare
@@ -56,6 +57,21 @@ def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
         for name, part in done.result.get("slices", {}).items():
             rows[f"{key}, {name}"], queries[f"{key}, {name}"] = part["measures"], part["queries"]
     return f"{_measures_table(title, rows, queries, names)}\n\n{notes(evaluations)}"
+
+
+def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact) -> str:
+    """A system beside BM25 on the same queries, by the first of the usual measures that the evaluation has.
+
+    Args:
+        name: of the system.
+    """
+    own, other = done.result["measures"], bm25.result["measures"]
+    measure = next((one for one in DEFAULT if one in own), next(iter(own)))
+    split, baseline = done.result["split"], _number(other.get(measure))
+    return (
+        f"{name} has {measure} {own[measure]:.4f} on {corpus} {split}, BM25 {baseline} "
+        f"({done.result['queries']:,} queries; one training, so no test of the difference)."
+    )
 
 
 def results_table(evaluations: Mapping[str, Artifact]) -> str:

@@ -72,20 +72,22 @@ class Conclusion:
         return [*self.systems, report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()})]
 
     def text(self) -> str:
-        """The trials, the comparison, and what follows from them, a sentence each."""
+        """The verdict in a sentence, the trials, the comparison, and what else follows from them, a sentence each."""
         space, corpus = self.trials.space, self.trials.recipe.corpus.short_name
         counts = {split: self.bm25[split].result["queries"] for split in SPLITS}
         others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
         made = [split for split, done in self.bm25.items() if done.result["split_made_here"]]
         note = f"; made here: {' and '.join(made)}, {self.bm25[made[0]].result['split_rule']}" if made else ""
         compared = "the winner" if not space.has_several_objectives else "the systems below"
+        first, *others_told = self.sentences
         parts = [
+            first,
             f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries{self._probing()}):",
             verdict.trials_table(self.trials, self.standings),
             f"Comparison on {corpus} (chosen on {counts['dev']:,} dev queries; test reported once, for {compared} "
             f"alone, on {counts['test']:,} queries{note}):",
             report.comparison_table(self.compared, self.floor.label, self.measure, others),
-            *self.sentences,
+            *others_told,
         ]
         return "\n\n".join(parts)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from midmask.app.cost import tell_cost
 from midmask.app.driver import scale_notes
+from midmask.app.ending import ending, model_product
 from midmask.app.job import Options, resolve_corpus
 from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.identity import override
@@ -32,5 +33,5 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
         log.warning("%s", note)
     from midmask.sweep.run import run_sweep  # here, so that a dry run waits for neither Ray nor MLflow
 
-    print(run_sweep(one))
-    print(f"\n{options.where_to_look()}")
+    report, model = run_sweep(one)
+    print(ending(options, report, (), model_product(model)))

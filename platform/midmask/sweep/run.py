@@ -13,6 +13,7 @@ from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
 from midmask.backend.resources import share, whole
 from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.evaluated import model_step
 from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.step import Step
@@ -24,6 +25,7 @@ from midmask.sweep.conclusion import Conclusion
 from midmask.sweep.entrants import SPLITS, Entrant, entrants_of
 from midmask.sweep.expected import expected_trials
 from midmask.sweep.importance import importance
+from midmask.sweep.measurement import final_evaluations
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Sweep, final_targets
 from midmask.sweep.plots import draw
@@ -42,8 +44,8 @@ PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparis
 """Of a sweep's progress."""
 
 
-def run_sweep(sweep: Sweep) -> str:
-    """Runs what is missing of a sweep and returns its report."""
+def run_sweep(sweep: Sweep) -> tuple[str, Place]:
+    """Runs what is missing of a sweep; its report, and the folder of the best trial's model."""
     options, recipe = sweep.options, sweep.recipe
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
@@ -53,12 +55,19 @@ def run_sweep(sweep: Sweep) -> str:
         options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use, phases=PHASES
     ) as job:
         if job is None:
-            return str(load(sweep.place).result["report"])
+            return _report(sweep, load(sweep.place))
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
         artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
         _log_report(job.run, artifact)
         job.run.log({f"sweep/{name}": artifact.result[name] for name in ("best", "rung_share")}, step=0)
-        return str(artifact.result["report"])
+        return _report(sweep, artifact)
+
+
+def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
+    best = apply_changes(sweep.recipe, artifact.result["parameters"])
+    step = model_step(final_evaluations(best, sweep.space, sweep.survey)[0])
+    assert step is not None, "a trial has an encoder"
+    return str(artifact.result["report"]), step.place(Place(sweep.options.storage)) / "model"
 
 
 def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
