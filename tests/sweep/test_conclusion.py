@@ -16,6 +16,7 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.sweep.conclusion import Conclusion
 from midmask.sweep.entrants import SPLITS
+from midmask.sweep.expected import expected_trials
 from midmask.sweep.importance import importance
 from midmask.sweep.plan import Sweep, sweep_for
 from midmask.sweep.result import build_result
@@ -82,6 +83,9 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
         assert (point["to_best"] is None) == (point["label"] == told["best"])
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
     assert [row["number"] for row in heard.rows if row["event"] == "rung"] == [1, 2] * 3
+    begun = {row["fingerprint"] for row in heard.rows if row["event"] == "begin"}
+    assert begun == {step.fingerprint for target in expected_trials(one) for step in target.upstream()}
+    assert end.text().startswith(end.sentences[0]) and end.text().count(end.sentences[0]) == 1
     out = end.text()
     for words in (
         "The probe at 0.5 of the pre-training",

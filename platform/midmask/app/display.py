@@ -72,7 +72,7 @@ def show_lines(progress: JobProgress) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(2 * LOOK_EVERY_S)  # an estimate that is being made ends with the process
 
 
 @contextmanager

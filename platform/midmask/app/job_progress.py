@@ -126,10 +126,10 @@ class JobProgress:
 
     def state(self) -> JobState:
         """What is shown. After the first minute this may take seconds, in which the steps are estimated."""
-        elapsed = self.elapsed()
+        told = self.elapsed() >= FIRST_MINUTE and self.budget_left is None
         with self._lock:
             names, left = list(self._phases), {key: self._steps[key] for key in self._open()}
-        known = elapsed >= FIRST_MINUTE and self._expect is not None and self._estimate(left)
+        known = told and self._estimate(left)
         with self._lock:
             return JobState(
                 number=names.index(self.phase) + 1 if self.phase in names else 0,
@@ -137,8 +137,8 @@ class JobProgress:
                 phase=self.phase,
                 done=len(self._done),
                 steps=len(self._done) + len(self._open()),
-                elapsed=elapsed,
-                left=self._left.left(self._clock()) if known and self.budget_left is None else None,
+                elapsed=self.elapsed(),
+                left=self._left.left(self._clock()) if known else None,
                 at_most=self.budget_left() if self.budget_left else None,
                 best=self._best,
             )

@@ -13,9 +13,11 @@ from midmask.app.display import displayed
 from midmask.app.job import Options
 from midmask.app.job_progress import JobProgress
 from midmask.artifact import Place
+from midmask.backend.aside import compute_aside
 from midmask.backend.connection import connect
 from midmask.backend.resources import Resources
-from midmask.estimate import estimate
+from midmask.estimate import Shape, estimate
+from midmask.estimate.devices import this_machine
 from midmask.experiment.step import Step
 from midmask.tracking import TrackedRun, Tracker
 
@@ -85,9 +87,14 @@ def log_folder(options: Options) -> Path:
 
 def expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) -> dict[str, float]:
     """Fingerprint -> the share of the time by the clock that a step is expected to take, in seconds."""
-    plan = estimate(
-        steps, storage, workers=use.side_by_side, per_training=use.workers, side_by_side=use.side_by_side > 1
-    )
+    found: dict[str, float] = compute_aside(_estimate_seconds, steps, storage, use, this_machine())
+    return found
+
+
+def _estimate_seconds(steps: Sequence[Step], storage: Place, use: Resources, shape: Shape) -> dict[str, float]:
+    """On the driver's machine, whose devices a worker without a GPU does not see."""
+    own = {"workers": use.side_by_side, "per_training": use.workers}
+    plan = estimate(steps, storage, shape, **own, side_by_side=use.side_by_side > 1)
     return {charge.step.fingerprint: 3600 * plan.hours(charge) for charge in plan.charges}
 
 
