@@ -27,7 +27,7 @@ help: ## this list
 	@echo "  REAL=                    make demo with tiny encoders of random weights, not MiniLM"
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python -m midmask.backend.head -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
+	$(BIN)/python -m midmask.backend.head --quiet -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
 
 test: check ## formatting, lint, types, import contracts, and all tests but the slow ones
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"

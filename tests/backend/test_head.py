@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from midmask.backend.head import head
+from midmask.backend.head import head, run_quietly
 from midmask.errors import UserError
 
 ENTRY = Path(__file__).resolve().parents[2] / "jobs" / "_entry.py"
@@ -88,6 +88,21 @@ def test_a_job_is_submitted_by_its_path(cluster: dict[str, str], project: Path, 
     code, out, err = outcome([*RAY, "--", "jobs/add.py", "--right", "5"], cluster, tmp_path)
     assert code == 0, out + err
     assert f"sum 7 store {project}/store" in out
+
+
+def test_what_ray_says_of_itself_is_withheld_until_something_fails(
+    cluster: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = "echo hello; echo '2026-11-25 12:32:21,759\tWARNING cli.py:42 -- careful'; echo oops >&2; exit {}"
+    told = []
+    for code in (0, 3):
+        told.append((run_quietly([*RAY, "--", "sh", "-c", script.format(code)], cluster), capfd.readouterr().out))
+    (ended, out), (failed, all_of_it) = told
+    lines = [line for line in out.splitlines() if not line.startswith("Running entrypoint for job ")]
+    assert ended == 0 and sorted(lines) == sorted(
+        ["hello", "2026-11-25 12:32:21,759\tWARNING cli.py:42 -- careful", "oops"]
+    )
+    assert failed == 1 and "hello" in all_of_it and "submitted successfully" in all_of_it.split("hello")[1]
 
 
 @pytest.mark.slow

@@ -17,8 +17,11 @@ from midmask.switches import VERBOSE, is_on
 
 FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
 
-SHOWN = ("midmask.app.display", "midmask.app.tracked_job", "midmask.corpora.assemble")
-"""Loggers whose lines are always shown: the progress, what was computed before, and the rows that were refused."""
+SHOWN = (
+    *("midmask.app.display", "midmask.app.tracked_job"),
+    *("midmask.backend.connection", "midmask.corpora.assemble"),
+)
+"""Loggers whose lines are always shown: the progress; what was computed before; the cluster; rows that were refused."""
 
 KEPT = 10_000
 """Lines that wait for the file."""

@@ -1,4 +1,4 @@
-"""Shows the progress of a job on standard error: a bar on a terminal, elsewhere a plain line at most once a minute.
+"""Shows the progress of a job on standard error: a bar on a terminal, elsewhere plain lines, at most one a minute.
 
 A line is also shown when a phase begins. Lines are log records of this module, which the console always shows; on a
 terminal other lines go above the bar.
@@ -23,6 +23,9 @@ seconds_log = logging.getLogger(f"{__name__}.seconds")
 """Of lines that only the log file has."""
 
 MINUTE = 60.0
+SLOWER = 3
+"""A line also waits for this part of the job's time so far (1 in 3): 8 lines in 13 minutes, and some 20 in 2 hours."""
+LONGEST_WAIT_S = 600.0
 LOOK_EVERY_S = 1.0
 BAR_WIDTH = 30
 
@@ -44,13 +47,17 @@ class LineSchedule:
 
     def __init__(self, progress: JobProgress, show: Callable[[str], None]) -> None:
         self._progress, self._show = progress, show
-        self._minute, self._phase = 0, ""
+        self._due, self._phase = MINUTE, ""
 
     def look(self) -> None:
-        """Called now and then; shows a line if another phase or another minute of the job has begun."""
-        phase, minute = self._progress.phase, int(self._progress.elapsed() // MINUTE)
-        if phase != self._phase or minute != self._minute:
-            self._phase, self._minute = phase, minute
+        """Called now and then; shows a line if another phase has begun, or when one is due: after a minute, and then
+        at most once a minute.
+        """
+        phase, now = self._progress.phase, self._progress.elapsed()
+        if phase != self._phase or now >= self._due:
+            self._phase = phase
+            if now >= MINUTE:
+                self._due = now + max(MINUTE, min(now / SLOWER, LONGEST_WAIT_S))
             state = self._progress.state()
             self._show(words(state))
             if (left := state.left) is not None:

@@ -1,8 +1,12 @@
-"""A Ray cluster for the length of one command: `python -m midmask.backend.head -- COMMAND ARGS…`.
+"""A Ray cluster for the length of one command: `python -m midmask.backend.head [--quiet] -- COMMAND ARGS…`.
 
 It has its own ports, its own short temporary folder and its own token, so it runs beside any other Ray on the machine,
 and is ended by process id: `ray stop` would end the others too. The command finds it through RAY_API_SERVER_ADDRESS
 (for `ray job submit`) and RAY_ADDRESS (for a driver). The exit code is the command's.
+
+--quiet leaves out what `ray job submit` prints about itself (addresses, next steps, that it tails the log), 17 lines
+for which Ray has no switch; if the command fails, they follow at the end. All else that the command prints is passed
+on.
 
 Ctrl-C reaches the command by itself; SIGTERM is passed on to it. The head ends after it in both cases, and also when
 this process is killed.
@@ -11,12 +15,14 @@ this process is killed.
 import contextlib
 import ctypes
 import os
+import re
 import secrets
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -31,18 +37,23 @@ from midmask.errors import UserError
 STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 COMMAND_ENDS_WITHIN_S = 90.0
+COPIED_WITHIN_S = 5.0
+ABOUT_ITSELF = re.compile(rb"\d{4}-\d\d-\d\d [\d:,]+\t(INFO|SUCC) (cli|job_manager|sdk)\.py:\d+ -- ")
+"""Lines of `ray job submit` and of its client and server, below a warning."""
 PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] != ["--"] or len(arguments) < 2:
+    quiet = arguments[:1] == ["--quiet"]
+    command = arguments[1:] if quiet else arguments
+    if command[:1] != ["--"] or len(command) < 2:
         print("error: no command. Type `python -m midmask.backend.head -- COMMAND ARGS…`.", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _terminate)
     os.environ[HEAD] = shlex.join([sys.executable, "-m", "midmask.backend.head", "--"])
     try:
         with head() as environment:
-            return _run(arguments[1:], environment)
+            return run_quietly(command[1:], environment) if quiet else _run(command[1:], environment)
     except KeyboardInterrupt:
         return 130
     except UserError as error:
@@ -58,9 +69,40 @@ def _terminate(number: int, frame: object) -> NoReturn:
     raise Terminated
 
 
-def _run(command: list[str], environment: dict[str, str]) -> int:
-    """The command's exit code. An interrupted command has time to end its tracked runs; then it is killed."""
-    process = subprocess.Popen(command, env=environment)
+def run_quietly(command: list[str], environment: dict[str, str]) -> int:
+    """The command's exit code. Its output is passed on without Ray's words about itself, which follow if it fails."""
+    read, write = os.pipe()
+    withheld: list[bytes] = []
+    copying = threading.Thread(target=_copy_lines, args=(read, withheld), daemon=True)
+    copying.start()
+    try:
+        code = _run(command, environment, write)
+    finally:
+        os.close(write)
+        copying.join(COPIED_WITHIN_S)
+    if code:
+        sys.stdout.buffer.writelines(withheld)
+        sys.stdout.flush()
+    return code
+
+
+def _copy_lines(source: int, withheld: list[bytes]) -> None:
+    with open(source, "rb") as lines:
+        for line in lines:
+            if ABOUT_ITSELF.match(line):
+                withheld.append(line)
+            else:
+                sys.stdout.buffer.write(line)
+                sys.stdout.flush()
+
+
+def _run(command: list[str], environment: dict[str, str], output: int | None = None) -> int:
+    """The command's exit code. An interrupted command has time to end its tracked runs; then it is killed.
+
+    Args:
+        output: file descriptor of its standard output; none: that of this process.
+    """
+    process = subprocess.Popen(command, env=environment, stdout=output)
     try:
         return process.wait()
     except KeyboardInterrupt as interrupted:
