@@ -49,7 +49,7 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
 def _run(job: TrackedJob, recipe: Recipe, evaluations: Mapping[str, Step]) -> None:
     graph = Graph.left_in(job.storage, evaluations.values())
     systems = [_system(name, recipe, step) for name, step in evaluations.items()]
-    observer = GraphObserver(job, systems, GraphProgress(graph.left.values()), step_runs=COLLECTIONS)
+    observer = GraphObserver(job, systems, GraphProgress(job.progress, graph.left.values()), step_runs=COLLECTIONS)
     report_finished(graph.there.values(), job.storage, observer)
     execute(graph, job.storage, job.use, observer)
 

@@ -4,6 +4,7 @@ Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a syste
 order of documents of equal score, are those of every other evaluation, so that systems can be compared.
 """
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -49,12 +50,14 @@ def work(options: Options, flags: Namespace) -> None:
     if options.dry_run:
         run_steps(options, recipe, evaluations)
         return
-    from midmask.app.run_files import track_run_files  # here, so that a dry run waits for neither Ray nor MLflow
-    from midmask.experiment.report import evaluations_table
+    from midmask.app.ending import ending  # here, so that a dry run waits for neither Ray nor MLflow
+    from midmask.app.run_files import track_run_files
+    from midmask.experiment.report import evaluations_table, run_files_sentence
 
     done = track_run_files(options, recipe, evaluations)
-    print(evaluations_table(f"{recipe.corpus.short_name} {split}", done))
-    print(f"\n{options.where_to_look()}")
+    place = f"{recipe.corpus.short_name} {split}"
+    further = {"test the differences": f"midmask compare {shlex.join(done)}"} if len(done) > 1 else None
+    print(ending(options, run_files_sentence(place, done), [evaluations_table(place, done)], further=further))
 
 
 def _refuse_other_fields(options: Options) -> None:

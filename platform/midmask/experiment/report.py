@@ -74,6 +74,22 @@ def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact) 
     )
 
 
+def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
+    """The best of the measured run files, by the first of the usual measures that the evaluations have.
+
+    Args:
+        done: name of a system -> its evaluation; at least one.
+    """
+    values = {name: one.result["measures"] for name, one in done.items()}
+    known = next(iter(values.values()))
+    measure = next((one for one in DEFAULT if one in known), next(iter(known)))
+    name = max(values, key=lambda one: values[one][measure])
+    value = f"{values[name][measure]:.4f} on {place} ({done[name].result['queries']:,} queries)"
+    if len(done) == 1:
+        return f"{name} has {measure} {value}."
+    return f"Of {len(done)} run files, {name} has the highest {measure}: {value}. Differences are not tested here."
+
+
 def results_table(evaluations: Mapping[str, Artifact]) -> str:
     """One row per evaluation of a job, on whatever collection; a measure that one lacks is a dash. Below it `notes`."""
     rows = {key: done.result["measures"] for key, done in evaluations.items()}
