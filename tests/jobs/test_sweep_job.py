@@ -1,6 +1,7 @@
 """The main job whole, in miniature: with pruning; and killed, submitted again, and submitted once more when done."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_
         done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
     assert done.code == 0, done.err[-2000:]
     assert max(counts.values()) <= 5, "twice whole, by the plan and by prepare; the others look at the first rows"
+
+    assert re.search(
+        rf"\n\nmodel: ({tmp_path}/store/finetune/\w+/model)\n    from sentence_transformers import ", done.out
+    )
+    assert done.out.rsplit("\n\n", 1)[1].splitlines()[-1].startswith("make it again: ")
+    (log,) = (tmp_path / "store" / "logs").iterdir()
+    assert "trial 1 of 2" in log.read_text() and "trial 1 of 2" not in done.err, "details are in the file alone"
 
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
     (name,) = optuna.get_all_study_names(storage)
