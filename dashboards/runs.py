@@ -9,7 +9,7 @@ from context import PageContext
 from look import choice
 from midmask.artifact import Place
 from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.rows import LeaderboardRow, place_names
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names
 from midmask.tracking import TrackedRow
 
 
@@ -21,19 +21,25 @@ def name_of(row: LeaderboardRow) -> str:
     return " · ".join([system, *(part for part in more if part not in ("", "none", system))])
 
 
-def short_name(row: LeaderboardRow) -> str:
-    """A run beside one other."""
-    return f"{row.recipe or row.name} {row.run_id[:8]}"
-
-
-def choose_place(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
-    """Draws the choice of collection and split; the rows that were evaluated there, newest first, trials after the
-    rest.
-    """
+def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
+    """Draws the choice of collection and split: the collection of the newest results first, of its splits dev."""
     names = place_names(row.place for row in rows)
-    counts = Counter(names[row.place] for row in rows)
-    name = choice("Evaluated on", "place", sorted(counts, key=lambda one: (-counts[one], one)))
-    return sorted((row for row in rows if names[row.place] == name), key=lambda row: row.trial)
+    counts = Counter(row.place for row in rows)
+    newest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = row.corpus, row.place.collection
+        newest[key] = max(newest.get(key, 0.0), row.started.timestamp())
+
+    def order(place: CollectionSplit) -> tuple[float, bool, int, str]:
+        return -newest[place.corpus, place.collection], place.split != "dev", -counts[place], names[place]
+
+    by_name = {names[place]: place for place in sorted(names, key=order)}
+    return by_name[choice("Evaluated on", "place", list(by_name))]
+
+
+def rows_at(rows: Sequence[LeaderboardRow], place: CollectionSplit) -> list[LeaderboardRow]:
+    """The rows that were evaluated at a place, in their order, trials after the rest."""
+    return sorted((row for row in rows if row.place == place), key=lambda row: row.trial)
 
 
 def named(rows: Sequence[LeaderboardRow]) -> dict[str, LeaderboardRow]:

@@ -1,74 +1,124 @@
-"""Two or more runs on the same queries: who wins how often, by how much, and what those queries look like."""
+"""Two or more systems on the same queries: who wins how often, by how much, and what those queries look like."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
+from urllib.parse import urlencode
 
-import plotly.graph_objects as go
-import pyarrow as pa
 import streamlit as st
 
-from charts import LOSS, TIE, WIN, draw
 from context import PageContext
 from look import NONE, VERDICTS, choice, choices, link, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask.leaderboard.queries import EQUAL, Pairing, Sided, pair_systems, widest
-from midmask.leaderboard.rows import LeaderboardRow, measure_names
-from runs import choose_place, named, nothing_evaluated, short_name
-from views.queries import show_queries
+from midmask.leaderboard.comparable import ComparableSystems, comparable
+from midmask.leaderboard.entries import Entry
+from midmask.leaderboard.queries import Pairing, Sided, pair_systems
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
+from runs import choose_place, nothing_evaluated, rows_at
+from views.compare_queries import by_kind, differences, one_by_one
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
 COUNTS = ("5", "10", "20")
 FEWEST = 2
+SHOWN = 3
+"""Systems that are compared if none is chosen, the best."""
+
+ADDRESS = ("place", "measure", "base", "systems", "of")
+"""Keys of the choices that decide what is seen of one query."""
+
+
+STYLE = """<style>
+.mm-board[aria-label="standings"] td:first-child {white-space: normal; min-width: 11rem;}
+</style>"""
 
 
 def show(context: PageContext) -> None:
     if not context.rows:
         nothing_evaluated()
         return
-    first, second, third = st.columns([2, 2, 3])
-    with first:
-        rows = choose_place(context.rows)
-    with second:
-        measure = choice("Measure", "measure", measure_names(rows))
-    known = {name: row for name, row in named(rows).items() if measure in row.measures}
-    if len(known) < FEWEST:
-        st.info("It takes two runs with this measure here; there is one. Choose another corpus, or evaluate more.")
+    with st.sidebar:
+        place = choose_place(context.rows)
+        measure = choice("Measure", "measure", measure_names(rows_at(context.rows, place)))
+    found = comparable(context.entries, place, measure, context.per_query)
+    if len(found.entries) < FEWEST:
+        st.info(
+            "It takes two systems with values of this measure for each query; here "
+            + ("is one." if found.entries else "is none.")
+            + " Choose another collection or measure in the sidebar, or evaluate more."
+        )
+        st.caption(markdown_text(not_offered(found)))
         return
-    with third:
-        base = choice("Held against", "base", list(known))
-    others = [name for name in known if name != base]
-    wanted = choices("Runs", "runs", others, others[:1])
-    tables = {name: context.per_query(known[name]) for name in (base, *wanted)}
-    usable = {name: own for name, own in tables.items() if own is not None}
-    for name in tables.keys() - usable.keys():
-        st.warning(f"{markdown_text(name)}: this run keeps no values per query, so it cannot be compared.")
-    if base in usable and len(usable) >= FEWEST:
-        pairings = {name: pair_systems(own, usable[base], measure) for name, own in usable.items() if name != base}
-        standings(pairings, usable, base, measure, {name: context.link(row) for name, row in known.items()})
-        details(context, pairings, known, base, measure)
+    base, pairings = choose(found, place, measure)
+    standings(found, pairings, base, measure, context)
+    with st.sidebar:
+        name = choice("Query by query", "of", list(pairings))
+        side = SIDES[choice("Queries shown", "side", list(SIDES))]
+        count = int(choice("How many", "count", COUNTS))
+        query = st.text_input("One query, by its id", key="query", bind="query-params").strip()
+    if not pairings[name].queries:
+        st.info("These two systems share no query.")
+        return
+    pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
+    st.subheader(markdown_text(f"{name} against {base}"))
+    differences(pairings[name], name, base, measure, query)
+    by_kind(context, pairings[name], pair)
+    one_by_one(context, pairings[name], pair, measure, (query, side, count), lambda one: address(one, name))
+
+
+def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> tuple[str, dict[str, Pairing]]:
+    """Draws the choice of a baseline and of systems; the baseline, and each system paired with it."""
+    first = found.baseline()
+    with st.sidebar:
+        base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
+        others = found.others(place, measure, base)
+        wanted = choices("Systems", "systems", others, others[:SHOWN])
+    return base, {name: pair_systems(found.tables[name], found.tables[base], measure) for name in wanted}
+
+
+def address(query: str, name: str) -> str:
+    """Where one query is found again, with all choices: their defaults depend on what the store holds."""
+    values = {key: st.session_state.get(key) for key in ADDRESS}
+    known = {key: value for key, value in values.items() if value}
+    return "?" + urlencode({**known, "of": name, "query": query}, doseq=True)
 
 
 def standings(
-    pairings: Mapping[str, Pairing], tables: Mapping[str, pa.Table], base: str, measure: str, links: Mapping[str, str]
+    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str, context: PageContext
 ) -> None:
-    """Wins, losses and ties of each run, with the test of its difference."""
-    tested = _tested(pairings, tables, base, measure)
-    heads = [("Run", ""), (measure, "num"), ("Difference", "num"), ("Verdict", "")]
-    heads += [(text, "num") for text in ("95% interval", "p (Holm)", "Wins", "Losses", "Ties", "Queries")]
+    """Wins, losses and ties of each system, with the test of its difference."""
+    tested = _tested(found, pairings, base, measure)
+    heads = [("System", ""), (measure, "num"), ("Difference", "num"), ("Verdict", "")]
+    heads += [(text, "num") for text in ("95% interval", "p (Holm)", "Wins", "Losses", "Ties")]
     lines = [
-        [(link(links[name], name), ""), *_differences(tested.get(name)), *((f"{count:,}", "num") for count in counts)]
+        [
+            (link(context.link(_newest(found.entries[name])), name), ""),
+            *_differences(tested.get(name)),
+            *((f"{count:,}", "num") for count in (own.wins, own.losses, own.ties)),
+        ]
         for name, own in pairings.items()
-        for counts in [(own.wins, own.losses, own.ties, len(own.queries))]
     ]
-    st.html(table(heads, lines, "standings"))
+    st.html(STYLE + table(heads, lines, "standings"))
+    seeds = {name: len(found.tables[name]) for name in (base, *pairings)}
+    several = ", ".join(f"{name} {count}" for name, count in seeds.items() if count > 1)
+    notes = [f"Held against {base}.", *([f"Values are means over seeds ({several})."] if several else [])]
+    notes += ["Paired t-test over the queries that all have, at 0.05 after Holm's correction."]
     left = {name: own.left_out for name, own in pairings.items() if own.left_out}
-    notes = [
-        f"Held against {base}. Paired t-test over the queries that all of them have, at 0.05 after Holm's correction."
-    ]
     notes += [f"{count:,} queries that only one of {name} and {base} has are left out." for name, count in left.items()]
-    st.caption(markdown_text(" ".join(notes)))
+    st.caption(markdown_text(" ".join([*notes, not_offered(found)])))
+
+
+def _newest(entry: Entry) -> LeaderboardRow:
+    return max((row for own in entry.rows.values() for row in own), key=lambda row: row.started)
+
+
+def not_offered(found: ComparableSystems) -> str:
+    """Which systems cannot be chosen, and why; empty if all can."""
+    said = []
+    if found.without:
+        names = ", ".join(found.without[:FEWEST]) + (" and others" if len(found.without) > FEWEST else "")
+        said.append(f"Not offered: {len(found.without)} systems whose runs keep no values per query ({names}).")
+    if found.unread:
+        said.append(f"The {found.unread:,} oldest systems here are not offered.")
+    return " ".join(said)
 
 
 def _differences(row: Comparison | None) -> list[tuple[str, str]]:
@@ -88,69 +138,11 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
 
 
 def _tested(
-    pairings: Mapping[str, Pairing], tables: Mapping[str, pa.Table], base: str, measure: str
+    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str
 ) -> dict[str, Comparison]:
     """On the queries that all have; none where these are fewer than two."""
     shared = set.intersection(*(set(own.queries) for own in pairings.values()))
     if len(shared) < FEWEST:
         return {}
+    tables = {name: found.tables[name] for name in (base, *pairings)}
     return {row.system: row for row in compare(tables, measure=measure, baseline=base, queries=shared)}
-
-
-def details(
-    context: PageContext, pairings: Mapping[str, Pairing], known: Mapping[str, LeaderboardRow], base: str, measure: str
-) -> None:
-    first, second, third = st.columns([3, 2, 1])
-    with first:
-        name = choice("Query by query", "of", list(pairings))
-    with second:
-        side = choice("Queries shown", "side", list(SIDES))
-    with third:
-        count = choice("How many", "count", COUNTS)
-    own = pairings[name]
-    if not own.queries:
-        st.info("These two runs share no query.")
-        return
-    draw(scatter(own, short_name(known[name]), short_name(known[base]), measure), "scatter", 420)
-    st.caption(
-        f"▲ {own.wins:,} queries above the line, ▼ {own.losses:,} below, ● {own.ties:,} on it. Larger: more queries."
-    )
-    chosen = widest(own, int(count), SIDES[side])
-    if not chosen:
-        st.info("There is no such query: on all of them the two runs are equal.")
-        return
-    values = {query: (a, b) for query, a, b in zip(own.queries, own.own_N, own.base_N, strict=True)}
-    pair = {short_name(known[one]): known[one] for one in (name, base)}
-    show_queries(context, pair, {query: values[query] for query in chosen}, measure)
-
-
-def scatter(own: Pairing, name: str, base: str, measure: str) -> go.Figure:
-    """A point for each pair of values, since most measures have few; its area grows with the queries there."""
-    pairs = zip(own.base_N.round(4).tolist(), own.own_N.round(4).tolist(), strict=True)
-    counts = Counter(pairs)
-    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": TIE, "width": 1}, hoverinfo="skip"))
-    kinds = {"wins": (WIN, "triangle-up"), "losses": (LOSS, "triangle-down"), "ties": (TIE, "circle")}
-    for kind, (colour, symbol) in kinds.items():
-        points = [(at, count) for at, count in counts.items() if _kind(*at) == kind]
-        figure.add_scatter(
-            x=[at[0] for at, _ in points],
-            y=[at[1] for at, _ in points],
-            mode="markers",
-            name=kind,
-            customdata=[count for _, count in points],
-            hovertemplate="%{x:.4f} to %{y:.4f}<br>queries: %{customdata}<extra>" + kind + "</extra>",
-            cliponaxis=False,
-            marker={"color": colour, "symbol": symbol, "opacity": 0.7, "size": _sizes(points), "line": {"width": 0}},
-        )
-    figure.update_layout(showlegend=False)
-    figure.update_xaxes(title=f"{measure} of {escape(base)}", range=[-0.04, 1.04], constrain="domain")
-    figure.update_yaxes(title=f"{measure} of {escape(name)}", range=[-0.04, 1.04])
-    return figure
-
-
-def _sizes(points: Sequence[tuple[tuple[float, float], int]]) -> list[float]:
-    return [min(40.0, 5.0 + 2.0 * count**0.5) for _, count in points]
-
-
-def _kind(base: float, own: float) -> str:
-    return "ties" if abs(own - base) <= EQUAL else "wins" if own > base else "losses"

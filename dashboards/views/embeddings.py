@@ -16,7 +16,7 @@ from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.leaderboard.embeddings import PAIRS, EmbeddingSample, Encodings, draw_sample, encodings, map_embeddings
 from midmask.leaderboard.passages import passage_texts, query_texts
 from midmask.leaderboard.rows import LeaderboardRow
-from runs import choose_place, named, nothing_evaluated, places_of
+from runs import choose_place, named, nothing_evaluated, places_of, rows_at
 
 VIEWS = ("dense", "lexical")
 BM25 = "bm25"
@@ -32,23 +32,17 @@ def show(context: PageContext) -> None:
     if not rows:
         nothing_evaluated()
         return
-    first, second = st.columns([2, 5])
-    with first:
-        own = named(choose_place(rows))
-    with second:
+    with st.sidebar:
+        own = named(rows_at(rows, choose_place(rows)))
         chosen = choices("Runs", "runs", list(own), list(own)[:1])
     sources = {name: reached(name, place) for name, place in places_of(context, {n: own[n] for n in chosen}).items()}
     views = [view for view in VIEWS if any(source and view in source.views for source in sources.values())]
     if not views:
         return
-    first, second, third, fourth = st.columns(4)
-    with first:
+    with st.sidebar:
         view = choice("Vectors", "view", views)
-    with second:
         pairs = choice("Pairs", "pairs", (str(PAIRS), "200", "100", "1000"))
-    with third:
         perplexity = choice("Perplexity", "perplexity", (f"{PERPLEXITY:g}", "5", "15", "50"))
-    with fourth:
         seed = choice("Seed", "seed", tuple(str(number) for number in range(5)))
     found = {}
     columns = side_by_side() if len(chosen) > 1 else [st.container()]

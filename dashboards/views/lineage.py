@@ -14,7 +14,7 @@ from look import NONE, choice, link, table
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow, redacted
-from runs import choose_place, named, nothing_evaluated, run_of
+from runs import choose_place, named, nothing_evaluated, rows_at, run_of
 
 STYLE = """<style>
 .mm-board .wrap {white-space: normal; min-width: 12rem; overflow-wrap: anywhere;}
@@ -33,10 +33,8 @@ def show(context: PageContext) -> None:
     if not context.rows:
         nothing_evaluated()
         return
-    first, second = st.columns([2, 5])
-    with first:
-        rows = named(choose_place(context.rows))
-    with second:
+    with st.sidebar:
+        rows = named(rows_at(context.rows, choose_place(context.rows)))
         row = rows[choice("Run", "run", list(rows))]
     run = run_of(context, row)
     st.html(STYLE + facts(row, run, context))

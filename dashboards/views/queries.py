@@ -1,6 +1,6 @@
 """Queries as cards: their text, what was judged relevant and where each run ranks it, and what each run found first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from textwrap import shorten
 
@@ -8,6 +8,7 @@ import streamlit as st
 
 from context import PageContext
 from look import NONE
+from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.queries import Query, RetrievedPassage, look_up
 from midmask.leaderboard.rows import LeaderboardRow
 from runs import places_of
@@ -28,23 +29,34 @@ STYLE = """<style>
 .mm-query details {font-size: .85rem; padding: .15rem 0; overflow-wrap: anywhere;}
 .mm-query summary {cursor: pointer;}
 .mm-query p {margin: .2rem 0 .4rem 1rem; font-size: .85rem; opacity: .85; white-space: pre-wrap;}
-.mm-query .relevant > summary {color: #0f766e; font-weight: 600;}
+.mm-query .relevant > summary {color: light-dark(#0f766e, #2dd4bf); font-weight: 600;}
+.mm-query h4 a {font-size: .75rem; font-weight: 400; margin-left: .6rem; white-space: nowrap;
+  color: inherit; opacity: .65;}
 .mm-query .quiet {opacity: .65;}
 </style>"""
 
 
 def show_queries(
-    context: PageContext, rows: Mapping[str, LeaderboardRow], values: Mapping[str, tuple[float, float]], measure: str
+    context: PageContext,
+    rows: Mapping[str, LeaderboardRow],
+    values: Mapping[str, tuple[float, float]],
+    measure: str,
+    address: Callable[[str], str],
 ) -> None:
     """Draws these queries in their order.
 
     Args:
-        rows: the run and the one that it is held against, by name. values: query -> their values.
+        rows: a run of the system and one of the system that it is held against, by name. values: query -> their
+            values. address: query -> where the page shows it alone.
     """
     found, missing = _looked_up(context, rows, tuple(values))
-    for name, why in missing.items():
-        st.warning(f"{name}: {why}. What needs it is not shown.", icon=":material/link_off:")
-    cards = [card(query, dict(zip(rows, values[query.query_id], strict=True)), measure) for query in found]
+    if missing:
+        told = "; ".join(f"of {name} {why}" for name, why in missing.items())
+        st.caption(markdown_text(f"Texts or lists that cannot be reached are not shown: {told}."))
+    cards = [
+        card(query, dict(zip(rows, values[query.query_id], strict=True)), measure, address(query.query_id))
+        for query in found
+    ]
     st.html(STYLE + "".join(cards))
 
 
@@ -59,7 +71,7 @@ def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, object]]) -> t
     return look_up(query_ids, dict(places), TOP)
 
 
-def card(query: Query, values: Mapping[str, float], measure: str) -> str:
+def card(query: Query, values: Mapping[str, float], measure: str, address: str) -> str:
     own, base = values.values()
     told = " · ".join(f"{escape(name)} <b>{value:.4f}</b>" for name, value in values.items())
     judged = "".join(_passage(passage, _ranks(passage)) for passage in query.judged if (passage.grade or 0) > 0)
@@ -68,7 +80,8 @@ def card(query: Query, values: Mapping[str, float], measure: str) -> str:
     )
     text = f"“{escape(query.text)}”" if query.text is not None else '<span class="quiet">text not reachable</span>'
     return (
-        f'<section class="mm-query" data-query="{escape(query.query_id)}"><h4>{text}</h4>'
+        f'<section class="mm-query" data-query="{escape(query.query_id)}"><h4>{text}'
+        f'<a href="{escape(address)}">link to this query</a></h4>'
         f'<div class="values">{escape(measure)}: {told} · difference <b>{own - base:+.4f}</b></div>'
         f'<div class="values quiet">{escape(query.query_id)}</div>'
         + (f"<h5>Judged relevant</h5>{judged}" if judged else "")

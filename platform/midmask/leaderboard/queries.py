@@ -1,4 +1,4 @@
-"""Two runs query by query: who wins where, and what the queries look like on which they differ most."""
+"""Two systems query by query: who wins where, and what the queries look like on which they differ most."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import pyarrow as pa
 from midmask.arrays import Doubles
 from midmask.artifact import Place
 from midmask.evaluation.measures import by_query
+from midmask.evaluation.statistics.seeds import tables_of
 from midmask.leaderboard.passages import evaluated, grades, passage_texts, query_texts, ranked_lists
 
 EQUAL = 1e-9
@@ -20,9 +21,9 @@ Sided = Literal["either", "wins", "losses"]
 
 @dataclass(frozen=True)
 class Pairing:
-    """Values of a measure on the queries that two runs share.
+    """Values of a measure on the queries that two systems share, means over their seeds.
 
-    queries: their ids, ascending; own_N, base_N: the values of a run and of the one that it is held against.
+    queries: their ids, ascending; own_N, base_N: the values of a system and of the one that it is held against.
     left_out: queries that only one of the two has.
     """
 
@@ -48,13 +49,13 @@ class Pairing:
         return len(self.queries) - self.wins - self.losses
 
 
-def pair_systems(own: pa.Table, base: pa.Table, measure: str) -> Pairing:
-    """A run against another.
+def pair_systems(own: pa.Table | Sequence[pa.Table], base: pa.Table | Sequence[pa.Table], measure: str) -> Pairing:
+    """A system against another.
 
     Args:
-        own, base: query_id, measure, value.
+        own, base: (query_id, measure, value), one table, or one per seed.
     """
-    values, others = (dict(by_query(table, measure)) for table in (own, base))
+    values, others = _seed_means(own, measure), _seed_means(base, measure)
     shared = sorted(values.keys() & others.keys())
     return Pairing(
         tuple(shared),
@@ -62,6 +63,13 @@ def pair_systems(own: pa.Table, base: pa.Table, measure: str) -> Pairing:
         np.array([others[query] for query in shared]),
         len(values.keys() ^ others.keys()),
     )
+
+
+def _seed_means(tables: pa.Table | Sequence[pa.Table], measure: str) -> dict[str, float]:
+    """Query -> its mean value over the seeds, for the queries that all seeds have."""
+    seeds = [by_query(table, measure) for table in tables_of(tables)]
+    shared = set.intersection(*(set(own) for own in seeds))
+    return {query: float(np.mean([own[query] for own in seeds])) for query in shared}
 
 
 def widest(pairing: Pairing, count: int, side: Sided = "either") -> list[str]:
