@@ -16,13 +16,14 @@ from look import STYLE
 from midmask.errors import UserError
 from midmask.leaderboard.watch import StoreWatch
 from midmask.tracking import redacted, resolve_tracking_uri, ui_command
-from views import board, compare, embeddings, lineage, search, sweep, training
+from views import board, compare, embeddings, lineage, progress, search, sweep, training
 
 # Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
 # page's main script, Streamlit would show it.)
 VIEWS = {
     "Leaderboard": board,
     "Compare": compare,
+    "Progress": progress,
     "Sweep": sweep,
     "Training": training,
     "Embeddings": embeddings,

@@ -1,10 +1,11 @@
 """Training runs as curves: losses and their parts, throughput, the share of the time that went to waiting for data."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from midmask.tracking import TrackedRow
-from midmask.tracking.histories import History, read_histories
+from midmask.tracking.histories import History, MetricPoint, read_histories
 
 PHASES = ("pretrain", "finetune", "teach", "generator")
 """Steps that train; each tells its metrics below its own name (`pretrain/loss`)."""
@@ -17,24 +18,43 @@ NO_PART = (
 )
 """What a training tells beside the parts of its loss, by the names of `train.trace.summary`."""
 
+HEALTH = "health/"
+"""What the names of the encoder's health measures begin with."""
+
 RECORDED = "parts."
 """What the parts' last values begin with in a training's record, which is tracked when it ends."""
 
 MOST_POINTS = 600
 """Points of a curve; a screen has no more."""
 
-PANELS = {"Tokens a second": THROUGHPUT, "Waiting for data": WAIT}
+LEARNING_RATE, NORM, HEADS_NORM, SECONDS = "learning_rate", "gradient_norm", "heads_gradient_norm", "step_seconds"
+
+PANELS = {
+    "Learning rate": LEARNING_RATE,
+    "Gradient norm": NORM,
+    "Gradient norm of the heads": HEADS_NORM,
+    "Tokens a second": THROUGHPUT,
+    "Waiting for data": WAIT,
+}
 """Title -> what is shown of a training beside its loss and the loss's parts."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """One phase of one run: metric -> thinned history. told: how many points there were in the longest."""
+    """One phase of one run: metric -> history. tokens, hours: step -> how many tokens, and hours of training, it took
+    up to there; empty where the run does not tell.
+    """
 
     run: TrackedRow
     phase: str
     lines: Mapping[str, History]
-    told: int
+    tokens: Mapping[int, float] = field(default_factory=dict)
+    hours: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """How many points there are in the longest history."""
+        return max(map(len, self.lines.values()), default=0)
 
 
 def trainings(runs: Iterable[TrackedRow], phase: str) -> list[TrackedRow]:
@@ -55,18 +75,57 @@ def _loss_names(run: TrackedRow, phase: str) -> set[str]:
 
 
 def curves(uri: str, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:
-    """What a run told of these metrics.
+    """What a run told of these metrics, and what its axes need.
 
     Raises:
         UserError: if the store does not answer.
     """
-    keys = {f"{phase}/{name}": name for name in names if f"{phase}/{name}" in run.metrics}
-    told = read_histories(uri, run.run_id, keys)
-    lines = {keys[key]: thin(history, MOST_POINTS) for key, history in told.items()}
-    return Curves(run, phase, lines, max(map(len, told.values()), default=0))
+    wanted = dict.fromkeys([*names, THROUGHPUT, SECONDS, *(name for name in _health(run, phase))])
+    keys = {f"{phase}/{name}": name for name in wanted if f"{phase}/{name}" in run.metrics}
+    lines = {keys[key]: history for key, history in read_histories(uri, run.run_id, keys).items()}
+    return Curves(run, phase, lines, *spent(lines.get(THROUGHPUT, []), lines.get(SECONDS, [])))
 
 
-def thin(history: Sequence[tuple[int, float]], most: int) -> History:
+def _health(run: TrackedRow, phase: str) -> list[str]:
+    start = f"{phase}/{HEALTH}"
+    return [key.removeprefix(f"{phase}/") for key in run.metrics if key.startswith(start)]
+
+
+def spent(throughput: History, seconds: History) -> tuple[dict[int, float], dict[int, float]]:
+    """Step -> tokens, and step -> hours of training, up to there.
+
+    Args:
+        throughput: tokens a second. seconds: of a step. Both are means over the steps since the point before.
+    """
+    rates = {point.step: point.value for point in throughput}
+    tokens: dict[int, float] = {}
+    hours: dict[int, float] = {}
+    before, total, clock = 0, 0.0, 0.0
+    for point in seconds:
+        took = point.value * (point.step - before)
+        before, clock, total = point.step, clock + took, total + took * rates.get(point.step, 0.0)
+        tokens[point.step], hours[point.step] = total, clock / 3600
+    return tokens if rates else {}, hours
+
+
+def smooth(history: History, points: int) -> History:
+    """Each value replaced by the mean of the `points` values around it (an odd number); fewer at the ends."""
+    half = points // 2
+    values = [point.value for point in history]
+    return [point._replace(value=fmean(values[max(0, at - half) : at + half + 1])) for at, point in enumerate(history)]
+
+
+def mean_history(histories: Sequence[History]) -> History:
+    """The mean of several histories at the steps that all of them have."""
+    known = [{point.step: point for point in history} for history in histories]
+    shared = set.intersection(*(set(own) for own in known)) if known else set()
+    return [
+        MetricPoint(step, fmean(own[step].value for own in known), fmean(own[step].time for own in known))
+        for step in sorted(shared)
+    ]
+
+
+def thin(history: Sequence[MetricPoint], most: int) -> History:
     """At most `most` points of a curve (4 or more): of each of equal parts the lowest and the highest, so that no spike
     is lost, and the first and the last.
     """
@@ -76,5 +135,5 @@ def thin(history: Sequence[tuple[int, float]], most: int) -> History:
     kept = {0, len(history) - 1}
     for part in range(parts):
         own = inner[len(inner) * part // parts : len(inner) * (part + 1) // parts]
-        kept |= {min(own, key=lambda at: history[at][1]), max(own, key=lambda at: history[at][1])}
+        kept |= {min(own, key=lambda at: history[at].value), max(own, key=lambda at: history[at].value)}
     return [history[at] for at in sorted(kept)]

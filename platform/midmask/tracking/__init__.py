@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from midmask.tracking.names import (
         ARTIFACT,
         RUN_FILE,
+        LOG,
         artifact_key,
         collection_key,
         is_measure,
@@ -55,6 +56,7 @@ _NAMES = {
     "names": (
         "ARTIFACT",
         "RUN_FILE",
+        "LOG",
         "artifact_key",
         "collection_key",
         "is_measure",
@@ -75,6 +77,7 @@ _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for
 __all__ = [
     "ARTIFACT",
     "RUN_FILE",
+    "LOG",
     "Dataset",
     "Found",
     "Patience",

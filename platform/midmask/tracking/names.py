@@ -25,6 +25,8 @@ ARTIFACT = "midmask.artifact"
 
 RUN_FILE = "midmask.run_file"
 """The tag with the place of the TREC run file that a system was measured from."""
+LOG = "midmask.log"
+"""The tag with the path of a job's log, on the machine that runs it."""
 
 COLLECTION = "midmask.collection"
 """Start of the tags that hold the fingerprint of an evaluated collection; two collections may share a short name."""

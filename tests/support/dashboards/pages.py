@@ -71,8 +71,8 @@ def text(browser: Chrome) -> str:
     return browser.find_element(By.TAG_NAME, "body").text
 
 
-def wait_for_text(browser: Chrome, words: str) -> str:
-    WebDriverWait(browser, PATIENCE).until(lambda page: words in text(page))
+def wait_for_text(browser: Chrome, words: str, patience: float = PATIENCE) -> str:
+    WebDriverWait(browser, patience).until(lambda page: words in text(page))
     return text(browser)
 
 

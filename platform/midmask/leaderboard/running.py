@@ -1,0 +1,154 @@
+"""Jobs that run: which of them live, what each does at the moment, how far its training is, and its best so far.
+
+A run that MLflow shows as running may belong to a process that was killed. `tracking.lease` decides: on the process's
+own host at once, from elsewhere by the time of its last sign of life.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from midmask.leaderboard.rows import measure_names, rows
+from midmask.tracking import LOG, TrackedRow
+from midmask.tracking.histories import MetricPoint
+from midmask.tracking.lease import LEASE, OWNER, is_dead
+
+SILENT_S = 60.0
+"""Seconds without a sign of life from which on a job is shown as silent; a living one gives one twice in that time."""
+
+LATELY = timedelta(days=1)
+"""For how long a run that failed or was killed is listed."""
+
+PLANNED_STEPS = {
+    "pretrain": r"pretrain\.steps",
+    "finetune": r"stages\.\d+\.train\.steps",
+    "teach": r"stages\.\d+\.teacher\.train\.steps",
+    "generator": r"pseudo_queries\..*train\.steps",
+}
+"""Step that trains -> the dotted paths that may hold its number of optimiser steps."""
+
+Life = Literal["running", "silent", "killed", "unknown"]
+
+
+@dataclass(frozen=True)
+class BestSoFar:
+    measure: str
+    value: float
+    name: str
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A run that is not nested in a running one, and the runs nested in it.
+
+    life: "silent" if its last sign of life is old, "killed" if its process has ended, "unknown" for a run of a version
+    that gives no such sign. seen: the last sign of life. current: nested runs that are not finished. finished, cached:
+    how many nested runs ended so.
+    """
+
+    run: TrackedRow
+    life: Life
+    seen: datetime | None
+    current: Sequence[TrackedRow]
+    finished: int
+    cached: int
+    best: BestSoFar | None
+
+    @property
+    def log(self) -> str:
+        """Path of its log on the machine that runs it, empty if the run does not tell."""
+        return self.run.tags.get(LOG, "")
+
+
+def running_jobs(runs: Sequence[TrackedRow], now: datetime) -> list[RunningJob]:
+    """Every job that is tracked as running, in the order of the runs."""
+    open_runs = {run.run_id for run in runs if run.status == "running"}
+    nested: dict[str, list[TrackedRow]] = {}
+    for run in runs:
+        nested.setdefault(run.parent_id or "", []).append(run)
+    return [
+        _job(run, nested.get(run.run_id, []), now)
+        for run in runs
+        if run.run_id in open_runs and run.parent_id not in open_runs
+    ]
+
+
+def ended_early(runs: Iterable[TrackedRow], now: datetime) -> list[TrackedRow]:
+    """The runs that failed or were killed lately, the last one first."""
+    found = [run for run in runs if run.status in ("failed", "killed") and run.ended and now - run.ended < LATELY]
+    return sorted(found, key=lambda run: run.ended or now, reverse=True)
+
+
+def _job(run: TrackedRow, nested: Sequence[TrackedRow], now: datetime) -> RunningJob:
+    own = [run, *(one for one in nested if one.status == "running")]
+    leases = [float(one.tags[LEASE]) for one in own if LEASE in one.tags]
+    seen = datetime.fromtimestamp(max(leases), UTC) if leases else None
+    statuses = [one.status for one in nested]
+    return RunningJob(
+        run,
+        _life(run.tags, seen, now),
+        seen,
+        own[1:],
+        statuses.count("finished"),
+        statuses.count("cached"),
+        _best(nested),
+    )
+
+
+def _life(tags: Mapping[str, str], seen: datetime | None, now: datetime) -> Life:
+    if OWNER not in tags or seen is None:
+        return "unknown"
+    if is_dead({**tags, LEASE: f"{seen.timestamp():.0f}"}, {}, now.timestamp()):
+        return "killed"
+    return "silent" if (now - seen).total_seconds() > SILENT_S else "running"
+
+
+def _best(nested: Sequence[TrackedRow]) -> BestSoFar | None:
+    """The highest value of the field's favourite measure on dev, else on whatever split there is."""
+    found = rows(nested)
+    found = [row for row in found if row.split == "dev"] or found
+    for measure in measure_names(found)[:1]:
+        best = max((row for row in found if measure in row.measures), key=lambda row: row.measures[measure])
+        return BestSoFar(f"{measure} on {best.corpus} {best.split}", best.measures[measure], best.name)
+    return None
+
+
+@dataclass(frozen=True)
+class StepState:
+    """How far a training is: step `at` of `of` (None: not known), the loss there, when that was told (None: nothing was
+    told yet), and the seconds that are left.
+    """
+
+    at: int
+    of: int | None
+    loss: float | None
+    told: datetime | None
+    left: float | None
+
+
+def step_state(run: TrackedRow, last: Mapping[str, MetricPoint], now: datetime) -> StepState | None:
+    """The state of a training's run; None for a step that trains nothing.
+
+    Args:
+        last: the last point of each of its metrics.
+    """
+    step = run.tags.get("midmask.step", "")
+    if step not in PLANNED_STEPS:
+        return None
+    of = _planned(run, PLANNED_STEPS[step])
+    loss, seconds = last.get(f"{step}/loss"), last.get(f"{step}/step_seconds")
+    if loss is None:
+        return StepState(0, of, None, None, None)
+    told = datetime.fromtimestamp(loss.time, UTC)
+    left = None
+    if of is not None and seconds is not None:
+        left = max(0.0, (of - loss.step) * seconds.value - max(0.0, (now - told).total_seconds()))
+    return StepState(loss.step, of, loss.value, told, left)
+
+
+def _planned(run: TrackedRow, paths: str) -> int | None:
+    """The number of steps, None where fine-tuning stages differ in it: a run does not tell which stage it is."""
+    found = {value for path, value in run.params.items() if re.fullmatch(paths, path)}
+    return int(found.pop()) if len(found) == 1 else None
