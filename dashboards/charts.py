@@ -6,21 +6,25 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-PALETTE = ("#0f766e", "#ea580c", "#4f46e5", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#7c3aed")
-"""Colours of runs, in the order in which they were chosen."""
+PALETTE = ("#0d9488", "#ea580c", "#6366f1", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#8b5cf6")
+"""Colours of runs, in the order in which they were chosen; each can be seen on a light and on a dark ground."""
 
 QUERIES, PASSAGES = PALETTE[0], PALETTE[1]
 WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
 
 
 STYLE = """<style>
-@media (max-width: 640px) {.st-key-charts [data-testid="stColumn"] {min-width: 100% !important;}}
+@media (max-width: 640px) {[class*="st-key-charts"] [data-testid="stColumn"] {min-width: 100% !important;}}
 </style>"""
 
 
-def side_by_side() -> list[DeltaGenerator]:
-    """Two columns for charts, which on a phone stand below each other."""
-    with st.container(key="charts"):
+def side_by_side(key: str = "") -> list[DeltaGenerator]:
+    """Two columns for charts, which on a phone stand below each other.
+
+    Args:
+        key: tells several pairs on one page apart.
+    """
+    with st.container(key=f"charts{key}"):
         st.html(STYLE)
         return list(st.columns(2))
 

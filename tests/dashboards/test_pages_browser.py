@@ -110,8 +110,11 @@ def test_training_overlays_runs_and_keeps_the_phase_in_the_address(browser: Chro
     browser.get(f"{site.address}/training")
     (line,) = wait_for_lines(browser, "trainings", 1)
     assert line[0].startswith("pretrain-retromae") and line[1:3] == ["finished", "3"]
-    titles = ["Loss", "Decoder MLM", "Encoder MLM", "Tokens a second", "Waiting for data"]
+    titles = ["Loss", "Decoder MLM", "Encoder MLM", "Learning rate", "Gradient norm", "Gradient norm of the heads"]
+    titles += ["Tokens a second", "Waiting for data"]
     WebDriverWait(browser, PATIENCE).until(lambda page: sorted(plot_titles(page)) == sorted(titles))
+    choose(browser, "across", "tokens")
+    wait_for_axis(browser, "tokens")
     choose(browser, "phase", "finetune")
     assert {line[0].split("-")[1] for line in wait_for_lines(browser, "trainings", 2)} == {"retromae", "none"}
     assert query(browser)["phase"] == ["finetune"]

@@ -179,9 +179,9 @@ def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], u
     told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
     trace = load(place(run)).place
     table = pq.read_table(f"{trace.uri}/trace.parquet")
-    assert [value for _, value in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
-    assert [value for _, value in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())
-    assert told.told == 3 and set(told.lines) == {"loss", "decoder_mlm"}
+    assert [point.value for point in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
+    assert [point.value for point in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())
+    assert told.length == 3 and set(told.lines) == {"loss", "decoder_mlm"}
 
 
 @pytest.mark.parametrize("recipe", ["retromae", "none"])

@@ -16,24 +16,10 @@ import torch.nn.functional as F
 
 from midmask.batch import Batch
 from midmask.objectives import Objective
+from midmask.training.collapse import find_collapses
 from midmask.training.guard import DISTANCE, Guard
 
 log = logging.getLogger(__name__)
-
-ALIKE = 0.999
-"""Mean cosine from which on vectors count as collapsed. Untrained encoders are at 0.5 to 0.9997, by their size."""
-
-FEW_WINNERS = 0.02
-"""Share of max-pool winners that are different entries, below which a few entries win for every text."""
-
-UNUSED = 0.001
-"""By what share of itself the decoder's loss must grow without the sentence vector, for the vector to count as used."""
-
-GRACE, GRACE_STEPS = 0.2, 1000
-"""Share of the steps in which vectors may still be alike, as those of an untrained encoder are; and number of steps in
-which a decoder may also ignore the vector, and the max-pool pick alike, as both do at first in every run."""
-
-WITHOUT = "_without_vector"
 
 
 @torch.no_grad()
@@ -74,14 +60,8 @@ class HealthWatch:
 
     def look(self, step: int, values: dict[str, float]) -> None:
         """Reads what `examine` gave after `step` steps."""
-        if step > GRACE * self.steps and values["cosine_of_random_pairs"] > ALIKE:
-            self._warn("vectors", step, "the sentence vectors of different texts are all alike", values)
-        if step > max(GRACE * self.steps, GRACE_STEPS):
-            if values.get("winning_vocabulary", 1.0) < FEW_WINNERS:
-                self._warn("max-pool", step, "the same few vocabulary entries win for every text", values)
-            for name in (name.removesuffix(WITHOUT) for name in values if name.endswith(WITHOUT)):
-                if values[name + WITHOUT] - values[name] < UNUSED * values[name]:
-                    self._warn("decoder", step, "the decoder does as well without the sentence vector", values)
+        for kind, meaning in find_collapses(step, self.steps, values).items():
+            self._warn(kind, step, meaning, values)
 
     def _warn(self, kind: str, step: int, meaning: str, values: dict[str, float]) -> None:
         if kind in self.collapses:
