@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from charts import LABELLED, draw, side_by_side
 from context import PageContext
@@ -14,9 +15,10 @@ from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.snapshot_file import cache_folder
 from midmask.leaderboard.surfaces import STEP, Point, resolve_cached, sweep_surface, sweeps
 from midmask.leaderboard.sweep_axes import choices, is_numeric
+from midmask.leaderboard.sweep_next import suggestions
 from midmask.leaderboard.sweep_result import SweepParameter, SweepResult, read_sweep
 from midmask.tracking import TrackedRow
-from views import sweep_plots, sweep_tables
+from views import sweep_plots, sweep_slices, sweep_tables
 
 
 def show(context: PageContext) -> None:
@@ -27,7 +29,8 @@ def show(context: PageContext) -> None:
         return
     parents.sort(key=lambda run: run.status != "finished")  # those that were killed or still run come last
     named = {_name(run): run for run in parents}
-    parent = named[choice("Sweep", "sweep", list(named))]
+    with st.sidebar:
+        parent = named[choice("Sweep", "sweep", list(named))]
     try:
         sweep = read(context.uri, parent.run_id) if parent.status == "finished" else None
     except UserError as error:
@@ -51,8 +54,17 @@ def read(uri: str, run_id: str) -> SweepResult | None:
 
 
 def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:
-    """All that a sweep's own file tells."""
-    for sentence in sweep.sentences:
+    """What a sweep's own file has: the answer and its chart, then how it came about, then the statistics."""
+    for sentence in sweep.sentences[:1]:
+        st.markdown(markdown_text(sentence))
+    if choices(sweep):
+        over_parameters(sweep)
+    if found := suggestions(sweep):
+        st.subheader("What to try next")
+        st.markdown("\n".join(f"- {markdown_text(one)}" for one in found))
+    how(sweep)
+    st.subheader("Statistics")
+    for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
     sweep_tables.comparison(sweep)
     pruned = len(sweep.points) - len(sweep.complete)
@@ -60,24 +72,30 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
     st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best. "
                f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
-    if choices(sweep):
-        over_parameters(sweep)
-    columns = side_by_side()
-    with columns[0]:
-        if len(sweep.objectives) > 1:
-            st.subheader("Pareto front")
-            draw(sweep_plots.pareto(sweep), "pareto", 420)
-    with columns[len(sweep.objectives) > 1]:
-        st.subheader("Importance")
-        if sweep.importance:
-            figure = sweep_plots.importance(sweep, sweep.importance)
-            draw(figure, "importance", 90 + 45 * len(sweep.importance.shares))
-        else:
-            st.info("Too few trials, or all alike, to tell which parameter mattered.")
+    sweep_tables.tried(sweep, trial_runs(context, parent), context.link)
+
+
+def how(sweep: SweepResult) -> None:
+    """History, Pareto front, importance, a slice for each parameter, and all of them together."""
+    charts = {"History": (sweep_slices.history(sweep), 360)}
+    if len(sweep.objectives) > 1:
+        charts["Pareto front"] = sweep_plots.pareto(sweep), 360
+    if sweep.importance:
+        found = sweep_plots.importance(sweep, sweep.importance)
+        charts["Importance"] = found, max(280, 90 + 45 * len(sweep.importance.shares))
+    charts |= {f"Over {one.label}": (sweep_slices.slice_over(sweep, one), 320) for one in _numeric_first(sweep)}
+    columns: list[DeltaGenerator] = []
+    for number, (title, (figure, height)) in enumerate(charts.items()):
+        if number % 2 == 0:
+            columns = side_by_side(f"{number}")
+        with columns[number % 2]:
+            st.subheader(markdown_text(title))
+            draw(figure, f"chart_{number}", height)
+    if not sweep.importance:
+        st.caption("Too few trials, or all alike, to tell which parameter mattered.")
     if len(choices(sweep)) + len(sweep.objectives) > 2:
         st.subheader("Points that ran to the end")
         draw(sweep_plots.parallel(sweep), "parallel", 420, LABELLED)
-    sweep_tables.tried(sweep, trial_runs(context, parent), context.link)
 
 
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
@@ -89,10 +107,8 @@ def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
 def over_parameters(sweep: SweepResult) -> None:
     """The first objective over one parameter or two, as chosen."""
     by_label = {one.label: one for one in _numeric_first(sweep)}
-    first, second = st.columns(2)
-    with first:
+    with st.sidebar:
         across = by_label[choice("Across", "across", list(by_label))]
-    with second:
         up = choice("Up", "up", [sweep.objectives[0].measure, *(name for name in by_label if name != across.label)])
     if up not in by_label:
         draw(sweep_plots.lines(sweep, across), "lines", 440)
@@ -116,23 +132,21 @@ def of_trials(context: PageContext, parent: TrackedRow) -> None:
         st.info(f"This sweep is {parent.status}; none of its trials ran to the end yet.")
         sweep_tables.trials(runs, ("", ""), "measure", context.link)
         return
-    first, second = st.columns(2)
-    with first:
+    with st.sidebar:
         place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
-    with second:
         measure = choice("Measure", "measure", measure_names(trials))
     corpus, _, split = place.rpartition(" ")
     found = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
-    if not found:
-        st.caption(f"The sweep is {parent.status}. [Open in MLflow]({context.link(parent)})")
-        sweep_tables.trials(runs, (corpus, split), measure, context.link)
-        return
-    draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
-    top = max(found, key=lambda point: point.value)
-    st.caption(
-        f"{len(found)} finished trials; the sweep is {parent.status}. Best {measure} {top.value:.4f} at encoder "
-        f"{top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. [Open in MLflow]({context.link(parent)})"
-    )
+    mlflow = f"[Open in MLflow]({context.link(parent)})"
+    if found:
+        top = max(found, key=lambda point: point.value)
+        st.markdown(
+            f"The sweep is {parent.status}, with {len(found)} finished trials. Best {measure} {top.value:.4f} at "
+            f"encoder {top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. {mlflow}"
+        )
+        draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
+    else:
+        st.markdown(f"The sweep is {parent.status}. {mlflow}")
     sweep_tables.trials(runs, (corpus, split), measure, context.link)
 
 

@@ -12,7 +12,7 @@ from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, Sw
 Axis = tuple[str, Sequence[SweepValue]]
 
 MOST_LINES = 8
-BAND = "rgba(15,118,110,.13)"
+BAND = "rgba(13,148,136,.2)"
 
 
 def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
@@ -20,7 +20,7 @@ def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
     figure = go.Figure()
     groups = lines_over(sweep, over.path)
     few = len(groups) <= MOST_LINES
-    numeric = is_numeric(sweep, over.path)
+    numeric = parameter_axis(figure, sweep, over)
     for number, (label, points) in enumerate(groups.items()):
         there = [point for point in points if over.path in point.parameters]
         if not there:
@@ -35,14 +35,20 @@ def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
             text=[point.label for point in there],
             hovertemplate="%{text}<br>%{y:.4f}<extra></extra>",
         )
-    _band(figure, sweep)
+    add_band(figure, sweep)
     figure.update_layout(showlegend=few and len(groups) > 1, legend={"orientation": "h", "y": -0.25})
+    figure.update_yaxes(title=measure_title(sweep))
+    return figure
+
+
+def parameter_axis(figure: go.Figure, sweep: SweepResult, over: SweepParameter) -> bool:
+    """Makes the figure's axis that of a parameter; whether that is one of numbers, not of categories."""
+    numeric = is_numeric(sweep, over.path)
     figure.update_xaxes(title=over.label, type="log" if over.log and numeric else "linear" if numeric else "category")
     if over.log and numeric:
         tried = numbers(sweep, over.path)
         figure.update_xaxes(tickvals=tried, ticktext=[value_text(value) for value in tried])
-    figure.update_yaxes(title=_measure(sweep))
-    return figure
+    return numeric
 
 
 def _level(figure: go.Figure, sweep: SweepResult, point: SweepPoint, label: str, number: int) -> None:
@@ -162,18 +168,18 @@ def pareto(sweep: SweepResult) -> go.Figure:
         marker={"size": 16, "symbol": "circle-open", "color": LOSS, "line": {"width": 2}},
         hoverinfo="skip",
     )
-    _band(figure, sweep)
+    add_band(figure, sweep)
     figure.update_layout(legend={"orientation": "h", "y": -0.2})
     figure.update_xaxes(title=across.replace("_", " "))
-    figure.update_yaxes(title=_measure(sweep))
+    figure.update_yaxes(title=measure_title(sweep))
     return figure
 
 
-def _band(figure: go.Figure, sweep: SweepResult) -> None:
+def add_band(figure: go.Figure, sweep: SweepResult) -> None:
     """What lies in it may be as good as the best."""
     if noise := band(sweep):
         figure.add_hrect(y0=noise[0], y1=noise[1], fillcolor=BAND, line_width=0, layer="below")
 
 
-def _measure(sweep: SweepResult) -> str:
+def measure_title(sweep: SweepResult) -> str:
     return f"{sweep.objectives[0].measure} on {sweep.corpus} {sweep.split}"

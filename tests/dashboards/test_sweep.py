@@ -1,5 +1,8 @@
 """The Sweep page shows every trial with its state, and a verdict for each split beside the numbers of that split."""
 
+import json
+from itertools import accumulate
+
 import pytest
 
 from midmask.tracking import TrackedRow, Tracker, read_runs
@@ -68,3 +71,19 @@ def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]])
     assert [cell[0] for cell in best[at[test] + 1 : at[test] + 4]] == ["-0.0885", "-0.1185 … -0.0585", "1.3e-05"]
     assert floor[0][0] == "none" and floor[at["Verdict on test"]][0] == "—"
     assert "61 dev queries" in captions(app) and "on 93 queries" in captions(app)
+
+
+def test_the_answer_comes_first_and_pruned_trials_are_grey(store: tuple[str, list[TrackedRow]]) -> None:
+    uri, runs = store
+    app = page("sweep", [run for run in runs if run.name != "sweep_mask_ratio"], uri=uri)
+    assert "is \\*not\\* distinguishable" in app.main[0].value, "the sentence stands above all charts, as text"
+    figures = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
+    (history,) = [one for one in figures if one["data"][0].get("name") == "best so far"]
+    lines = {line["name"]: line for line in history["data"]}
+    complete = [swept.value(*point) for point in swept.POINTS]
+    assert lines["complete"]["y"] == complete and lines["best so far"]["y"] == list(accumulate(complete, max))
+    assert (lines["pruned"]["x"], lines["pruned"]["y"]) == ([len(swept.POINTS) + 1], [0.1])
+    assert lines["pruned"]["marker"]["color"] == "#94a3b8" != lines["complete"]["marker"]["color"]
+    slices = {one["layout"]["xaxis"]["title"]["text"]: one["data"] for one in figures if len(one["data"]) == 2}
+    assert set(slices) == {"CLS width", "N", "words from"}
+    assert sorted(slices["N"][1]["x"]) == sorted(words for _, words in swept.POINTS if words)
