@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from midmask.tracking.lineage import Dataset, TrackedModel
     from midmask.tracking.names import (
         ARTIFACT,
-        RUN_FILE,
         LOG,
+        RUN_FILE,
         artifact_key,
         collection_key,
         is_measure,
@@ -76,8 +76,8 @@ _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for
 
 __all__ = [
     "ARTIFACT",
-    "RUN_FILE",
     "LOG",
+    "RUN_FILE",
     "Dataset",
     "Found",
     "Patience",
