@@ -76,9 +76,14 @@ def card(job: RunningJob, context: PageContext, now: datetime) -> str:
         f'<section class="mm-job" data-run="{escape(job.run.run_id)}">'
         f'<div class="{escape(job.life)}"><h4>{link(context.link(job.run), job.run.name)} '
         f'<span class="mm-status {kind}">{said}</span></h4>'
-        f'<div class="quiet">{escape(" · ".join(facts))}</div>{_explained(job)}'
+        f'<div class="quiet">{escape(" · ".join(facts))}</div>{_explained(job)}{_line_told(job)}'
         f'{steps}{f"""<div class="step">{best}</div>""" if best else ""}</div></section>'
     )
+
+
+def _line_told(job: RunningJob) -> str:
+    """What its terminal shows, while it lives."""
+    return f'<div class="step plan">{escape(job.line)}</div>' if job.line and job.life == "running" else ""
 
 
 def _explained(job: RunningJob) -> str:

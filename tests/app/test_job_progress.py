@@ -125,7 +125,7 @@ def test_trials_that_are_pruned_leave_no_work_behind() -> None:
 def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     clock = Turned()
     job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
-    lines = LineSchedule(job, lambda text: shown.append((clock.now, text)))
+    lines = LineSchedule(job, [lambda text: shown.append((clock.now, text))])
     job.plan({"one": [of("pretrain")], "two": [of("finetune")]})
     for second in range(800):
         clock.now = float(second)
@@ -208,7 +208,7 @@ def test_lines_go_above_the_bar_of_a_terminal(logging_of_a_job: None, monkeypatc
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     job = JobProgress(("trials",))
-    with displayed(job):
+    with displayed(job, lambda line: None):
         logging.getLogger("midmask.sweep.run").warning("a query has no token")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     assert re.search(r"(^|[\r\n])\d\d:\d\d:\d\d WARNING midmask.sweep.run: a query has no token\n", plain)

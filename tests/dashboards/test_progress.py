@@ -21,11 +21,12 @@ WITHIN = 60
 JOB = """
 import sys, time
 from pathlib import Path
-from midmask.tracking import LOG, Patience, Tracker
+from midmask.tracking import LOG, PROGRESS, Patience, Tracker
 uri, home = sys.argv[1], Path(sys.argv[2])
 (home / "job.log").write_text("".join(f"line {number} of the log\\n" for number in range(100)))
 tracker = Tracker(uri, home, Patience(flush=0.02))
 job = tracker.run("run_recipe-a", tags={"midmask.step": "job", LOG: str(home / "job.log")}, params={})
+job.tag({PROGRESS: "phase 2 of 3: trainings"})
 own = {"midmask.step": "pretrain", "midmask.fingerprint": "f00d"}
 run = tracker.run("pretrain-a", tags=own, params={"pretrain.steps": 1000}, parent=job.id)
 run.log({"pretrain/loss": 3.25, "pretrain/step_seconds": 60.0}, 250)
@@ -53,7 +54,7 @@ def test_a_running_job_and_its_kill(browser: Chrome, job: subprocess.Popen[str],
         assert job.stdout is not None and job.stdout.readline() == "told\n"
         browser.get(f"{address}/progress")
         told = wait_for_text(browser, "step 250 of 1,000")
-        assert "loss 3.2500" in told and "about 12h" in told and "killed" not in told
+        assert "loss 3.2500" in told and "about 12h" in told and "phase 2 of 3" in told and "killed" not in told
         browser.find_element("css selector", "[data-testid=stExpander] summary").click()
         wait_for_text(browser, "line 99 of the log")
         job.kill()

@@ -20,7 +20,7 @@ from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
 from midmask.recipes import RECIPES
-from midmask.tracking import read_runs
+from midmask.tracking import LOG, read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.running import run_job
 
@@ -56,6 +56,9 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     assert place is not None and [link.step for link in lineage(place)] == ["prepare", "read_run", "evaluate"]
     (query,), missing = look_up(["q40"], {"other": place}, top=3)
     assert not missing and query.text and len(query.retrieved["other"]) == 3
+
+    job = next(run for run in read_runs(uri) if run.parent_id is None)
+    assert "every line of this job's log" in Path(job.tags[LOG]).read_text()
 
     moved = str(shutil.move(file, tmp_path / "moved"))
     again = run_job("evaluate_run", moved, "--name", "other", *flags, home=tmp_path)

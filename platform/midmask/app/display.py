@@ -7,8 +7,9 @@ terminal other lines go above the bar.
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midmask.app.job_progress import JobProgress, JobState
@@ -31,22 +32,29 @@ BAR_WIDTH = 30
 
 
 @contextmanager
-def displayed(progress: JobProgress) -> Iterator[None]:
-    """Shows the job's progress until the block ends."""
-    shown = show_bar(progress) if sys.stderr.isatty() else show_lines(progress)
-    with shown:
-        yield
+def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[None]:
+    """Shows the job's progress until the block ends.
+
+    Args:
+        tell: gets every line too, also where a terminal shows a bar in place of lines.
+    """
+    if sys.stderr.isatty():
+        with show_bar(progress), show_lines(progress, tell):
+            yield
+    else:
+        with show_lines(progress, tell, partial(log.info, "%s")):
+            yield
 
 
 class LineSchedule:
     """Decides when a line is due.
 
     Args:
-        show: gets the text of each line.
+        listeners: get the text of each line.
     """
 
-    def __init__(self, progress: JobProgress, show: Callable[[str], None]) -> None:
-        self._progress, self._show = progress, show
+    def __init__(self, progress: JobProgress, listeners: Sequence[Callable[[str], None]]) -> None:
+        self._progress, self._listeners = progress, listeners
         self._due, self._phase = MINUTE, ""
 
     def look(self) -> None:
@@ -59,15 +67,16 @@ class LineSchedule:
             if now >= MINUTE:
                 self._due = now + max(MINUTE, min(now / SLOWER, LONGEST_WAIT_S))
             state = self._progress.state()
-            self._show(words(state))
+            for listener in self._listeners:
+                listener(words(state))
             if (left := state.left) is not None:
                 times = (self._progress.elapsed(), left.low, left.high, left.middle)
                 seconds_log.info("after %.0f s: %.0f to %.0f s left, middle %.0f", *times)
 
 
 @contextmanager
-def show_lines(progress: JobProgress) -> Iterator[None]:
-    lines, over = LineSchedule(progress, lambda text: log.info("%s", text)), threading.Event()
+def show_lines(progress: JobProgress, *listeners: Callable[[str], None]) -> Iterator[None]:
+    lines, over = LineSchedule(progress, listeners), threading.Event()
 
     def look() -> None:
         while not over.wait(LOOK_EVERY_S):

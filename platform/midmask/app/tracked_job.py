@@ -19,7 +19,7 @@ from midmask.backend.resources import Resources
 from midmask.estimate import Shape, estimate
 from midmask.estimate.devices import this_machine
 from midmask.experiment.step import Step
-from midmask.tracking import TrackedRun, Tracker
+from midmask.tracking import LOG, PROGRESS, TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,8 @@ def open_job(
             connect()
             use = share()
             progress = JobProgress(phases, partial(expected_seconds, storage=storage, use=use))
-            with tracker.run(name, tags=tags, params=params) as run, displayed(progress):
+            run = tracker.run(name, tags={**tags, LOG: str(log_path)}, params=params)
+            with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
                 yield TrackedJob(options.job, tracker, run, storage, use, progress)
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from midmask.leaderboard.rows import measure_names, rows
-from midmask.tracking import LOG, TrackedRow
+from midmask.tracking import LOG, PROGRESS, TrackedRow
 from midmask.tracking.histories import MetricPoint
 from midmask.tracking.lease import LEASE, OWNER, is_dead
 
@@ -60,6 +60,11 @@ class RunningJob:
     def log(self) -> str:
         """Path of its log on the machine that runs it, empty if the run does not tell."""
         return self.run.tags.get(LOG, "")
+
+    @property
+    def line(self) -> str:
+        """The last line of its progress (phase, steps, time left, best so far), empty if it has told none."""
+        return self.run.tags.get(PROGRESS, "")
 
 
 def running_jobs(runs: Sequence[TrackedRow], now: datetime) -> list[RunningJob]:

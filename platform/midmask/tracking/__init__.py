@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from midmask.tracking.names import (
         ARTIFACT,
         LOG,
+        PROGRESS,
         RUN_FILE,
         artifact_key,
         collection_key,
@@ -57,6 +58,7 @@ _NAMES = {
         "ARTIFACT",
         "RUN_FILE",
         "LOG",
+        "PROGRESS",
         "artifact_key",
         "collection_key",
         "is_measure",
@@ -77,6 +79,7 @@ _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for
 __all__ = [
     "ARTIFACT",
     "LOG",
+    "PROGRESS",
     "RUN_FILE",
     "Dataset",
     "Found",

@@ -28,6 +28,9 @@ RUN_FILE = "midmask.run_file"
 LOG = "midmask.log"
 """The tag with the path of a job's log, on the machine that runs it."""
 
+PROGRESS = "midmask.progress"
+"""The tag with the last line of a job's progress: phase, steps, time left, best so far."""
+
 COLLECTION = "midmask.collection"
 """Start of the tags that hold the fingerprint of an evaluated collection; two collections may share a short name."""
 
