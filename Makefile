@@ -15,7 +15,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations mutants fuzz chaos races guide coverage docs check lint format types contracts venv ui leaderboard clean
+.PHONY: help demo test test-all mutations mutants fuzz chaos races guide coverage docs check lint format types contracts venv ui leaderboard screenshots clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ ui: $(MADE) ## MLflow's UI on the project's store
 
 leaderboard: $(MADE) ## the leaderboard in the browser
 	MLFLOW_TRACKING_URI=$(MLFLOW_TRACKING_URI) $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)
+
+screenshots: $(MADE) ## all pages over the project's runs, light and dark, wide and narrow, in screenshots/; ARGS=--guides: docs/pictures
+	$(BIN)/python -m tests.screenshots --tracking-uri $(MLFLOW_TRACKING_URI) $(ARGS)
 
 clean: ## removes .venv and caches; results (store/, mlflow.db, mlartifacts/) stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

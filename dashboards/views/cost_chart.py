@@ -12,18 +12,20 @@ from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.pareto import on_front
 from midmask.leaderboard.board import COST_HEADS, HOURS, Board, BoardColumn, BoardLine
 from midmask.leaderboard.cells import number
+from midmask.leaderboard.ranks import ranks_of
 
 LEAST = 2
 """Points of a chart that says more than the table."""
 
-LABELLED = 12
-"""Points whose names stand beside them; of more, only those on the front have theirs."""
+LABELLED = 10
+"""Points whose names stand beside them; of more, or of several of one name, their ranks do."""
 
 OFF_FRONT = "#94a3b8"
 
 
 class CostPoint(NamedTuple):
     name: str
+    rank: int
     cost: float
     quality: float
     spent: str
@@ -35,7 +37,7 @@ def show(board: Board) -> None:
     found = {
         column.head: (column, points)
         for column in board.columns
-        if column.key in COST_HEADS and len(points := points_of(board.lines, column, board.ranked)) >= LEAST
+        if column.key in COST_HEADS and len(points := points_of(board, column, board.ranked)) >= LEAST
     }
     if not found:
         return
@@ -44,17 +46,19 @@ def show(board: Board) -> None:
     column, points = found[chosen or next(iter(found))]
     front = on_front([(point.quality, point.cost) for point in points], ("max", "min"))
     draw(figure(points, front, column, board.ranked), "quality_cost", 380)
-    best = " · ".join(point.name for point, is_best in zip(points, front, strict=True) if is_best)
-    st.caption(f"On the line, nothing is both better and cheaper: {markdown_text(best)}.")
+    labels = labels_of(points)
+    best = " · ".join(label for label, is_best in zip(labels, front, strict=True) if is_best)
+    ranked = "" if labels[0] == points[0].name else " Numbers are ranks in the table."
+    st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
 
 
-def points_of(lines: Sequence[BoardLine], cost: BoardColumn, quality: BoardColumn) -> list[CostPoint]:
+def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[CostPoint]:
     """The systems of which both are known, the cheapest first."""
-    found = []
-    for line in lines:
+    found, ranks = [], ranks_of(board)
+    for line in board.lines:
         paid, value = line.cells[cost.key], line.cells[quality.key].value
         if paid.number is not None and value is not None:
-            found.append(CostPoint(_name(line), paid.number, value.mean, number(cost, paid)))
+            found.append(CostPoint(_name(line), ranks[line.entry.name], paid.number, value.mean, number(cost, paid)))
     return sorted(found, key=lambda point: (point.cost, -point.quality))
 
 
@@ -73,11 +77,11 @@ def figure(points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn
         x=[point.cost for point in points],
         y=[point.quality for point in points],
         mode="markers+text",
-        text=[_label(point, is_best, len(points)) for point, is_best in zip(points, front, strict=True)],
+        text=[escape(label) for label in labels_of(points)],
         textposition="top center",
         cliponaxis=False,
         marker={"size": 11, "color": [PALETTE[0] if is_best else OFF_FRONT for is_best in front]},
-        customdata=[(escape(point.name), point.spent) for point in points],
+        customdata=[(f"{point.rank} {escape(point.name)}", point.spent) for point in points],
         hovertemplate="%{customdata[0]}<br>%{y:.4f} at %{customdata[1]}<extra></extra>",
     )
     unit = " (hours)" if cost.key == HOURS else " (bytes)" if "Byte" in cost.key else " (ms a query)"
@@ -88,8 +92,10 @@ def figure(points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn
     return drawn
 
 
-def _label(point: CostPoint, is_best: bool, count: int) -> str:
-    return escape(point.name) if is_best or count <= LABELLED else ""
+def labels_of(points: Sequence[CostPoint]) -> list[str]:
+    """What stands beside each point: names where they are few and differ, else ranks."""
+    names = [point.name for point in points]
+    return names if len(set(names)) == len(names) <= LABELLED else [f"{point.rank}" for point in points]
 
 
 def _name(line: BoardLine) -> str:

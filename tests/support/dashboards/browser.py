@@ -43,10 +43,15 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 @contextlib.contextmanager
-def appearance(browser: webdriver.Chrome, theme: str, width: int) -> Iterator[None]:
-    """The browser wants pages light or dark, and shows them as wide as a desk's screen or a phone's (390)."""
+def appearance(browser: webdriver.Chrome, theme: str, width: int, height: int = 0) -> Iterator[None]:
+    """The browser wants pages light or dark, and shows them as wide as a desk's screen or a phone's (390).
+
+    Args:
+        height: pixels; 0: a screen's.
+    """
     phone = width < 500
-    size = {"width": width, "height": 844 if phone else 1000, "deviceScaleFactor": 1, "mobile": phone}
+    tall = height or (844 if phone else 1000)
+    size = {"width": width, "height": tall, "deviceScaleFactor": 1, "mobile": phone}
     wish = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wish)
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
