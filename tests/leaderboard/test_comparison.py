@@ -1,5 +1,6 @@
 """A comparison in words, and what one is compared on: collections of one name, slices, trials, run files."""
 
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,7 +80,7 @@ def run(
     own = {collection_key("squad"): collection, queries_key("squad", split): str(queries)}
     return replace(
         made,
-        run_id=f"{ord(system[0]):x}{collection}{split}{queries}".ljust(32, "0"),
+        run_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{system} {collection} {split} {queries}").hex,
         metrics={metric_key("squad", split, "nDCG@10"): 0.5},
         tags={**made.tags, **own, **{f"midmask.{name}": value for name, value in tags.items()}},
     )
@@ -110,6 +111,15 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
     assert not chosen["none"].trial
     _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
     assert chosen["none"].trial
+
+
+def test_a_run_that_a_newer_one_hides_is_still_meant_by_its_id() -> None:
+    """As an older commit's, or that of another model folder with the same recipe."""
+    newer, older = run("none"), replace(run("none"), run_id="f" * 32)
+    view = view_of([newer, older, run("bm25")])
+    place, chosen = select_systems([newer.run_id, "ffff"], view, None)
+    assert [system.run_ids(place) for system in chosen.values()] == [newer.run_id[:8], "f" * 8]
+    assert list(chosen) == [f"none · {newer.run_id[:8]}", "none · ffffffff"]
 
 
 def test_a_run_file_is_found_by_its_lines(tmp_path: Path) -> None:

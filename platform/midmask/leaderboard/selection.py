@@ -8,6 +8,7 @@ from pathlib import Path
 from midmask.artifact import Place
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
+from midmask.leaderboard.entries import entries
 from midmask.leaderboard.lineage import artifact_place, lineage
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names
 from midmask.leaderboard.surfaces import resolve_cached
@@ -96,11 +97,9 @@ def _is_of_run(run_id: str, row: LeaderboardRow) -> bool:
 def _restricted(
     view: StoreView, is_wanted: Callable[[LeaderboardRow], bool], called: str = ""
 ) -> Iterator[SelectedSystem]:
-    """The entries with those of their rows that are wanted."""
-    for entry in view.entries:
-        kept = {place: tuple(row for row in own if is_wanted(row)) for place, own in entry.rows.items()}
-        if rows := {place: own for place, own in kept.items() if own}:
-            yield SelectedSystem(entry.name, rows, called, entry.trial)
+    """The systems of the rows that are wanted, also of those that the leaderboard hides behind a newer one."""
+    for entry in entries(filter(is_wanted, view.rows)):
+        yield SelectedSystem(entry.name, entry.rows, called, entry.trial)
 
 
 def _runs_named(text: str, view: StoreView) -> list[str]:
