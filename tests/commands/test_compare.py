@@ -156,6 +156,7 @@ REFUSED = {
     "the same twice": (["none", "dense · none", "--on", "squad/dev"], r"'none' and 'dense · none' are the same system"),
     "an unknown measure": (["none", "bm25", "--on", "squad/dev", "--measure", "AP"], r"unknown measure 'AP'.*RR@10"),
     "several systems": (["dense", "bm25", "--on", "squad/dev"], r"'dense' means 3 systems there.*'none · corpus"),
+    "a negative number": (["none", "bm25", "--queries", "-1"], r"--queries -1: give a number of queries"),
     "a file": ([__file__, "bm25"], r"this run file is not on the leaderboard; measure it first: midmask evaluate-run"),
     "a folder": ([str(Path(__file__).parent), "bm25"], r"no tracked evaluation leads to this folder"),
 }

@@ -133,6 +133,8 @@ def test_names(run: dict[str, dict[str, float]], tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(ours.read_bytes()))
     assert run_names([tagged, ours, packed]) == ["anserini", "bm25", "best"], "our own tag says nothing"
     assert run_names([tagged, ours], ["one", "two"]) == ["one", "two"]
+    with pytest.raises(UserError, match="--name: an empty name"):
+        run_names([tagged], [" "])
     with pytest.raises(UserError, match=r"--name is given 1 times for 2 files"):
         run_names([tagged, ours], ["one"])
     with pytest.raises(UserError, match=r"a\.trec and .*b\.trec would both be called 'anserini'; .*--name ONE"):

@@ -41,6 +41,8 @@ def work(flags: Namespace) -> None:
     """
     if len(flags.runs) < 2:
         raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
+    if flags.queries < 0:
+        raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
     from midmask.leaderboard.comparison import compare_systems
     from midmask.leaderboard.comparison_text import as_csv, as_markdown, as_text
     from midmask.leaderboard.per_query import PerQueryFiles

@@ -47,11 +47,13 @@ def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
     file's name.
 
     Raises:
-        UserError: for another number of names than of files, two files of one name, or a file whose first line is no
-            line of a run.
+        UserError: for another number of names than of files, an empty name, two files of one name, or a file whose
+            first line is no line of a run.
     """
     if given and len(given) != len(files):
         raise UserError(f"--name is given {len(given)} times for {len(files)} files; give one for each, in their order")
+    if not all(name.strip() for name in given):
+        raise UserError("--name: an empty name; give one that tables can show, or leave the flag out")
     names = list(given) or [_own_name(file) for file in files]
     for at, name in enumerate(names):
         if name in names[:at]:
