@@ -33,7 +33,8 @@ class GraphProgress:
         job: of which the graph is a part.
         steps: what is left to compute.
         side_by_side: how many steps run at once, but for those that go through a whole collection.
-        phase: of the job; none: three phases, by the kind of step.
+        phase: of the job; none: three phases, by the kind of step. The second begins with the first training, the third
+            with the first search after the last training.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class GraphProgress:
         left = list(steps)
         self._job, self._total, self._ended = job, len(left), 0
         self._side_by_side = side_by_side
+        self._trainings = {step.fingerprint for step in left if step.name in TRAINING} if phase is None else None
         self._running: dict[str, StepProgress] = {}
         phases = {phase: left} if phase else {name: [] for name in (COLLECTION, TRAININGS, SEARCHES)}
         for step in left if phase is None else ():
@@ -50,6 +52,10 @@ class GraphProgress:
 
     def begin(self, step: Step, name: str) -> None:
         """A step starts, whose lines begin with `name`."""
+        if self._trainings is not None:
+            kind = _phase_of(step)
+            if kind == TRAININGS or (kind == SEARCHES and not self._trainings):
+                self._job.reach(kind)
         lanes = 1 if step.name in WHOLE_COLLECTION else self._side_by_side
         self._job.begin(step.fingerprint, step.name, lanes)
         self._running[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
@@ -62,6 +68,7 @@ class GraphProgress:
     def end(self, step: Step, note: str) -> None:
         """A step is done; the log's line has `note` behind the number of steps."""
         self._ended += 1
+        self._forget_training(step)
         self._running.pop(step.fingerprint, None)
         self._job.end(step.fingerprint, step.name)
         log.info("%d of %d steps%s", self._ended, self._total, note)
@@ -69,8 +76,13 @@ class GraphProgress:
     def drop(self, steps: Iterable[Step]) -> None:
         """These steps are given up."""
         for step in steps:
+            self._forget_training(step)
             self._running.pop(step.fingerprint, None)
             self._job.drop([step.fingerprint])
+
+    def _forget_training(self, step: Step) -> None:
+        if self._trainings is not None:
+            self._trainings.discard(step.fingerprint)
 
 
 def _phase_of(step: Step) -> str:

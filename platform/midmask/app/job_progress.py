@@ -46,8 +46,7 @@ class JobProgress:
     """Collects what the observers of a job report.
 
     Args:
-        phases: in order, of a job that enters each of them; without, the current phase is the first of those that were
-            planned that has steps left.
+        phases: in order; `plan` adds those that are not among them.
         expect: estimates steps; none: no time is told.
         clock: seconds that go forward; tests give another one.
     """
@@ -58,7 +57,6 @@ class JobProgress:
         self.budget_left: Callable[[], float] | None = None
         self._expect, self._clock = expect, clock
         self._phases: dict[str, dict[str, None]] = {name: {} for name in phases}
-        self._named = bool(phases)
         self._steps: dict[str, Step] = {}
         self._left = TimeLeft()
         self._lock = threading.Lock()
@@ -75,8 +73,8 @@ class JobProgress:
                 self._forget(self._phases.setdefault(phase, {}))
                 for step in steps:
                     self._add(phase, step)
+            self.phase = self.phase or next(iter(self._phases), "")
             self._estimated = False
-        self._settle()
 
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
@@ -86,6 +84,10 @@ class JobProgress:
                     break
                 self._forget(own)
             self.phase = phase
+
+    def reach(self, phase: str) -> None:
+        """A phase begins, while steps of those before it may be left."""
+        self.phase = phase
 
     def begin(self, key: str, kind: str, lanes: int = 1) -> None:
         """A step starts, beside lanes - 1 others. One that was not planned stands for one of its kind and phase."""
@@ -108,13 +110,11 @@ class JobProgress:
             self._left.end(key, self._clock())
             self._done.add(key)
             self._estimated &= kind not in VOLUMES
-        self._settle()
 
     def drop(self, keys: Iterable[str]) -> None:
         """These steps will not be done."""
         with self._lock:
             self._forget(keys)
-        self._settle()
 
     def best(self, text: str) -> None:
         """The best result so far."""
@@ -174,9 +174,3 @@ class JobProgress:
             self._steps.pop(key, None)
             for own in self._phases.values():
                 own.pop(key, None)
-
-    def _settle(self) -> None:
-        """Without named phases, the current one is the first that has steps left, or else the last that had."""
-        if not self._named:
-            with self._lock:
-                self.phase = next((name for name, own in self._phases.items() if own.keys() - self._done), self.phase)

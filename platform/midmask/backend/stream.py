@@ -64,6 +64,7 @@ class TrainingSteps(Datasource):  # type: ignore[misc]
 def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
     """The Ray Data reader; equals `train.order.local_reader`."""
     logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)
     source = TrainingSteps(order)
     steps = ray.data.read_datasource(source, num_cpus=READ_CPUS, concurrency=1, override_num_blocks=source.chunks)
     steps.context.execution_options.preserve_order = True

@@ -14,7 +14,7 @@ import torch
 from ray._private.worker import get_dashboard_url
 from ray._raylet import PlacementGroupID
 from ray.exceptions import RayActorError
-from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
@@ -74,7 +74,12 @@ def train_on_ray(
         use_gpu=use_gpu,
         resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
     )
-    running = RunConfig(name=name, storage_path=notes.uri, failure_config=FailureConfig(max_failures=RESTARTS))
+    running = RunConfig(
+        name=name,
+        storage_path=notes.uri,
+        failure_config=FailureConfig(max_failures=RESTARTS),
+        logging_config=LoggingConfig(log_level="WARNING"),  # else each group's start is five lines
+    )
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
     reports = _Reports(log)
     with Channel.open() as channel, channel.forwarding(reports):
