@@ -22,13 +22,15 @@ def name_of(row: LeaderboardRow) -> str:
 
 
 def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
-    """Draws the choice of collection and split: the collection of the newest results first, of its splits dev."""
+    """Draws the choice of collection and split: the collection of the newest results first, of its splits dev. Trials
+    of sweeps do not count as results.
+    """
     names = place_names(row.place for row in rows)
     counts = Counter(row.place for row in rows)
     newest: dict[tuple[str, str], float] = {}
     for row in rows:
         key = row.corpus, row.place.collection
-        newest[key] = max(newest.get(key, 0.0), row.started.timestamp())
+        newest[key] = max(newest.get(key, 0.0), 0.0 if row.trial else row.started.timestamp())
 
     def order(place: CollectionSplit) -> tuple[float, bool, int, str]:
         return -newest[place.corpus, place.collection], place.split != "dev", -counts[place], names[place]

@@ -27,11 +27,21 @@ LONGEST = 160
 """Characters of a text that is shown at a point."""
 
 
+PLAIN = """
+A dense retriever turns queries and passages into vectors; it finds for a query the passages whose vectors point the
+same way. Each dot below is the vector of a query, or of a passage that answers one, placed so that neighbours stay
+neighbours. **How to read it:** where both colours mix, queries lie among the passages that answer them. Where they form
+two separate clouds, the vectors say first whether a text is a query and only then what it is about. The table has the
+numbers: *cosine of pairs* should be well above that *of others*.
+"""
+
+
 def show(context: PageContext) -> None:
     rows = [row for row in context.rows if row.representation != BM25]
     if not rows:
         nothing_evaluated()
         return
+    st.markdown(PLAIN)
     with st.sidebar:
         own = named(rows_at(rows, choose_place(rows)))
         chosen = choices("Runs", "runs", list(own), list(own)[:1])

@@ -20,6 +20,8 @@ STYLE = """<style>
 .mm-board .wrap {white-space: normal; min-width: 12rem; overflow-wrap: anywhere;}
 .mm-board[aria-label="facts"] thead {display: none;}
 .mm-board[aria-label="facts"] td:first-child {width: 12rem;}
+[data-testid="stGraphVizChart"] text {fill: light-dark(#292524, #e7e5e4);}
+[data-testid="stGraphVizChart"] .edge text {fill: light-dark(#78716c, #a8a29e);}
 </style>"""
 
 SOME = 8
@@ -66,7 +68,9 @@ def facts(row: LeaderboardRow, run: TrackedRow, context: PageContext) -> str:
 
 
 def steps(links: Sequence[Link]) -> None:
-    """The steps in the order of the work, as a table, a graph, and each with its whole record."""
+    """The steps in the order of the work, as a graph, as a table, and each with its whole record."""
+    st.graphviz_chart(as_dot(links), width="content")
+    st.caption("Arrows show what a step was made of: orange boxes train, the last one measures. Dashed: not reachable.")
     numbers = {one.place.uri: number for number, one in enumerate(links, start=1)}
     heads = [
         ("", "num"),
@@ -84,8 +88,6 @@ def steps(links: Sequence[Link]) -> None:
     st.caption(f"{len(links)} steps, which took {_duration(seconds)} when they were computed.")
     for one in lost:
         st.warning(f"{one.step} {one.place}: {one.missing}. What it was made of is not known from here.")
-    with st.expander("As a graph"):
-        st.graphviz_chart(as_dot(links), width="stretch")
     with st.expander("The record of a step"):
         chosen = choice("Step", "step", [f"{number} {one.step}" for number, one in enumerate(links, start=1)])
         st.json(dict(links[int(chosen.partition(" ")[0]) - 1].record), expanded=2)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from html import unescape
 from urllib.parse import parse_qs
 
@@ -100,5 +101,6 @@ def test_the_newest_collection_comes_first_and_of_its_splits_dev() -> None:
     older = [
         replace(run, metrics={key.replace("squad", "nq"): value for key, value in run.metrics.items()}) for run in older
     ]
-    app = page("compare", [*compared.tracked_rows("test"), *now, *older], per_query=shifted(0.05))
+    trial = replace(compared.tagged(older[0], step="trial"), started=now[0].started + timedelta(days=1))
+    app = page("compare", [trial, *compared.tracked_rows("test"), *now, *older], per_query=shifted(0.05))
     assert app.selectbox(key="place").options == ["squad dev", "squad test", "nq dev"]

@@ -144,6 +144,10 @@ def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site) -
     browser.get(f"{site.address}/lineage?run={named(site, 'retromae')}&rerun=true")
     found = wait_for_lines(browser, "steps", len(links))
     assert [(line[1], line[-1]) for line in found] == [(one.step, one.fingerprint) for one in links]
+    boxes = (By.CSS_SELECTOR, "[data-testid=stGraphVizChart] .node")
+    WebDriverWait(browser, PATIENCE).until(lambda page: len(page.find_elements(*boxes)) == len(links))
+    drawn = [box.text.splitlines() for box in browser.find_elements(*boxes)]
+    assert sorted((box[0], box[-1]) for box in drawn) == sorted((one.step, one.fingerprint[:8]) for one in links)
     told = wait_for_text(browser, "jobs/evaluate_retriever.py")
     assert "--recipe retromae" in told and "--split dev" in told and "--set pretrain.steps=3" in told
     assert run.tags["midmask.fingerprint"] in told and "cannot be worked out" not in told
@@ -190,13 +194,14 @@ def test_on_a_phone_no_page_scrolls_sideways_and_none_asks_another_host(browser:
     [
         {
             "compare": "Nothing has been evaluated",
+            "progress": "No job is running",
             "training": "No training has been tracked",
             "embeddings": "Nothing has been evaluated",
             "lineage": "Nothing has been evaluated",
             "sweep": "No sweep has been tracked",
         },
         {
-            "compare": "keeps no values per query",
+            "compare": "keep no values per query",
             "training": "No training has been tracked",
             "embeddings": "does not tell where its artifact lies",
             "lineage": "does not tell where its artifact lies",

@@ -39,6 +39,12 @@ TOLD: Mapping[str, tuple[str, ...]] = {
 }
 """Step -> the fields of its config that say most; those that it has are told."""
 
+_COLOURS = {**dict.fromkeys(("pretrain", "finetune", "teach", "generator"), "#ea580c"), "evaluate": "#6366f1"}
+"""Step -> the colour of its box: trainings, and what was measured; all else has one colour."""
+
+LONGEST_LABEL = 24
+"""Characters of a setting in a box."""
+
 SIZES = ("passages", "queries", "rows", "steps", "tokens", "bytes")
 """Entries of a record's result that say how much was made."""
 
@@ -125,21 +131,34 @@ def input_of(links: Sequence[Link], role: str) -> Link | None:
 
 
 def as_dot(links: Sequence[Link]) -> str:
-    """The steps as a graph in the DOT language, arrows in the direction of the work; dashed: not reachable."""
+    """The steps as a graph in the DOT language, arrows in the direction of the work; dashed: not reachable. Colours can
+    be seen on a light and on a dark ground; the page sets that of the text.
+    """
     numbers = {link.place.uri: number for number, link in enumerate(links)}
     return "\n".join(["digraph lineage {", *_header(), *_nodes(links), *_edges(links, numbers), "}"])
 
 
 def _header() -> Iterator[str]:
     yield 'rankdir=TB; bgcolor="transparent"; nodesep=0.25; ranksep=0.35;'
-    yield 'node [shape=box, style="rounded,filled", fillcolor="#f0fdfa", color="#0f766e", fontname="sans-serif"];'
-    yield 'edge [color="#94a3b8", fontcolor="#64748b", fontname="sans-serif", fontsize=10];'
+    yield 'node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=12, margin="0.12,0.06"];'
+    yield 'edge [color="#94a3b8", fontname="sans-serif", fontsize=10];'
 
 
 def _nodes(links: Sequence[Link]) -> Iterator[str]:
     for number, link in enumerate(links):
+        colour = _COLOURS.get(link.step, "#0d9488")
+        look = f'color="{colour}", fillcolor="{colour}22"'
         style = ', style="rounded,dashed", fillcolor="none"' if link.missing else ""
-        yield f'n{number} [label="{_quoted(link.step)}\\n{_quoted(link.fingerprint[:8])}"{style}];'
+        label = "\\n".join(map(_quoted, filter(None, (link.step, _setting(link), link.fingerprint[:8]))))
+        yield f'n{number} [label="{label}", {look}{style}];'
+
+
+def _setting(link: Link) -> str:
+    """The setting that says most of a step, short: a number with its name, a path by its end; else empty."""
+    for path, value in link.told.items():
+        text = value.rstrip("/").rpartition("/")[2] if isinstance(value, str) else f"{path.rpartition('.')[2]} {value}"
+        return text if len(text) <= LONGEST_LABEL else f"{text[:LONGEST_LABEL]}…"
+    return ""
 
 
 def _edges(links: Sequence[Link], numbers: Mapping[str, int]) -> Iterator[str]:
