@@ -115,6 +115,6 @@ def troubles(context: PageContext) -> None:
     heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "MLflow")]
     st.html(table(heads, lines, "unfinished"))
     st.caption(
-        f"{len(left)} runs, the newest {len(lines)} shown. A job that was killed shows as “running” until another job "
-        "uses this store; the same command, run again, goes on where it stopped."
+        f"{len(left)} runs, the newest {len(lines)} shown. Progress shows which of the running ones live; the same "
+        "command, run again, goes on where a job stopped."
     )

@@ -6,6 +6,7 @@ from html import escape
 
 import streamlit as st
 
+from charts import draw
 from context import PageContext
 from look import NONE, choice, link, table
 from midmask.leaderboard.board import HEADS, Board, BoardLine
@@ -13,7 +14,12 @@ from midmask.leaderboard.cells import detail, number
 from midmask.leaderboard.lineage import Link, artifact_place, lineage
 from midmask.leaderboard.ranks import rank_text
 from midmask.leaderboard.rows import LeaderboardRow
+from midmask.leaderboard.training import PHASES, trainings
+from midmask.tracking import TrackedRow
+from runs import run_of
 from views import lineage as lineage_page
+from views import training
+from views.training_plots import Overlay, panel
 
 KEY = "system"
 
@@ -27,13 +33,14 @@ def show(board: Board, context: PageContext) -> None:
         st.caption("Click a name in the table, or choose here: what it is, its model, and the command that makes it.")
         return
     row = newest(line, board)
-    place = artifact_place(lineage_page.run_of(context, row), row.corpus, row.split)
+    place = artifact_place(run_of(context, row), row.corpus, row.split)
     links = lineage(place) if place else []
     with st.container(border=True, key="card"):
         st.html(facts(board, line, context))
+        curves(links, context)
         models(links, row)
         if st.toggle("The command that makes it again", key="card_rerun"):
-            lineage_page.again(context, row, lineage_page.run_of(context, row), links)
+            lineage_page.again(context, row, run_of(context, row), links)
 
 
 def open_card(name: str) -> None:
@@ -59,6 +66,21 @@ def facts(board: Board, line: BoardLine, context: PageContext) -> str:
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
     told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
     return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")
+
+
+def curves(links: Sequence[Link], context: PageContext) -> None:
+    """The loss of each training behind the system, where the store still has its run."""
+    told = [(one.step, run) for one in links if (run := _training_of(one, context)) is not None]
+    for column, (phase, run) in zip(st.columns(len(told)) if told else (), told, strict=True):
+        own = training.read(context, run, phase, ["loss"])
+        alone = Overlay([own], [run.name], [[]], across="steps", smoothing=1)
+        with column:
+            draw(panel(alone, f"Loss, {phase}", "loss", log=False), f"card_{phase}_{run.run_id}", 240)
+
+
+def _training_of(one: Link, context: PageContext) -> TrackedRow | None:
+    found = trainings(context.runs, one.step) if one.step in PHASES else []
+    return next((run for run in found if run.tags.get("midmask.fingerprint") == one.fingerprint), None)
 
 
 def models(links: Sequence[Link], row: LeaderboardRow) -> None:

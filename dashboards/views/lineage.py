@@ -11,6 +11,7 @@ import streamlit as st
 
 from context import PageContext
 from look import NONE, choice, link, table
+from midmask.leaderboard.cells import size
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow, redacted
@@ -108,18 +109,10 @@ def _line(number: int, one: Link, numbers: dict[str, int]) -> list[tuple[str, st
         (escape(told) if not one.missing else "not reachable", "wrap" if not one.missing else "quiet"),
         (sources or NONE, "quiet wrap"),
         (escape(counts[0]) if counts else NONE, "num"),
-        (NONE if one.size is None else _bytes(one.size), "num"),
+        (NONE if one.size is None else size(one.size), "num"),
         (NONE if one.seconds is None else _duration(one.seconds), "num"),
         (f'<code title="{escape(str(one.place))}">{escape(one.fingerprint)}</code>', ""),
     ]
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
 
 
 def _duration(seconds: float) -> str:

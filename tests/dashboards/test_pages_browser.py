@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from midmask.artifact import Place
@@ -104,6 +105,19 @@ def named(site: Site, recipe: str) -> str:
 def cards(browser: Chrome) -> list[str]:
     script = "return [...document.querySelectorAll('.mm-query')].map(card => card.dataset.query)"
     return list(browser.execute_script(script))
+
+
+def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site: Site) -> None:
+    browser.get(f"{site.address}/?corpus=tiny&split=dev")
+    row = (By.CSS_SELECTOR, "tr[data-system=retromae] button[data-open]")
+    WebDriverWait(browser, PATIENCE).until(expected_conditions.element_to_be_clickable(row)).click()
+    model = next(one for one in lineage(place(site.runs["retromae"])) if one.step == "finetune").place / "model"
+    text = wait_for_text(browser, f"midmask search {model} --corpus")
+    assert "Loss, pretrain" in text and "Loss, finetune" in text
+    browser.get(f"{site.address}/?corpus=tiny&split=dev&find=bm25")
+    row = (By.CSS_SELECTOR, "tr[data-system=bm25] button[data-open]")
+    WebDriverWait(browser, PATIENCE).until(expected_conditions.element_to_be_clickable(row)).click()
+    wait_for_text(browser, "It has no model folder")
 
 
 def test_training_overlays_runs_and_keeps_the_phase_in_the_address(browser: Chrome, site: Site) -> None:
