@@ -109,6 +109,16 @@ def test_the_answer_comes_first_then_tables_then_queries(printed) -> None:
     assert shown == [compared.QUERIES[at] for at in best]
 
 
+def test_several_systems_have_an_answer_each_and_say_that_p_is_corrected(printed) -> None:
+    """An interval is of one test, so it may exclude 0 where the corrected p does not reject."""
+    blocks = printed("bm25", "none", "dupmae", "--on", "squad/test", "--queries", "1").strip().split("\n\n")
+    answers = [block for block in blocks if "is better than bm25 on squad test" in block]
+    assert [answer.split()[0] for answer in answers] == ["none", "dupmae"] and blocks[:2] == answers
+    assert all("after Holm's correction, 60 queries)" in answer for answer in answers)
+    listed = [block.split()[1] for block in blocks if block.startswith("Where ")]
+    assert listed == sorted(listed, key=["none", "dupmae"].index), "one system after the other"
+
+
 def test_markdown_escapes_names(store: Store, printed, tmp_path: Path) -> None:
     out = printed("bm25", "none", "--on", "squad/dev", "--markdown", "--queries", "0")
     assert "Where" not in out and "| bm25" in out

@@ -75,7 +75,7 @@ def compare_systems(
     first, *others = systems
     table = tabulate(by_measure(tables, shown), ComparisonProtocol(baseline=first, correction="holm"))
     pairings = {(name, measure): _pair(tables, name, first, measure) for measure in shown for name in others}
-    sided = {(name, side): _differences(pairings[name, shown[0]], queries, side) for side in SIDES for name in others}
+    sided = {(name, side): _differences(pairings[name, shown[0]], queries, side) for name in others for side in SIDES}
     ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
     wanted = {one.query_id for listed in sided.values() for one in listed}
     texts = _query_texts(wanted, [row for rows in systems.values() for row in rows], runs)

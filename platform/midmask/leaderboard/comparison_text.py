@@ -29,7 +29,8 @@ def as_markdown(found: SystemComparison) -> str:
 
 def _render(found: SystemComparison, text: Callable[[str], str]) -> str:
     first = found.table.columns[0]
-    blocks = [text(sentence(row, found.place)) for row in found.table.comparisons[first]]
+    tests = found.table.comparisons[first]
+    blocks = [text(sentence(row, found.place, len(tests))) for row in tests]
     blocks += [_measure_table(found, measure, text) for measure in found.table.columns]
     blocks += [text(_caption(found))]
     for (system, side), listed in found.widest.items():
@@ -41,8 +42,12 @@ def _render(found: SystemComparison, text: Callable[[str], str]) -> str:
     return "\n\n".join(blocks)
 
 
-def sentence(row: Comparison, place: str) -> str:
-    """What a test says of a system and the first: which is better and by how much, or what could have been found."""
+def sentence(row: Comparison, place: str, tests: int = 1) -> str:
+    """What a test says of a system and the first: which is better and by how much, or what could have been found.
+
+    Args:
+        tests: how many its p is corrected for.
+    """
     both = f"{row.system} and {row.baseline}"
     if row.difference == 0 and row.detectable == 0:
         return f"{both} have the same {row.measure} on each of the {row.queries:,} queries of {place}: {row.mean:.4f}."
@@ -50,20 +55,21 @@ def sentence(row: Comparison, place: str) -> str:
         power = f" A true difference of {row.detectable:.4f} would be found with a probability of 0.8."
         return (
             f"{both} are not distinguishable on {place}: {row.measure} {row.mean:.4f} and "
-            f"{row.baseline_mean:.4f}, a difference of {row.difference:+.4f} ({_tested(row, 1)})."
+            f"{row.baseline_mean:.4f}, a difference of {row.difference:+.4f} ({_tested(row, 1, tests)})."
             f"{power if math.isfinite(row.detectable) else ''}"
         )
     sign = 1 if row.difference > 0 else -1
     better, worse = [(row.system, row.mean), (row.baseline, row.baseline_mean)][::sign]
     return (
         f"{better[0]} is better than {worse[0]} on {place}: {row.measure} {better[1]:.4f} against {worse[1]:.4f}, a "
-        f"difference of {abs(row.difference):.4f} ({_tested(row, sign)})."
+        f"difference of {abs(row.difference):.4f} ({_tested(row, sign, tests)})."
     )
 
 
-def _tested(row: Comparison, sign: int) -> str:
+def _tested(row: Comparison, sign: int, tests: int) -> str:
     low, high = sorted((sign * row.low, sign * row.high))
-    return f"95% interval {low:+.4f} to {high:+.4f}, {_p(row, 'p = ', 'p ')}, {row.queries:,} queries"
+    corrected = " after Holm's correction" if tests > 1 else ""
+    return f"95% interval {low:+.4f} to {high:+.4f}, {_p(row, 'p = ', 'p ')}{corrected}, {row.queries:,} queries"
 
 
 def _p(row: Comparison, equal: str = "", below: str = "") -> str:
