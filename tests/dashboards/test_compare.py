@@ -104,3 +104,9 @@ def test_the_newest_collection_comes_first_and_of_its_splits_dev() -> None:
     trial = replace(compared.tagged(older[0], step="trial"), started=now[0].started + timedelta(days=1))
     app = page("compare", [trial, *compared.tracked_rows("test"), *now, *older], per_query=shifted(0.05))
     assert app.selectbox(key="place").options == ["squad dev", "squad test", "nq dev"]
+
+
+@pytest.mark.parametrize(("runs", "words"), [(0, "Nothing has been evaluated"), (1, "here is one")])
+def test_too_few_systems_are_said(runs: int, words: str) -> None:
+    app = page("compare", compared.tracked_rows()[:runs], per_query=shifted(0.05))
+    assert words in app.info[0].value and not app.warning

@@ -181,7 +181,10 @@ def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], u
     table = pq.read_table(f"{trace.uri}/trace.parquet")
     assert [point.value for point in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
     assert [point.value for point in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())
-    assert told.length == 3 and set(told.lines) == {"loss", "decoder_mlm"}
+    assert told.length == 3 and "no such" not in told.lines
+    steps, spent = [1, 2, 3], {name: np.cumsum(table[name].to_numpy()) for name in ("tokens", "seconds")}
+    assert told.tokens == pytest.approx(dict(zip(steps, spent["tokens"], strict=True)))
+    assert told.hours == pytest.approx(dict(zip(steps, spent["seconds"] / 3600, strict=True)))
 
 
 @pytest.mark.parametrize("recipe", ["retromae", "none"])
