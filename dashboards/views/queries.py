@@ -23,7 +23,7 @@ LONGEST_START = 90
 STYLE = """<style>
 .mm-query {border: 1px solid rgba(128,128,128,.25); border-radius: .5rem; padding: .75rem 1rem; margin-bottom: .75rem;}
 .mm-query h4 {margin: 0 0 .35rem; padding: 0; font-size: 1rem; font-weight: 600;}
-.mm-query h5 {margin: .6rem 0 .2rem; padding: 0; font-size: .78rem; font-weight: 600; opacity: .65;}
+.mm-query h5 {margin: .6rem 0 .2rem; padding: 0; font-size: .78rem; font-weight: 600; opacity: .8;}
 .mm-query .lists {display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 0 1.5rem;}
 .mm-query .values {font-size: .85rem; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
 .mm-query details {font-size: .85rem; padding: .15rem 0; overflow-wrap: anywhere;}
@@ -31,8 +31,8 @@ STYLE = """<style>
 .mm-query p {margin: .2rem 0 .4rem 1rem; font-size: .85rem; opacity: .85; white-space: pre-wrap;}
 .mm-query .relevant > summary {color: light-dark(#0f766e, #2dd4bf); font-weight: 600;}
 .mm-query h4 a {font-size: .75rem; font-weight: 400; margin-left: .6rem; white-space: nowrap;
-  color: inherit; opacity: .65;}
-.mm-query .quiet {opacity: .65;}
+  color: inherit; opacity: .8;}
+.mm-query .quiet {opacity: .8;}
 </style>"""
 
 

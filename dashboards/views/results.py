@@ -31,7 +31,7 @@ STYLE = """<style>
   margin-top: -1.65rem; z-index: 1;}
 .mm-hit {font-size: .9rem; overflow-wrap: anywhere;}
 .mm-hit .head {display: flex; gap: .5rem; align-items: baseline;}
-.mm-hit .rank {font-weight: 700; opacity: .55; font-variant-numeric: tabular-nums; min-width: 1.1rem;}
+.mm-hit .rank {font-weight: 700; opacity: .8; font-variant-numeric: tabular-nums; min-width: 1.1rem;}
 .mm-hit .path {font-weight: 600; flex: 1; color: light-dark(#0f766e, #2dd4bf);}
 .mm-hit .change {font-size: .75rem; font-weight: 600; white-space: nowrap; border-radius: .6rem; padding: 0 .45rem;
   background: rgba(128,128,128,.14);}
@@ -40,13 +40,13 @@ STYLE = """<style>
 .mm-hit .change.new {color: light-dark(#4338ca, #a5b4fc); background: rgba(79,70,229,.14);}
 .mm-hit p {margin: .3rem 0 .35rem; white-space: pre-wrap; line-height: 1.45;}
 .mm-hit mark {background: rgba(234,179,8,.28); color: inherit; border-radius: .2rem; padding: 0 .1rem;}
-.mm-hit .origin {font-size: .75rem; opacity: .7; margin-right: 5.5rem;}
+.mm-hit .origin {font-size: .75rem; opacity: .8; margin-right: 5.5rem;}
 .mm-hit details {font-size: .8rem; margin-right: 5.5rem;}
-.mm-hit summary {cursor: pointer; opacity: .7;}
+.mm-hit summary {cursor: pointer; opacity: .8;}
 .mm-side {display: flex; align-items: baseline; gap: .6rem; flex-wrap: wrap; border-bottom: 2px solid
   rgba(128,128,128,.25); padding-bottom: .3rem;}
 .mm-side b {font-size: 1rem;}
-.mm-side span {font-size: .78rem; opacity: .7; font-variant-numeric: tabular-nums;}
+.mm-side span {font-size: .78rem; opacity: .8; font-variant-numeric: tabular-nums;}
 .mm-side .badge {opacity: 1; color: light-dark(#0f766e, #2dd4bf); font-weight: 600;}
 .mm-hit .rank:empty {display: none;}
 .mm-asked {margin: .1rem 0 .3rem; padding: 0; font-size: 1.05rem; font-weight: 600; overflow-wrap: anywhere;}

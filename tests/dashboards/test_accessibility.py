@@ -12,7 +12,7 @@ from tests.support.dashboards.browser import ROOT, appearance, served
 from tests.support.dashboards.pages import wait_until_drawn
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
-PAGES = ("", "compare", "sweep", "training", "embeddings", "lineage", "search")
+PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage", "search")
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
 GRAVE = ("serious", "critical")
 
