@@ -8,8 +8,10 @@ from midmask.app.driver import recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.app.rerun import Wanted, rerun
+from midmask.app.run_contents import MODEL_PARAM
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
@@ -81,6 +83,15 @@ def test_flags_of_an_evaluation() -> None:
         "--storage": "s3://bucket/store",
     }.items():
         assert flags[flags.index(flag) + 1] == value
+
+
+def test_an_evaluated_folder_is_reached_by_its_flag_unless_it_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    before = params_of(RECIPES["none"]()) | {MODEL_PARAM: adopted(str(tmp_path)).fingerprint}
+    wanted = Wanted({"midmask.step": "evaluate"}, before, split="test", model=str(tmp_path))
+    assert rerun(wanted).differs == ()
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    assert rerun(wanted).differs == (MODEL_PARAM,)
 
 
 def test_the_command_of_a_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

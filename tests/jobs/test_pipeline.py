@@ -18,6 +18,8 @@ import torch
 from mlflow import MlflowClient
 from transformers import AutoModel
 
+from midmask.app.run_contents import MODEL_PARAM
+from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 from tests.support.benchmark.tiny import SPLITS, write_collection
 from tests.support.jobs.running import Done, run_job
@@ -174,6 +176,9 @@ def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeli
     assert len(there) == 1
     column_there = next(iter(done.table(1).values())).index("RR@10")
     assert there[0][column_there] == table[str(model)][column], "the same collection under another name"
+    tracked = [row for row in rows(read_runs(f"sqlite:///{pipeline.home}/mlflow.db")) if MODEL_PARAM in row.params]
+    assert {(row.recipe, row.backbone, row.protocol) for row in tracked} == {(f"{model.parent.name}/model", "", "")}
+    assert {row.corpus for row in tracked} == {"tiny", "elsewhere"}, "no system of the recipe's name"
 
 
 def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline: Pipeline) -> None:

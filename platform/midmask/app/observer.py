@@ -15,6 +15,7 @@ from midmask.app.run_contents import (
     log_inputs,
     log_result,
     metric_keys,
+    step_params,
     step_tags,
 )
 from midmask.app.tracked_job import TrackedJob
@@ -143,7 +144,8 @@ class GraphObserver:
         return step_name(step, self._tags(step))
 
     def _open_run(self, step: Step) -> TrackedRun:
-        run = self._job.open_run(self._name(step), self._tags(step), flatten(self._owner(step).recipe))
+        params = {**flatten(self._owner(step).recipe), **step_params(step)}
+        run = self._job.open_run(self._name(step), self._tags(step), params)
         self._job.tracker.watch(run)
         if step.name not in (*COLLECTIONS, "evaluate"):  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))

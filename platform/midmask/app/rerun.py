@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from midmask.app.run_contents import MODEL_PARAM
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
@@ -79,13 +81,20 @@ def rerun(wanted: Wanted) -> Rerun:
     """
     if RUN_FILE in wanted.tags:
         return _rerun_run_file(wanted)
-    found = [_from(base, wanted.params) for base in _bases(wanted)]
+    params = {path: text for path, text in wanted.params.items() if path != MODEL_PARAM}
+    found = [_from(base, params) for base in _bases(wanted)]
     nearest = min(found, key=lambda one: (len(one.differs), len(one.arguments)))
+    changed = (MODEL_PARAM,) if _has_changed(wanted) else ()
     job = JOBS.get(wanted.tags.get("midmask.step", ""), "evaluate_retriever")
     own = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
     told = {**(own if job == "evaluate_retriever" else {}), "--storage": _storage(wanted)}
     flags = [part for flag, value in told.items() if value for part in (flag, value)]
-    return Rerun((f"jobs/{job}.py", *nearest.arguments, *flags), nearest.differs, nearest.newer)
+    return Rerun((f"jobs/{job}.py", *nearest.arguments, *flags), (*nearest.differs, *changed), nearest.newer)
+
+
+def _has_changed(wanted: Wanted) -> bool:
+    """Whether the model folder of an evaluation is not what it was."""
+    return MODEL_PARAM in wanted.params and adopted(wanted.model).fingerprint != wanted.params[MODEL_PARAM]
 
 
 def _storage(wanted: Wanted) -> str:

@@ -1,6 +1,7 @@
 """What the tracked runs of steps and systems contain: tags, metrics, files, and collections and models as inputs."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from midmask.app.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_of
@@ -9,6 +10,8 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.plan import Step
 from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import AdoptConfig
+from midmask.pretrained import PRETRAINED, found_folder
 from midmask.tracking import (
     ARTIFACT,
     Dataset,
@@ -68,17 +71,55 @@ RUN_FILE_TAGS = {
 """
 
 
+FOLDER_TAGS = {
+    **dict.fromkeys(("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol"), ""),
+    "midmask.seed": "",
+}
+"""Tags of an evaluated model folder: how it was trained is not known."""
+
+
 def artifact_tag(artifact: Artifact) -> dict[str, str]:
     return {ARTIFACT: str(artifact.address)}
 
 
+MODEL_PARAM = "model.fingerprint"
+"""The param of an evaluated folder's contents, which tells folders of one name apart."""
+
+
 def step_tags(step: Step) -> dict[str, str]:
-    """The tags of one step's run; BM25 is a system of its own, whatever recipe it is held against."""
+    """The tags of one step's run. BM25 is a system of its own, whatever recipe it is held against, and so is a folder
+    that was evaluated in place of a recipe's last stage.
+    """
     own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
     if isinstance(step.config, EvaluateConfig):
         own["midmask.split"] = step.config.split
-    is_bm25 = "bm25" in (step.name, *(source.name for source in step.inputs.values()))
-    return {**own, **BM25_TAGS} if is_bm25 else own
+    if "bm25" in (step.name, *(source.name for source in step.inputs.values())):
+        return {**own, **BM25_TAGS}
+    folder = evaluated_folder(step)
+    if folder is None:
+        return own
+    assert isinstance(folder.config, AdoptConfig), folder.name
+    return {**own, **FOLDER_TAGS, "midmask.recipe": folder_name(folder.config.folder)}
+
+
+def step_params(step: Step) -> dict[str, str]:
+    """Params of one step's run beside those of its recipe."""
+    folder = evaluated_folder(step)
+    return {} if folder is None else {MODEL_PARAM: folder.fingerprint}
+
+
+def evaluated_folder(step: Step) -> Step | None:
+    """The folder whose vectors an evaluation searched; None for what was trained here, and for other steps."""
+    if not isinstance(step.config, EvaluateConfig):
+        return None
+    return next((one for one in behind(step)[1] if one.name == "adopt"), None)
+
+
+def folder_name(folder: str) -> str:
+    """What a model folder is called as a system: the name of a pre-trained backbone, else the end of its path."""
+    place = Path(folder)
+    named = next((name for name in PRETRAINED if found_folder(name) == place), None)
+    return named or (f"{place.parent.name}/{place.name}" if place.name == "model" else place.name)
 
 
 def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, tags: Mapping[str, str]) -> None:
