@@ -79,14 +79,18 @@ def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_m
     job.plan({"all": [of("pretrain"), of("finetune")]})
     job.begin(of("pretrain").fingerprint, "pretrain")
     clock.now = 59.0
-    job.advance(of("pretrain").fingerprint, 0.5)
     assert job.state().left is None and not asked, "a short job does not wait for an estimate"
+    clock.now = 70.0
+    assert job.state().left is None and asked == [{"pretrain", "finetune"}], "an estimate alone is no measurement"
+    clock.now, asked[:] = 59.0, []
+    job.advance(of("pretrain").fingerprint, 0.5)
+    assert job.state().left is None and not asked
     clock.now = 60.0
     left = job.state().left
     assert left is not None and left.middle == pytest.approx(118.0 - 60.0 + 118.0)
     assert left.low < left.middle < left.high
     job.state()
-    assert asked == [{"pretrain", "finetune"}]
+    assert not asked, "it was estimated before"
 
 
 def test_a_collection_that_is_read_makes_the_estimate_anew() -> None:
@@ -142,6 +146,7 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
     lines = LineSchedule(job, [lambda text: shown.append((clock.now, text))])
     job.plan({"one": [of("pretrain")], "two": [of("finetune")]})
+    job.begin(of("pretrain").fingerprint, "pretrain")
     for second in range(800):
         clock.now = float(second)
         if second == 90:
@@ -150,7 +155,7 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
         lines.look()
     assert [when for when, _ in shown] == [0.0, 60.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
     assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
-    assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · \d+ to \d+ s left", shown[2][1])
+    assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
 
 
 STATE = JobState(2, 3, "trials", 12, 64, 300.0, TimeRange(180.0, 220.0, 300.0), None, "nDCG@10 0.4814 (0.15)")

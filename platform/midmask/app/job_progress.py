@@ -27,8 +27,8 @@ FIRST_MINUTE = 60.0
 @dataclass(frozen=True)
 class JobState:
     """What is shown of a job. number: of the phase, from 1. done, steps: of all phases that are planned so far. left:
-    None in the first minute, and where nothing is known. at_most: seconds after which the job ends by itself, of a job
-    with a budget of time. best: the best result so far; "" before there is one.
+    None in the first minute, and before any step was measured. at_most: seconds after which the job ends by itself, of
+    a job with a budget of time. best: the best result so far; "" before there is one.
     """
 
     number: int
@@ -138,7 +138,7 @@ class JobProgress:
                 done=len(self._done),
                 steps=len(self._done) + len(self._open()),
                 elapsed=self.elapsed(),
-                left=self._left.left(self._clock()) if known else None,
+                left=self._left.left(self._clock()) if known and self._left.is_measured else None,
                 at_most=self.budget_left() if self.budget_left else None,
                 best=self._best,
             )

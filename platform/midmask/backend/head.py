@@ -4,7 +4,7 @@ It has its own ports, its own short temporary folder and its own token, so it ru
 and is ended by process id: `ray stop` would end the others too. The command finds it through RAY_API_SERVER_ADDRESS
 (for `ray job submit`) and RAY_ADDRESS (for a driver). The exit code is the command's.
 
---quiet leaves out what `ray job submit` prints about itself (addresses, next steps, that it tails the log), 17 lines
+--quiet leaves out what `ray job submit` prints about itself (addresses, next steps, that it tails the log), 16 lines
 for which Ray has no switch; if the command fails, they follow at the end. All else that the command prints is passed
 on.
 
@@ -38,7 +38,7 @@ STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 COMMAND_ENDS_WITHIN_S = 90.0
 COPIED_WITHIN_S = 5.0
-ABOUT_ITSELF = re.compile(rb"\d{4}-\d\d-\d\d [\d:,]+\t(INFO|SUCC) (cli|job_manager|sdk)\.py:\d+ -- ")
+ABOUT_ITSELF = re.compile(rb"\d{4}-\d\d-\d\d [\d:,]+\t(INFO|SUCC) (cli|job_manager)\.py:\d+ -- ")
 """Lines of `ray job submit` and of its client and server, below a warning."""
 PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 

@@ -104,6 +104,11 @@ class TimeLeft:
             if key in self._work and self._work[key].ended is None:
                 del self._work[key]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the pace of any step is known."""
+        return bool(self._measured())
+
     def left(self, now: float) -> TimeRange:
         """What is left by the clock.
 
