@@ -53,6 +53,7 @@ def dead_owner() -> str:
         (ELSEWHERE, EXPIRES_S + 20, "killed"),
         ("", 5, "unknown"),
     ],
+    ids=["here", "silent", "another", "elsewhere", "silent elsewhere", "expired", "no owner"],
 )
 def test_life_is_told_by_the_process_here_and_by_the_lease_elsewhere(owner: str, silent: float, life: str) -> None:
     (job,) = running_jobs([run("job", owner=owner, silent=silent)], NOW)
