@@ -25,7 +25,7 @@ TAIL_LINES, TAIL_BYTES = 20, 16_384
 STYLE = """<style>
 .mm-job {border: 1px solid rgba(128,128,128,.25); border-radius: .5rem; padding: .75rem 1rem;}
 .mm-job h4 {margin: 0; padding: 0 0 .2rem; font-size: 1rem; font-weight: 600; overflow-wrap: anywhere;}
-.mm-job a {color: light-dark(#0f766e, #2dd4bf); text-decoration: none;}
+.mm-job a {color: light-dark(#0f766e, #2dd4bf); text-decoration: underline;}
 .mm-job .quiet {opacity: .8; font-size: .85rem; overflow-wrap: anywhere;}
 .mm-job .step {margin-top: .6rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere;}
 .mm-job .bar {height: .5rem; border-radius: .25rem; background: rgba(148,163,184,.3); margin: .35rem 0 .15rem;}
