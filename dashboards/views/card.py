@@ -58,7 +58,7 @@ def facts(board: Board, line: BoardLine, context: PageContext) -> str:
     entry = line.entry
     told = {head: escape(getattr(entry, name)) for name, head in HEADS.items() if getattr(entry, name)}
     told |= {"Settings": escape(entry.note)} if entry.note else {}
-    told |= {f"Rank by {board.ranked.key}": rank_text(board, entry.name)} if board.ranked else {}
+    told |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
     for column in board.columns:
         small = detail(board, column, line)
         if line.cells[column.key].sorts_by is not None:

@@ -12,7 +12,6 @@ from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.pareto import on_front
 from midmask.leaderboard.board import COST_HEADS, HOURS, Board, BoardColumn, BoardLine
 from midmask.leaderboard.cells import number
-from midmask.leaderboard.ranks import ranks_of
 
 LEAST = 2
 """Points of a chart that says more than the table."""
@@ -54,11 +53,13 @@ def show(board: Board) -> None:
 
 def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[CostPoint]:
     """The systems of which both are known, the cheapest first."""
-    found, ranks = [], ranks_of(board)
+    found = []
     for line in board.lines:
         paid, value = line.cells[cost.key], line.cells[quality.key].value
         if paid.number is not None and value is not None:
-            found.append(CostPoint(_name(line), ranks[line.entry.name], paid.number, value.mean, number(cost, paid)))
+            found.append(
+                CostPoint(_name(line), board.ranks[line.entry.name], paid.number, value.mean, number(cost, paid))
+            )
     return sorted(found, key=lambda point: (point.cost, -point.quality))
 
 

@@ -1,30 +1,18 @@
 """axe-core on every page, light and dark, wide and narrow: no serious violation of the accessibility rules."""
 
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.support.dashboards import compared, tracked
-from tests.support.dashboards.browser import ROOT, appearance, served
+from tests.support.dashboards.browser import appearance
 from tests.support.dashboards.pages import wait_until_drawn
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage", "search")
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
 GRAVE = ("serious", "critical")
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("home")
-    uri = f"sqlite:///{home}/mlflow.db"
-    tracked.everything(uri, home)
-    compared.store(uri, home)
-    with served(ROOT / "dashboards" / "leaderboard.py", ["--tracking-uri", uri], home / "streamlit.log") as found:
-        yield found
 
 
 @pytest.mark.parametrize("page", PAGES)

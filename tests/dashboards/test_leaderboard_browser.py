@@ -1,7 +1,6 @@
 """The leaderboard in a real headless Chromium: what it shows, filters, order, exports, what lies in its address."""
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.support.dashboards import compared, tracked
+from tests.support.dashboards import tracked
 from tests.support.dashboards.browser import ROOT, hosts_asked, served
 from tests.support.dashboards.pages import (
     choose,
@@ -24,16 +23,6 @@ from tests.support.dashboards.pages import (
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 SQUAD = ["dupmae", "retromae", "none", "bm25"]
 PYDOCS = ["RetroMAE", "BM25", "MLM", "No middle training"]
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory, browser: Chrome) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("home")
-    uri = f"sqlite:///{home}/mlflow.db"
-    tracked.everything(uri, home)
-    compared.store(uri, home)
-    with served(PAGE, ["--tracking-uri", uri, "--mlflow-ui", "http://127.0.0.1:5999"], home / "streamlit.log") as found:
-        yield found
 
 
 def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, address: str) -> None:

@@ -10,7 +10,7 @@ from midmask.leaderboard.board import BYTES, GAIN, HOURS, SEARCH, BoardCell, Boa
 from midmask.leaderboard.cells import decimals, number
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_csv, as_markdown
-from midmask.leaderboard.ranks import lanes_of, range_of, rank_text, ranks_of
+from midmask.leaderboard.ranks import lanes_of, range_of, rank_text
 from midmask.leaderboard.rows import rows
 from midmask.leaderboard.settings import said
 from tests.support.dashboards import compared
@@ -25,8 +25,8 @@ def by_recipe(found: dict[str, object]) -> dict[str, object]:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) -> None:
     shown = board(view(order=order, reverse=reverse))
-    assert by_recipe(dict(ranks_of(shown))) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
-    assert by_recipe({name: range_of(shown, name) for name in ranks_of(shown)}) == {
+    assert by_recipe(shown.ranks) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
+    assert by_recipe({line.entry.name: range_of(shown, line) for line in shown.lines}) == {
         "dupmae": "1-2",
         "retromae": "1-2",
         "none": "",
@@ -42,7 +42,7 @@ def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) 
 
 def test_exports_tell_ranks() -> None:
     shown = board(view())
-    assert rank_text(shown, shown.lines[0].entry.name) == "1 (1-2)"
+    assert rank_text(shown, shown.lines[0]) == "1 (1-2)"
     first = as_markdown(shown).splitlines()[2]
     assert first.split("|")[2].strip() == "1 (1-2)"
     assert as_csv(shown).splitlines()[1].startswith('1,1,2,"dupmae"')
@@ -52,8 +52,8 @@ def test_a_board_without_tests_ranks_by_the_means_alone() -> None:
     found = entries(rows(compared.tracked_rows()))
     many = [replace(found[0], note=str(at)) for at in range(40)]
     shown = board(view(), many)
-    assert set(ranks_of(shown).values()) == {1}, "equal means share a rank"
-    assert not any(range_of(shown, name) for name in ranks_of(shown)) and not any(lanes_of(shown).values())
+    assert set(shown.ranks.values()) == {1}, "equal means share a rank"
+    assert not any(range_of(shown, line) for line in shown.lines) and not any(lanes_of(shown).values())
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,9 @@ class LineSchedule:
             if now >= MINUTE:
                 self._due = now + max(MINUTE, min(now / SLOWER, LONGEST_WAIT_S))
             state = self._progress.state()
+            line = words(state)
             for listener in self._listeners:
-                listener(words(state))
+                listener(line)
             if (left := state.left) is not None:
                 times = (self._progress.elapsed(), left.low, left.high, left.middle)
                 seconds_log.info("after %.0f s: %.0f to %.0f s left, middle %.0f", *times)

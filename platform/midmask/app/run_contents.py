@@ -61,21 +61,13 @@ BM25_TAGS = {
 """Tags of BM25's runs, in place of those of the recipe that it is held against."""
 
 
-RUN_FILE_TAGS = {
-    **dict.fromkeys(("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol"), ""),
-    "midmask.representation": "run file",
-    "midmask.seed": "",
-}
-"""Tags of runs with another tool's ranked list, in place of a recipe's: how it was made is not known, so it is empty.
-`midmask.recipe` is its system's name.
-"""
+FOLDER_TAGS = dict.fromkeys(
+    ("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol", "midmask.seed"), ""
+)
+"""Tags of an evaluated model folder, in place of a recipe's: how it was trained is not known."""
 
-
-FOLDER_TAGS = {
-    **dict.fromkeys(("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol"), ""),
-    "midmask.seed": "",
-}
-"""Tags of an evaluated model folder: how it was trained is not known."""
+RUN_FILE_TAGS = {**FOLDER_TAGS, "midmask.representation": "run file"}
+"""Tags of runs with another tool's ranked list; `midmask.recipe` is its system's name."""
 
 
 def artifact_tag(artifact: Artifact) -> dict[str, str]:

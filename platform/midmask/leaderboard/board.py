@@ -1,5 +1,6 @@
 """The leaderboard as cells: chosen systems × (corpus, split, measure), with costs. Pages and exports draw it."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,16 @@ class Board:
     lines: tuple[BoardLine, ...]
     text: str
     ranked: BoardColumn | None = None
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """An entry's name -> its rank by the mean of the ranked column; equal means share one."""
+        if self.ranked is None:
+            return {}
+        found = {line.entry.name: line.cells[self.ranked.key].value for line in self.lines}
+        means = {name: value.mean for name, value in found.items() if value is not None}
+        ascending = sorted(means.values())
+        return {name: 1 + len(means) - bisect_right(ascending, mean) for name, mean in means.items()}
 
     @cached_property
     def fields(self) -> list[str]:

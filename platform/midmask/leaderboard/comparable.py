@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midmask.leaderboard.entries import LABELS, Entry
-from midmask.leaderboard.marks import PerQueryOf
+from midmask.leaderboard.marks import PerQueryOf, has_measure, seed_tables
 from midmask.leaderboard.rows import CollectionSplit
 
 MOST = 60
@@ -77,6 +76,5 @@ def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
 
 def _tables(entry: Entry, place: CollectionSplit, measure: str, values: PerQueryOf) -> list[pa.Table]:
     """One table per seed; none at all if a seed has no values of the measure."""
-    found = [values(row) for row in entry.rows[place]]
-    own = [table for table in found if table is not None and pc.any(pc.equal(table["measure"], measure)).as_py()]
-    return own if len(own) == len(found) else []
+    found = seed_tables(entry, place, values)
+    return found if all(has_measure(table, measure) for table in found) else []

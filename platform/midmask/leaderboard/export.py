@@ -2,13 +2,12 @@
 
 import csv
 import io
-from collections.abc import Mapping
 
 from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.rendering import markdown
 from midmask.leaderboard.board import HEADS, Board, BoardLine
 from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, query_counts, superscript
-from midmask.leaderboard.ranks import rank_text, ranks_of
+from midmask.leaderboard.ranks import rank_text
 
 
 def as_csv(board: Board) -> str:
@@ -25,15 +24,14 @@ def as_csv(board: Board) -> str:
         for part in (("", " spread", " queries", " better than", " ties") if column.place else ("",))
     ]
     writer.writerow(map(csv_cell, [*about, *measured]))
-    ranks = ranks_of(board)
-    writer.writerows(map(csv_cell, [*_ranks(board, line, ranks), *_line(board, line)]) for line in board.lines)
+    writer.writerows(map(csv_cell, [*_ranks(board, line), *_line(board, line)]) for line in board.lines)
     return stream.getvalue()
 
 
-def _ranks(board: Board, line: BoardLine, ranks: Mapping[str, int]) -> list[object]:
+def _ranks(board: Board, line: BoardLine) -> list[object]:
     """The rank, and the best and the worst that the tests allow."""
     allowed = line.cells[board.ranked.key].ranks if board.ranked else None
-    return [ranks.get(line.entry.name), *(allowed or (None, None))]
+    return [board.ranks.get(line.entry.name), *(allowed or (None, None))]
 
 
 def _line(board: Board, line: BoardLine) -> list[object]:
@@ -59,7 +57,7 @@ def as_markdown(board: Board) -> str:
         letter = f"{line.letter} " if board.view.marks == "better_than" else ""
         title = f"{letter}{line.entry.recipe}" + (f" ({line.entry.note})" if line.entry.note else "")
         labels = [getattr(line.entry, name) or NONE for name in board.fields]
-        row = [markdown_text(text) for text in (title, rank_text(board, line.entry.name), *labels)]
+        row = [markdown_text(text) for text in (title, rank_text(board, line), *labels)]
         for column in board.columns:
             cell = line.cells[column.key]
             mark, small = superscript(board, cell, letters), detail(board, column, line)

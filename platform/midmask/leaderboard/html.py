@@ -6,7 +6,7 @@ from html import escape
 
 from midmask.leaderboard.board import HEADS, NEWEST, Board, BoardColumn, BoardLine
 from midmask.leaderboard.cells import NONE, detail, legend, letters_of, number, place_head, superscript
-from midmask.leaderboard.ranks import lanes_of, range_of, ranks_of
+from midmask.leaderboard.ranks import lanes_of, range_of
 from midmask.leaderboard.rows import LeaderboardRow
 
 LinkOf = Callable[[LeaderboardRow], str]
@@ -80,11 +80,11 @@ def table(board: Board, lines: Sequence[BoardLine], link: LinkOf | None = None) 
     Args:
         link: where a run can be looked at; None: its seed is told without a link.
     """
-    letters, ranks, lanes = letters_of(board), ranks_of(board), lanes_of(board)
+    letters, lanes = letters_of(board), lanes_of(board)
     width = len(next(iter(lanes.values()), ()))
     body = "".join(
         f'<tr data-system="{escape(line.entry.recipe)}">'
-        f"{_rank(board, line.entry.name, ranks, lanes)}{''.join(_line(board, line, letters, link))}</tr>"
+        f"{_rank(board, line, lanes)}{''.join(_line(board, line, letters, link))}</tr>"
         for line in lines
     )
     return (
@@ -140,15 +140,16 @@ def _direction(board: Board) -> str:
     return "ascending" if lowest_first != board.view.reverse else "descending"
 
 
-def _rank(board: Board, name: str, ranks: Mapping[str, int], lanes: Mapping[str, Sequence[bool]]) -> str:
+def _rank(board: Board, line: BoardLine, lanes: Mapping[str, Sequence[bool]]) -> str:
+    name = line.entry.name
     bars = "".join(
         f'<span class="lane" style="left: {0.5 + 0.45 * at:g}rem"></span>'
         for at, joined in enumerate(lanes.get(name, ()))
         if joined
     )
-    allowed = range_of(board, name)
+    allowed = range_of(board, line)
     small = f'<span class="spread" title="ranks that the tests allow">{allowed}</span>' if allowed else ""
-    return f'<td class="num rank">{bars}{ranks.get(name, NONE)}{small}</td>'
+    return f'<td class="num rank">{bars}{board.ranks.get(name, NONE)}{small}</td>'
 
 
 def _line(board: Board, line: BoardLine, letters: dict[str, str], link: LinkOf | None) -> list[str]:

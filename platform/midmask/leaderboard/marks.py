@@ -62,7 +62,7 @@ def marks_of(
     columns: dict[str, tuple[CollectionSplit, TableColumn]] = {}
     unpaired: dict[str, None] = {}
     for place, called in places.items():
-        tables = {entry.name: _tables(entry, place, values) for entry in entries if place in entry.rows}
+        tables = {entry.name: seed_tables(entry, place, values) for entry in entries if place in entry.rows}
         paired = _on_the_same_queries(tables)
         unpaired |= dict.fromkeys(tables.keys() - paired.keys())
         columns |= {column.label: (place, column) for column in _columns(called, measures, paired)}
@@ -86,8 +86,8 @@ def _error(name: str, column: TableColumn) -> float:
     return standard_error([Variance.of_mean(sample.means_Q)]).value
 
 
-def _tables(entry: Entry, place: CollectionSplit, values: PerQueryOf) -> list[pa.Table]:
-    """One table per seed; none at all if a seed's run keeps none."""
+def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf) -> list[pa.Table]:
+    """A system's values per query at a place, one table per seed; none at all if a seed's run keeps none."""
     found = [table for row in entry.rows[place] if (table := values(row)) is not None]
     return found if len(found) == len(entry.rows[place]) else []
 
@@ -103,13 +103,14 @@ def _on_the_same_queries(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, 
 
 def _columns(place: str, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[TableColumn]:
     having = {
-        measure: {name: own for name, own in paired.items() if all(_has(table, measure) for table in own)}
+        measure: {name: own for name, own in paired.items() if all(has_measure(table, measure) for table in own)}
         for measure in measures
     }
     return [TableColumn(f"{place} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
 
 
-def _has(table: pa.Table, measure: str) -> bool:
+def has_measure(table: pa.Table, measure: str) -> bool:
+    """Whether a table of values per query has any of this measure."""
     return bool(pc.any(pc.equal(table["measure"], measure)).as_py())
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from midmask.leaderboard.board import Board
+from midmask.leaderboard.board import Board, BoardLine
 from midmask.leaderboard.cells import NONE
 
 LETTER = re.compile(r"[a-z]\d*")
@@ -13,28 +13,15 @@ MOST_LANES = 8
 """Bars side by side; of more tie groups, those of the best systems."""
 
 
-def ranks_of(board: Board) -> dict[str, int]:
-    """An entry's name -> its rank by the mean of the board's ranked column; equal means share one."""
-    if board.ranked is None:
-        return {}
-    found = {line.entry.name: line.cells[board.ranked.key].value for line in board.lines}
-    means = {name: value.mean for name, value in found.items() if value is not None}
-    return {name: 1 + sum(other > mean for other in means.values()) for name, mean in means.items()}
+def range_of(board: Board, line: BoardLine) -> str:
+    """The ranks that the tests allow a system, such as `1-3`; empty where it was not tested, or only one is left."""
+    ranks = line.cells[board.ranked.key].ranks if board.ranked else None
+    return "" if ranks is None or ranks.best == ranks.worst else f"{ranks.best}-{ranks.worst}"
 
 
-def range_of(board: Board, name: str) -> str:
-    """The ranks that the tests allow the entry, such as `1-3`; empty where it was not tested, or only one is left."""
-    cell = (
-        next(line.cells[board.ranked.key] for line in board.lines if line.entry.name == name) if board.ranked else None
-    )
-    if cell is None or cell.ranks is None or cell.ranks.best == cell.ranks.worst:
-        return ""
-    return f"{cell.ranks.best}-{cell.ranks.worst}"
-
-
-def rank_text(board: Board, name: str) -> str:
+def rank_text(board: Board, line: BoardLine) -> str:
     """A rank as exports tell it: `2 (1-3)`, or a dash."""
-    rank, allowed = ranks_of(board).get(name), range_of(board, name)
+    rank, allowed = board.ranks.get(line.entry.name), range_of(board, line)
     return NONE if rank is None else f"{rank} ({allowed})" if allowed else f"{rank}"
 
 
