@@ -8,6 +8,7 @@ from midmask.app.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_
 from midmask.artifact import Artifact, Place, load
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.costs import costs_of
+from midmask.experiment.evaluated import model_step
 from midmask.experiment.plan import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import AdoptConfig
@@ -102,9 +103,8 @@ def step_params(step: Step) -> dict[str, str]:
 
 def evaluated_folder(step: Step) -> Step | None:
     """The folder whose vectors an evaluation searched; None for what was trained here, and for other steps."""
-    if not isinstance(step.config, EvaluateConfig):
-        return None
-    return next((one for one in behind(step)[1] if one.name == "adopt"), None)
+    model = model_step(step) if isinstance(step.config, EvaluateConfig) else None
+    return model if model is not None and model.name == "adopt" else None
 
 
 def folder_name(folder: str) -> str:

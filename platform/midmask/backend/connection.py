@@ -29,14 +29,19 @@ OUTLIVED_BY_S = 10
 LARGEST_LOCAL_STORE = 2 * 2**30  # bytes; midmask passes large arrays by path, so more would lie idle
 
 
+def quiet_ray_data() -> None:
+    """Ray Data in this process logs no dataset's plan and progress, nor that its bars are off, as they are."""
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)
+
+
 def connect() -> None:
     """Connects this process to Ray: RAY_ADDRESS (as in `ray job submit`), else this machine's cluster, else a new one.
 
     Raises:
         UserError: if the cluster does not answer, refuses the token, or runs another version of Ray or Python.
     """
-    logging.getLogger("ray.data").setLevel(logging.WARNING)  # else it tells every dataset's plan and progress
-    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # it warns that bars are off, as they are
+    quiet_ray_data()
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "")

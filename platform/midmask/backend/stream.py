@@ -5,7 +5,6 @@ sent) and gives one row per step. Ray Data's own shuffles and `streaming_split` 
 to go on from; the plan has both.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
+from midmask.backend.connection import quiet_ray_data
 from midmask.training.examples import TextColumns, TextRows
 from midmask.training.order import Order
 
@@ -63,8 +63,7 @@ class TrainingSteps(Datasource):  # type: ignore[misc]
 
 def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
     """The Ray Data reader; equals `train.order.local_reader`."""
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
-    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)
+    quiet_ray_data()
     source = TrainingSteps(order)
     steps = ray.data.read_datasource(source, num_cpus=READ_CPUS, concurrency=1, override_num_blocks=source.chunks)
     steps.context.execution_options.preserve_order = True

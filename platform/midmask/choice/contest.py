@@ -164,7 +164,6 @@ class Contest:
                 lost, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
             )
             best = self._best_words() or "nothing measured yet"
-            best = self._best_words() or "nothing measured yet"
             log.info("%s; %s of %s spent", best, words(self._clock.spent), words(self._clock.budget))
         if expected > 0 and self._clock.spent - began > 1:
             self._slower *= max(0.2, (self._clock.spent - began) / expected)

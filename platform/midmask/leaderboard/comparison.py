@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from midmask.errors import UserError, unknown
-from midmask.evaluation.statistics.seeds import read_sample
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.marks import PerQueryOf
 from midmask.leaderboard.passages import evaluated, query_texts
-from midmask.leaderboard.queries import Pairing, Sided, widest
+from midmask.leaderboard.queries import Pairing, Sided, pair_systems, widest
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow
 
@@ -74,7 +73,9 @@ def compare_systems(
     shown = _shared_measures([row for rows in systems.values() for row in rows], measures)
     first, *others = systems
     table = tabulate(by_measure(tables, shown), ComparisonProtocol(baseline=first, correction="holm"))
-    pairings = {(name, measure): _pair(tables, name, first, measure) for measure in shown for name in others}
+    pairings = {
+        (name, measure): pair_systems(tables[name], tables[first], measure) for measure in shown for name in others
+    }
     sided = {(name, side): _differences(pairings[name, shown[0]], queries, side) for name in others for side in SIDES}
     ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
     wanted = {one.query_id for listed in sided.values() for one in listed}
@@ -101,12 +102,6 @@ def _shared_measures(rows: Sequence[LeaderboardRow], wanted: Sequence[str]) -> l
     if not shared:
         raise UserError("these systems share no measure; evaluate them with the same --set evaluation.measures=[…]")
     return list(dict.fromkeys(wanted)) or shared
-
-
-def _pair(tables: Mapping[str, Sequence[pa.Table]], own: str, base: str, measure: str) -> Pairing:
-    """Two systems by query, each with its means over seeds; the comparison has refused different queries."""
-    one, other = (read_sample(name, tables[name], measure) for name in (own, base))
-    return Pairing(one.queries, one.means_Q, other.means_Q, left_out=0)
 
 
 def _differences(pairing: Pairing, count: int, side: Sided) -> list[QueryDifference]:
