@@ -1,12 +1,11 @@
 """The leaderboard as cells: chosen systems × (corpus, split, measure), with costs. Pages and exports draw it."""
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.evaluation.statistics.ranks import RankRange
+from midmask.evaluation.statistics.ranks import RankRange, competition_ranks
 from midmask.evaluation.ties import label
 from midmask.leaderboard.entries import LABELS, Entry, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks, Shown
@@ -112,9 +111,7 @@ class Board:
         if self.ranked is None:
             return {}
         found = {line.entry.name: line.cells[self.ranked.key].value for line in self.lines}
-        means = {name: value.mean for name, value in found.items() if value is not None}
-        ascending = sorted(means.values())
-        return {name: 1 + len(means) - bisect_right(ascending, mean) for name, mean in means.items()}
+        return competition_ranks({name: value.mean for name, value in found.items() if value is not None})
 
     @cached_property
     def fields(self) -> list[str]:
