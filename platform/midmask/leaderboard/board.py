@@ -129,17 +129,16 @@ def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
 
 
 def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
-    """Where the newest results are. Of several that one run has, that of most systems, and test before dev.
+    """Where the newest results are. Of several that one run has, that of most systems, and test before dev. Trials of
+    sweeps count where there is nothing else: a board shows them only if it is asked to.
 
     Args:
         found: at least one. corpus: the short name of a corpus, to look at no other; empty: all.
     """
-    counts = Counter(place for entry in found for place in entry.rows)
-    started = {
-        place: max(row.started for entry in found for row in entry.rows.get(place, ()))
-        for place in counts
-        if corpus in ("", place.corpus)
-    }
+    there = [entry for entry in found if any(corpus in ("", place.corpus) for place in entry.rows)]
+    results = [entry for entry in there if not entry.trial] or there
+    counts = Counter(place for entry in results for place in entry.rows if corpus in ("", place.corpus))
+    started = {place: max(row.started for entry in results for row in entry.rows.get(place, ())) for place in counts}
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 
