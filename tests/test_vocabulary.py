@@ -1,5 +1,6 @@
 """What masks are told of WordPiece, byte-level and SentencePiece tokens: word beginnings, stop-words, punctuation."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from bm25s.stopwords import STOPWORDS_EN_PLUS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller
+from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, save_tokenizer, speller
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -95,3 +96,16 @@ def test_a_tokenizer_without_marks_has_words_of_one_token(tmp_path: Path) -> Non
 def test_the_stop_words_are_those_of_nltk() -> None:
     """Which bm25s has, and which must be known without it."""
     assert set(STOPWORDS_EN_PLUS) == STOP_WORDS and len(STOP_WORDS) == 179
+
+
+@pytest.mark.parametrize("kind", list(PIECES))
+def test_a_saved_tokenizer_names_a_class_that_transformers_4_has(kind: str, tmp_path: Path) -> None:
+    """That the older library then reads it is shown by tests/docs/test_model_elsewhere.py."""
+    first = load_tokenizer(saved(tmp_path / "first", kind))
+    assert type(first).__name__ == "TokenizersBackend", "what this is about; else save_tokenizer has nothing to do"
+    save_tokenizer(first, tmp_path / "second")
+    settings = json.loads((tmp_path / "second" / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
+    again = load_tokenizer(tmp_path / "second")
+    assert type(again) is type(first) and again.get_vocab() == first.get_vocab()
+    assert again("the theory, of") == first("the theory, of") and again.special_tokens_map == first.special_tokens_map

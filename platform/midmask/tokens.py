@@ -20,7 +20,7 @@ from midmask.errors import UserError
 from midmask.identity import Config, added
 from midmask.pretrained import model_folder
 from midmask.sharded import Inputs, Sharded
-from midmask.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer
+from midmask.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
     else:
         tokenizer = train_wordpiece(config, inputs["corpus"].place)
     with tempfile.TemporaryDirectory() as folder:
-        copy_untruncated(tokenizer).save_pretrained(folder)
+        save_tokenizer(copy_untruncated(tokenizer), Path(folder))
         (out / "tokenizer").upload(Path(folder), last=whole)
 
 

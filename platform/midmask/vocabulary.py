@@ -1,6 +1,7 @@
 """What masks and models need to know of a tokenizer."""
 
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -148,6 +149,20 @@ def copy_untruncated(tokenizer: Any) -> Any:
     fresh.backend_tokenizer.no_truncation()
     fresh.backend_tokenizer.no_padding()
     return fresh
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Writes a tokenizer that transformers 4 loads as well.
+
+    Version 5 calls one without a class of its own `TokenizersBackend`, which version 4 does not know; by the name of
+    version 4 both load it.
+    """
+    tokenizer.save_pretrained(folder)
+    file = folder / "tokenizer_config.json"
+    settings = json.loads(file.read_text("utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        file.write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
 def stop_tokens(tokens: list[str], spell: Callable[[list[str]], str], stop_words: frozenset[str]) -> Tensor:

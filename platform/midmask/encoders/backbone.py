@@ -33,7 +33,7 @@ from midmask.encoders.reading import (
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -202,7 +202,7 @@ class Backbone(nn.Module):
             self.model.save_pretrained(folder)
         if self.experts is not None:
             self.experts.save(folder)
-        copy_untruncated(load_tokenizer(tokenizer_folder)).save_pretrained(folder)
+        save_tokenizer(copy_untruncated(load_tokenizer(tokenizer_folder)), folder)
 
 
 def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int) -> Backbone:

@@ -24,7 +24,7 @@ from midmask.encoders.inputs import count_token_types
 from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import copy_untruncated, load_tokenizer
+from midmask.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
 
 TYPES = "token_type_ids"
 
@@ -123,7 +123,7 @@ class CrossEncoder(nn.Module):
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
         with quiet_transformers():
             self.model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        save_tokenizer(tokenizer, folder)
 
 
 def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int) -> CrossEncoder:

@@ -30,7 +30,7 @@ from midmask.encoders.reading import quiet_transformers
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
-from midmask.vocabulary import copy_untruncated, load_tokenizer
+from midmask.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
 
 # The old class paths, which versions 2 to 6 know; those of a lexical view exist since 5.4 only, with fill-mask.
 TRANSFORMER = "sentence_transformers.models.Transformer"
@@ -144,7 +144,7 @@ def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer: 
         settings["transformer_task"] = "fill-mask"
     with quiet_transformers():
         (model.base_model if representation.lexical is None else model).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
     _write(folder / "sentence_bert_config.json", settings)
 
 

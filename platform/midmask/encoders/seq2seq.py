@@ -21,7 +21,7 @@ from midmask.encoders.families import widen_scores
 from midmask.encoders.reading import SIZES, named_folder, quiet_transformers, read_settings, sized_settings
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer
+from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
 
 class Seq2Seq(nn.Module):
@@ -59,7 +59,7 @@ class Seq2Seq(nn.Module):
         tokenizer.model_max_length = length
         with quiet_transformers():
             self.model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        save_tokenizer(tokenizer, folder)
 
 
 def build_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_layers: int, seed: int) -> Seq2Seq:
