@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from midmask.artifact import Artifact
 from midmask.errors import UserError
 from midmask.exchange.pgvector.rows import MOST_WORDS, encode_rows
 from midmask.exchange.pgvector.server import connected
@@ -38,9 +39,7 @@ def sent(searcher: Searcher, address: str, table: str = "passages", check: int =
 
 
 def stored(searcher: Searcher) -> Views:
-    return Views.concat(
-        [read_views(searcher.passages.place, block.name, searcher.views) for block in searcher.blocks]
-    )
+    return Views.concat([read_views(searcher.passages.place, block.name, searcher.views) for block in searcher.blocks])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,8 +113,7 @@ def blocked(searcher: Searcher, address: str, server, action: str) -> None:
     )
     name = searcher.stored.row(searcher.blocks[3].start)[0]
     server.execute(
-        f"CREATE TRIGGER act BEFORE INSERT ON passages FOR EACH ROW WHEN (NEW.doc_id = '{name}') "
-        "EXECUTE FUNCTION act()"
+        f"CREATE TRIGGER act BEFORE INSERT ON passages FOR EACH ROW WHEN (NEW.doc_id = '{name}') EXECUTE FUNCTION act()"
     )
 
 
@@ -146,7 +144,7 @@ def test_a_server_that_goes_away_is_one_line_and_the_upload_goes_on(
 ) -> None:
     searcher = searchers["lexical"]
     blocked(searcher, address, server, "pg_terminate_backend(pg_backend_pid())")
-    with pytest.raises(UserError, match="went away: .*run the same again") as error:
+    with pytest.raises(UserError, match=r"went away: .*run the same again") as error:
         sent(searcher, address)
     assert PASSWORD not in str(error.value)
     server.execute("DROP TRIGGER act ON passages")
@@ -168,9 +166,7 @@ def test_changed_rows_are_found_out(searchers: dict[str, Searcher], address: str
         sent(searcher, address)
 
 
-def test_an_index_of_the_table_does_not_change_the_search(
-    searchers: dict[str, Searcher], address: str, server
-) -> None:
+def test_an_index_of_the_table_does_not_change_the_search(searchers: dict[str, Searcher], address: str, server) -> None:
     """An approximate index that finds little is there, and the comparison is still of all rows."""
     searcher = searchers["dense"]
     sent(searcher, address)
@@ -183,20 +179,17 @@ def test_an_index_of_the_table_does_not_change_the_search(
         server.execute("ALTER ROLE postgres RESET ALL")
 
 
-def test_tables_of_others_are_refused(searchers: dict[str, Searcher], address: str, server) -> None:
+def test_tables_of_others_are_refused(
+    searchers: dict[str, Searcher], address: str, server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent(searchers["dense"], address)
     with pytest.raises(UserError, match=r"column lexical is missing.*DROP TABLE passages"):
         sent(searchers["hybrid"], address)
-    other = Searcher(
-        model=searchers["dense"].passages,
-        corpus=searchers["dense"].corpus,
-        tokens=searchers["dense"]._tokens,
-        passages=type(searchers["dense"].passages)(
-            searchers["dense"].passages.place, {**searchers["dense"].passages.record, "fingerprint": "others"}
-        ),
-    )
+    dense = searchers["dense"]
+    others = Artifact(dense.passages.place, {**dense.passages.record, "fingerprint": "others"})
+    monkeypatch.setattr(dense, "passages", others)
     with pytest.raises(UserError, match="another model or collection"):
-        sent(other, address)
+        sent(dense, address)
     server.execute("CREATE TABLE narrow (doc_id text PRIMARY KEY, title text, text text, dense vector(3))")
     with pytest.raises(UserError, match=r"column dense is vector\(3\), that of this model's passages is vector\("):
         sent(searchers["dense"], address, "narrow")
@@ -208,7 +201,7 @@ def test_addresses_are_refused_in_one_line(
     searchers: dict[str, Searcher], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No answer, a wrong password, a password in the address, another scheme, no package."""
-    with pytest.raises(UserError, match="cannot connect: .*Connection refused.*Check host, port"):
+    with pytest.raises(UserError, match=r"cannot connect: .*Connection refused.*Check host, port"):
         sent(searchers["dense"], "postgresql://postgres@127.0.0.1:1/postgres")
     with pytest.raises(UserError, match=r"leave it out and set PGPASSWORD") as error:
         sent(searchers["dense"], address.replace("postgres@", f"postgres:{PASSWORD}@"))

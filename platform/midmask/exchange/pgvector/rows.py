@@ -65,7 +65,7 @@ def _sparse(rows: SparseRows, row: int) -> bytes:
     terms, weights = rows.row(row)
     held = weights != 0  # pgvector refuses an entry of weight zero
     head = struct.pack("!iii", rows.width, int(held.sum()), 0)
-    return head + terms[held].astype(">i4").tobytes() + weights[held].astype(">f4").tobytes()
+    return b"".join([head, terms[held].astype(">i4").tobytes(), weights[held].astype(">f4").tobytes()])
 
 
 def _check_words(names: list[str], rows: SparseRows) -> None:

@@ -15,8 +15,8 @@ TIMEOUT = 10
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """An open connection, which commits each statement, with the extension pgvector, closed at the end. Errors of the server are the user's in here:
-    no answer, no right, no space, a text that its encoding lacks.
+    """An open connection, which commits each statement, to a database with the extension pgvector; closed at the end.
+    Errors of the server are the user's in here: no answer, no right, no space, a text that its encoding lacks.
 
     Args:
         address: `postgresql://USER@HOST:PORT/DATABASE`, without a password: libpq reads PGPASSWORD or ~/.pgpass.

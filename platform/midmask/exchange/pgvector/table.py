@@ -24,7 +24,7 @@ TEXTS = {"doc_id": "text", "title": "text", "text": "text"}
 MARK = "midmask "
 """Begins the comment of a table that midmask made; the fingerprint of its vectors follows."""
 
-Found = list[tuple[str, float]]
+RankedIds = list[tuple[str, float]]
 """Document ids and scores of one query, the best first."""
 
 
@@ -117,7 +117,7 @@ class VectorTable:
         """Rows of the table."""
         return int(self._run(f"SELECT count(*) FROM {self._quoted}")[0][0])
 
-    def search(self, queries: Views, k: int) -> list[Found]:
+    def search(self, queries: Views, k: int) -> list[RankedIds]:
         """The best `k` passages of each query by inner product, of both views their sum; ties rank by document id. All
         rows are scored, whatever indexes the table has: no index serves this order.
         """

@@ -5,15 +5,16 @@ Each block of passages is one transaction, and a block that is there is not sent
 second one changes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from midmask.arrays import Floats, Ints
 from midmask.errors import UserError
 from midmask.exchange.pgvector.server import connected
-from midmask.exchange.pgvector.table import Found, VectorTable, column_types
+from midmask.exchange.pgvector.table import RankedIds, VectorTable, column_types
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.views import read_views
 
@@ -82,7 +83,7 @@ def _count(searcher: Searcher, target: VectorTable) -> int:
     if wanted != found:
         raise UserError(
             f"table {target.name} has {found:,} rows, the collection {wanted:,} passages: rows were added or deleted "
-            f"by others. Run the same again for missing ones; else delete the table (in psql: DROP TABLE {target.name})"
+            f"by others; delete the table (in psql: DROP TABLE {target.name}) and run the same again"
         )
     return found
 
@@ -101,14 +102,18 @@ def _sample(searcher: Searcher, number: int) -> list[str]:
 def _equal(searcher: Searcher, target: VectorTable, queries: Sequence[str]) -> int:
     """For how many queries both searches find the same."""
     views = searcher.encode(queries)
-    own_QK = [
-        [(searcher.stored.doc_ids[int(row)].as_py(), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
-        for lists in zip(*searcher.nearest(views, DEPTH), strict=True)
-    ]
-    return sum(is_same(own, theirs) for own, theirs in zip(own_QK, target.search(views, DEPTH), strict=True))
+    ids = searcher.stored.doc_ids
+    lists = zip(*searcher.nearest(views, DEPTH), strict=True)
+    own = [[(ids[row].as_py(), score) for score, row in _pairs(*each) if row >= 0] for each in lists]
+    theirs = target.search(views, DEPTH)
+    return sum(is_same(*pair) for pair in zip(own, theirs, strict=True))
 
 
-def is_same(own: Found, theirs: Found) -> bool:
+def _pairs(scores_K: Floats, rows_K: Ints) -> Iterator[tuple[float, int]]:
+    return zip(scores_K.tolist(), rows_K.tolist(), strict=True)
+
+
+def is_same(own: RankedIds, theirs: RankedIds) -> bool:
     """Whether two lists have the same passages with equal scores, ties aside: of passages with equal scores any order
     and, at the end of the list, any choice is the same.
     """
