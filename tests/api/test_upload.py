@@ -42,8 +42,12 @@ def test_a_model_folder_is_uploaded_from_the_shell(
     rows.write(Place(str(tmp_path / "texts")))
     parser = ArgumentParser()
     upload.add_flags(parser)
-    arguments = [str(run.model), "--corpus", f"beir:{tmp_path / 'texts'}", "--storage", str(tmp_path / "store")]
-    flags = parser.parse_args([*arguments, "--to", address, "--table", "shell", "--check", "50"])
+    words = [str(run.model), "--corpus", f"beir:{tmp_path / 'texts'}", "--storage", str(tmp_path / "store")]
+    words += ["--table", "shell", "--check", "50", "--to"]
+    with pytest.raises(midmask.UserError, match="Connection refused"):
+        upload.work(parser.parse_args([*words, "postgresql://postgres@127.0.0.1:1/postgres"]))
+    assert not (tmp_path / "store").exists(), "vectors were computed before the server was asked"
+    flags = parser.parse_args([*words, address])
     upload.work(flags)
     printed = capsys.readouterr()
     assert "shell: 80 passages, 80 of them written by this upload" in printed.out

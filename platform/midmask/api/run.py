@@ -8,7 +8,7 @@ from midmask.api.storage import compute, keep_quiet, show_line
 from midmask.artifact import Artifact, load
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
-from midmask.exchange.pgvector.server import check_address
+from midmask.exchange.pgvector.server import check_server
 from midmask.exchange.pgvector.upload import CHECKED, Upload, upload
 from midmask.experiment.plan import Plan
 from midmask.experiment.run import Runner
@@ -104,7 +104,7 @@ class Run:
             UserError: if the server does not answer or refuses, if the table holds other vectors, for token vectors,
                 and without the package psycopg (extra `pgvector`).
         """
-        check_address(to)
+        check_server(to)
         show = show_line if progress else keep_quiet
         return upload(self._searcher, to, table, check=check, show=show)
 

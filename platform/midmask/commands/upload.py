@@ -29,11 +29,11 @@ def work(flags: Namespace) -> None:
     from midmask.app.job import resolve_corpus
     from midmask.choice.rankers import SearchStore
     from midmask.corpora import CorpusConfig
-    from midmask.exchange.pgvector.server import check_address
+    from midmask.exchange.pgvector.server import check_server
     from midmask.exchange.pgvector.upload import upload
     from midmask.pretrained import model_folder
 
-    check_address(flags.to)
+    check_server(flags.to)
     folder = model_folder(flags.folder, field="FOLDER").absolute()
     corpus = CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official")
     searcher = SearchStore(corpus, open_store(flags.storage)).open_searcher(folder, show_line)

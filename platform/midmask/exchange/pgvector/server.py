@@ -24,29 +24,38 @@ def connected(address: str) -> Iterator[Any]:
     Raises:
         UserError: for an address of another form, one with a password, a missing package, and errors of the server.
     """
-    check_address(address)
+    _check_address(address)
     psycopg = _library()
     options = {"connect_timeout": TIMEOUT, "client_encoding": "UTF8", "application_name": "midmask"}
     try:
         link = psycopg.connect(address, autocommit=True, cursor_factory=psycopg.ClientCursor, **options)
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise UserError(
-            f"--to {address}: cannot connect: {_first_line(error)}. Check host, port, user and database with psql "
-            f"{address}; a password is read from PGPASSWORD or ~/.pgpass."
+            f"--to {address}: cannot connect: {_first_line(error)}. Try the same address with psql, to check host, "
+            "port, user and database; a password is read from PGPASSWORD or ~/.pgpass."
         ) from None
     with contextlib.closing(link), _refusing(psycopg, address):
         _have_pgvector(psycopg, link, address)
         yield link
 
 
-def check_address(address: str) -> None:
-    """
+def check_server(address: str) -> None:
+    """Connects and does nothing else, so that vectors are not computed for a server that does not answer.
+
     Raises:
-        UserError: for an address of another form than `connected` takes, and one with a password.
+        UserError: as `connected`.
     """
+    with connected(address):
+        pass
+
+
+def _check_address(address: str) -> None:
     if not address.startswith(SCHEMES):
         shown = quoted(redacted(address))
-        raise UserError(f"--to {shown}: type an address like postgresql://USER@HOST:5432/DATABASE")
+        raise UserError(
+            f"--to {shown}: type an address that begins with postgresql://, such as postgresql://HOST:5432/DATABASE, "
+            "with the user's name and @ before the host"
+        )
     if has_credentials(address):
         raise UserError(
             f"--to {redacted(address)}: the address contains a password, which lists of processes show; leave it out "
