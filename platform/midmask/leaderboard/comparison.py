@@ -69,7 +69,7 @@ def compare_systems(
     Raises:
         UserError: for a run without values per query, systems of other queries, or a measure that one lacks.
     """
-    tables = {name: [_values(row, per_query) for row in rows] for name, rows in systems.items()}
+    tables = {name: [values_of(row, per_query) for row in rows] for name, rows in systems.items()}
     shown = _shared_measures([row for rows in systems.values() for row in rows], measures)
     first, *others = systems
     table = tabulate(by_measure(tables, shown), ComparisonProtocol(baseline=first, correction="holm"))
@@ -83,7 +83,8 @@ def compare_systems(
     return SystemComparison(place, first, table, ids, pairings, sided, texts)
 
 
-def _values(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
+def values_of(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
+    """A run's table (query_id, measure, value); raises UserError if it keeps none."""
     table = per_query(row)
     if table is None:
         raise UserError(

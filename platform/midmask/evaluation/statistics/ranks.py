@@ -1,6 +1,7 @@
-"""Which ranks the data allow a system: between those that are surely better than it and those that are surely worse."""
+"""Ranks by a mean, and which ranks the data allow: between systems that are surely better and those surely worse."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from midmask.evaluation.statistics.significance import Comparison, better_than
@@ -23,3 +24,9 @@ def rank_ranges(comparisons: Sequence[Comparison]) -> dict[str, RankRange]:
     beaten = better_than(comparisons)
     behind = {name: sum(name in others for others in beaten.values()) for name in beaten}
     return {name: RankRange(1 + behind[name], len(beaten) - len(others)) for name, others in beaten.items()}
+
+
+def competition_ranks(means: Mapping[str, float]) -> dict[str, int]:
+    """System -> its rank by its mean, the highest first; equal means share the best rank of theirs (1, 2, 2, 4)."""
+    ascending = sorted(means.values())
+    return {name: 1 + len(means) - bisect_right(ascending, mean) for name, mean in means.items()}

@@ -1,0 +1,101 @@
+"""Results of MTEB as rows of the leaderboard: a run for each model, with the measures of all its tasks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from midmask.app.run_contents import FOLDER_TAGS
+from midmask.errors import UserError
+from midmask.evaluation.statistics.task_ranks import TaskRank, task_ranks
+from midmask.exchange.mteb_files import MAIN, MtebResult, read_result
+from midmask.identity import fingerprint
+from midmask.tracking import Tracker, collection_key, metric_key
+
+STEP = "import_mteb"
+
+
+@dataclass(frozen=True)
+class MtebModel:
+    """A model in one revision. results: file -> what it holds, a task in each."""
+
+    name: str
+    revision: str
+    results: Mapping[Path, MtebResult]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """`COLLECTION SPLIT` -> nDCG@10."""
+        return {
+            f"{result.corpus(subset)} {split}": measures[MAIN]
+            for result in self.results.values()
+            for (split, subset), measures in result.measures.items()
+            if MAIN in measures
+        }
+
+
+def read_models(files: Sequence[Path]) -> tuple[list[MtebModel], list[Path]]:
+    """The models of these files, in order of their first; and the files of tasks of another kind than retrieval.
+
+    Raises:
+        UserError: as `read_result`; for two files of one model, revision and task; and where no file is of retrieval.
+    """
+    found: dict[tuple[str, str], dict[Path, MtebResult]] = {}
+    others = []
+    for file in files:
+        result = read_result(file)
+        if not result.measures:
+            others.append(file)
+            continue
+        own = found.setdefault((result.model, result.revision), {})
+        for earlier, known in own.items():
+            if known.task == result.task:
+                raise UserError(f"{earlier} and {file}: both are {result.model} on {result.task}; give one of them")
+        own[file] = result
+    if not found:
+        raise UserError(f"{others[0]}: no retrieval task among {len(others):,} files; they need scores as ndcg_at_10")
+    return [MtebModel(*key, own) for key, own in found.items()], others
+
+
+def track_models(models: Sequence[MtebModel], tracker: Tracker) -> int:
+    """Writes a run for each model whose results are not tracked yet; how many these are."""
+    written = 0
+    for model in models:
+        contents = {f"{one.task}/{one.dataset_revision}": _plain(one) for one in model.results.values()}
+        identity = fingerprint({"model": model.name, "revision": model.revision, "results": contents})
+        if tracker.find(identity, step=STEP).finished is None:
+            _track(model, identity, tracker)
+            written += 1
+    return written
+
+
+def rank_models(models: Sequence[MtebModel]) -> tuple[list[str], dict[str, TaskRank]]:
+    """The collections that all models have, and the models' ranks over them; both empty where they share none."""
+    values = {_called(model, models): model.values for model in models}
+    shared = [task for task in next(iter(values.values())) if all(task in own for own in values.values())]
+    if not shared:
+        return [], {}
+    return shared, task_ranks({name: {task: own[task] for task in shared} for name, own in values.items()}, MAIN)
+
+
+def _called(model: MtebModel, models: Sequence[MtebModel]) -> str:
+    alone = sum(one.name == model.name for one in models) == 1
+    return model.name if alone else f"{model.name} {model.revision[:8]}"
+
+
+def _track(model: MtebModel, identity: str, tracker: Tracker) -> None:
+    """A collection is known by its revision in MTEB alone, so its column is its own: nothing shows that a folder of the
+    same name holds the same passages and judgements.
+    """
+    about = {"midmask.job": "import-mteb", "midmask.step": STEP, "midmask.fingerprint": identity}
+    tags = {**FOLDER_TAGS, **about, "midmask.recipe": model.name, "midmask.representation": "MTEB"}
+    with tracker.run(f"mteb-{model.name}", tags=tags, params={"mteb.revision": model.revision}) as run:
+        for file, result in model.results.items():
+            for (split, subset), measures in result.measures.items():
+                corpus = result.corpus(subset)
+                run.log({metric_key(corpus, split, name): value for name, value in measures.items()}, step=0)
+                run.tag({collection_key(corpus): f"mteb:{result.dataset_revision}"})
+            run.log_file(file, "mteb")
+
+
+def _plain(result: MtebResult) -> dict[str, Mapping[str, float]]:
+    return {f"{split}/{subset}": measures for (split, subset), measures in result.measures.items()}
