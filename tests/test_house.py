@@ -233,6 +233,7 @@ def test_import_contracts_see_what_breaks_them(tmp_path: Path) -> None:
         ("evaluation/__init__.py", "import faiss"),
         ("registry.py", "import streamlit"),
         ("vocabulary.py", "import ir_datasets"),
+        ("heads.py", "import psycopg"),
         ("artifact.py", "import torch"),
         ("tracking/__init__.py", "import midmask.artifact"),
     ]:

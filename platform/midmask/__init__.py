@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from midmask.api.train import train
     from midmask.choice.verdict import Verdict
     from midmask.errors import UserError
+    from midmask.exchange.pgvector.upload import Upload
     from midmask.retrieve.searcher import Hit
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _HOMES = {
     "Run": "api.run",
     "Scores": "api.scores",
     "Table": "api.comparison",
+    "Upload": "exchange.pgvector.upload",
     "UserError": "errors",
     "Verdict": "choice.verdict",
     "choose": "api.choose",
@@ -56,6 +58,7 @@ __all__ = [
     "Run",
     "Scores",
     "Table",
+    "Upload",
     "UserError",
     "Verdict",
     "choose",

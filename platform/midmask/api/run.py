@@ -4,10 +4,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midmask.api.storage import compute
+from midmask.api.storage import compute, keep_quiet, show_line
 from midmask.artifact import Artifact, load
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
+from midmask.exchange.pgvector.server import check_server
+from midmask.exchange.pgvector.upload import CHECKED, Upload, upload
 from midmask.experiment.plan import Plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -82,6 +84,29 @@ class Run:
             UserError: if k is below 1.
         """
         return self._searcher.search([query], k)[0]
+
+    def upload(self, to: str, table: str, check: int = CHECKED, progress: bool = True) -> Upload:
+        """Writes the run's corpus to a PostgreSQL server with the extension pgvector: doc_id, title, text and the
+        vectors, which are computed as for `search`. What is there is not sent again, so a killed upload goes on. Then
+        queries of the corpus are searched in the server and in midmask.
+
+        Args:
+            to: `postgresql://USER@HOST:PORT/DATABASE`; a password is read from PGPASSWORD or ~/.pgpass.
+            table: TABLE or SCHEMA.TABLE, made if it is missing.
+            check: queries that are searched in both; 0: none.
+            progress: prints to standard error how far the upload is.
+
+        Returns:
+            passages: rows of the table; written: by this call; queries: searched in both; equal: for how many of these
+            the best ten were the same, ties aside.
+
+        Raises:
+            UserError: if the server does not answer or refuses, if the table holds other vectors, for token vectors,
+                and without the package psycopg (extra `pgvector`).
+        """
+        check_server(to)
+        show = show_line if progress else keep_quiet
+        return upload(self._searcher, to, table, check=check, show=show)
 
     @cached_property
     def _searcher(self) -> Searcher:

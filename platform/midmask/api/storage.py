@@ -67,17 +67,22 @@ class ProgressLines(Silent):
         self._began: dict[str, float] = {}
 
     def begin(self, step: Step) -> None:
-        self._lines[step.fingerprint] = StepProgress(step.name, _show)
+        self._lines[step.fingerprint] = StepProgress(step.name, show_line)
         self._began[step.fingerprint] = time.monotonic()
-        _show(f"{step.name} …")
+        show_line(f"{step.name} …")
 
     def log(self, step: Step, at: int, values: dict[str, float]) -> None:
         self._lines[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
 
     def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
         if not cached:
-            _show(f"{step.name}: done in {clock(time.monotonic() - self._began[step.fingerprint])}")
+            show_line(f"{step.name}: done in {clock(time.monotonic() - self._began[step.fingerprint])}")
 
 
-def _show(line: str) -> None:
+def show_line(line: str) -> None:
+    """Prints a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
+
+
+def keep_quiet(line: str) -> None:
+    """Takes a line of progress and prints nothing."""

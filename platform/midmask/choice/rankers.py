@@ -138,6 +138,14 @@ class SearchStore:
         """A model folder over the collection.
 
         Raises:
+            UserError: as `open_searcher`.
+        """
+        return EncoderRanker(self.open_searcher(folder, show), stored, read_facts(folder).representation)
+
+    def open_searcher(self, folder: Path, show: Show) -> Searcher:
+        """The exact search with a model folder's vectors of the collection, which are encoded if they are missing.
+
+        Raises:
             UserError: if the folder holds no model, or one that midmask cannot follow.
         """
         recipe = as_folder_reads(self._recipe(), folder, ())
@@ -148,8 +156,7 @@ class SearchStore:
         encoded = runner.run(passages)
         model, tokens = (runner.run(passages.inputs[name]) for name in ("model", "tokens"))
         corpus = runner.run(planned.corpus)
-        searcher = Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
-        return EncoderRanker(searcher, stored, read_facts(folder).representation)
+        return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
 
     def open_bm25(self, show: Show, *, titles: bool) -> Bm25Ranker:
         """BM25 with the settings of its evaluation.

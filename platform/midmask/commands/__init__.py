@@ -44,6 +44,7 @@ TOOLS = Registry(
     "command",
     {
         "search": Command("search", "type a query: the systems of a verdict, or a model over a collection"),
+        "upload": Command("upload", "a collection's vectors to a PostgreSQL server with pgvector"),
         "ui": Command("ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
         "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
@@ -54,4 +55,4 @@ TOOLS = Registry(
         "gc": Command("gc", "what the stores no longer need, listed or deleted"),
     },
 )
-"""Commands that only look, and `gc`, which deletes if it is asked to."""
+"""Commands that only look, `upload`, which writes to a server, and `gc`, which deletes if it is asked to."""

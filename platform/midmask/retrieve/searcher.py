@@ -11,11 +11,12 @@ import numpy as np
 
 from midmask.artifact import Artifact
 from midmask.errors import UserError
-from midmask.retrieve.blocks import passage_blocks
+from midmask.retrieve.blocks import Block, passage_blocks
 from midmask.retrieve.merging import Neighbours
 from midmask.retrieve.shards import Shard, open_shard, search_shard
 from midmask.retrieve.stored_passages import StoredPassages
 from midmask.retrieve.text_encoder import TextEncoder
+from midmask.retrieve.views import Views
 from midmask.tokens import encoder
 
 
@@ -45,9 +46,10 @@ class Searcher:
         passages: Artifact,
         query_length: int | None = None,
     ) -> None:
-        self._stored = StoredPassages(corpus.place)
+        self.corpus = corpus
+        self.passages = passages
+        self.stored = StoredPassages(corpus.place)
         self._tokens = tokens
-        self._passages = passages
         self._queries = TextEncoder(model, tokens, "query", query_length)
 
     def search(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
@@ -73,16 +75,33 @@ class Searcher:
         Args:
             queries: at least one.
         """
+        return self.nearest(self.encode(queries), k)
+
+    def encode(self, queries: Sequence[str]) -> Views:
+        """The vectors of queries, in their order; at least one."""
         length = int(self._tokens.record["config"]["query_length"])
         cut = encoder(self._queries.tokenizer, length)
         rows = cut([self._queries.prompt + query for query in queries])
-        return search_shard(self._shard, self._queries.encode([np.array(row) for row in rows]), k)
+        return self._queries.encode([np.array(row) for row in rows])
+
+    def nearest(self, queries: Views, k: int) -> Neighbours:
+        """As `find`, for queries that are encoded."""
+        return search_shard(self._shard, queries, k)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The vectors of each passage: "dense", "lexical" or both; or "late"."""
+        return tuple(self.passages.result["views"])
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The blocks in which the passages' vectors are stored, in row order."""
+        return passage_blocks(self._tokens.place)
 
     @cached_property
     def _shard(self) -> Shard:
-        views = tuple(self._passages.result["views"])
-        return open_shard(self._passages.place, passage_blocks(self._tokens.place), views)
+        return open_shard(self.passages.place, self.blocks, self.views)
 
     def _read_hit(self, row: int, score: float) -> Hit:
-        doc_id, title, text = self._stored.row(row)
+        doc_id, title, text = self.stored.row(row)
         return Hit(doc_id, score, title, text)
