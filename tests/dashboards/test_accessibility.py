@@ -7,10 +7,9 @@ import pytest
 from selenium.webdriver import Chrome
 
 from tests.support.dashboards.browser import appearance
-from tests.support.dashboards.pages import wait_until_drawn
+from tests.support.dashboards.pages import PAGES, wait_until_drawn
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
-PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage", "search")
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
 GRAVE = ("serious", "critical")
 

@@ -4,7 +4,8 @@ python -m tests.speed.dashboard --runs 5000 --params 130
 
 The store is made in a temporary folder, with as many params a run as a recipe has. First the parts of the work in this
 process, in seconds of the processor, which a busy machine does not change much; then, unless --parts, the pages in
-headless Chromium by the clock, from the address to the drawn table with its script at an end, the median of the rounds.
+headless Chromium by the clock, from the address to the drawn table with its script at an end; at last every warm page,
+by the clock and in seconds of the server's processor, light and dark. Medians of the rounds.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
@@ -23,13 +25,13 @@ from midmask.leaderboard.board import View, board_of
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.html import table
 from midmask.leaderboard.marks import Marks
-from midmask.leaderboard.rows import rows
+from midmask.leaderboard.rows import place_names, rows
 from midmask.leaderboard.snapshot import refresh
 from midmask.leaderboard.snapshot_file import load, save, snapshot_place
 from midmask.tracking import StoreReader
 from tests.support.dashboards import many
-from tests.support.dashboards.browser import ROOT, chromium, served
-from tests.support.dashboards.pages import DRAWN, systems
+from tests.support.dashboards.browser import ROOT, appearance, chromium, served
+from tests.support.dashboards.pages import DRAWN, PAGES, systems, wait_until_drawn
 
 T = TypeVar("T")
 
@@ -59,8 +61,9 @@ def parts(uri: str) -> None:
     known = timed("snapshot read", lambda: load(place))
     timed("a look for changes where there are none", lambda: refresh(known, StoreReader(uri)))
     found = timed("rows and entries made of it", lambda: entries(rows(whole.newest_first())))
-    order = "pydocs dev nDCG@10"
-    view = View((("pydocs", "dev"),), ("nDCG@10", "RR@10", "R@100"), {}, order, False, "none", "none", False)
+    place = max(place_names(row.place for entry in found for own in entry.rows.values() for row in own).items())
+    measures, order = ("nDCG@10", "RR@10", "R@100"), f"{place[1]} nDCG@10"
+    view = View(dict([place]), measures, {}, order, False, "none", "none", False)
     board = timed("board of all systems", lambda: board_of(found, view, lambda shown: Marks()))
     timed("table of a hundred", lambda: table(board, board.lines[:100]))
 
@@ -82,6 +85,30 @@ def pages(uri: str, home: Path, rounds: int) -> None:
             views = {"warm page": "", "warm page, filtered and ordered": "/?protocol=protocol+1&order=Gain+per+hour"}
             for name, view in views.items():
                 print(f"{name}: {statistics.median(drawn(browser, address + view) for _ in range(rounds)):.2f} s")
+            for name in PAGES:
+                for theme in ("light", "dark"):
+                    with appearance(browser, theme, 1280):
+                        print(f"{name or 'leaderboard'}, {theme}: {warm(browser, f'{address}/{name}', rounds)}")
+
+
+def warm(browser: Chrome, address: str, rounds: int) -> str:
+    """A page that was drawn before: by the clock, and what its server's processes take."""
+    clock, busy = [], []
+    for _ in range(rounds + 1):
+        browser.get("about:blank")
+        before, began = served_seconds(), time.perf_counter()
+        browser.get(address)
+        wait_until_drawn(browser)
+        clock.append(time.perf_counter() - began)
+        busy.append(served_seconds() - before)
+    middle = [statistics.median(each[1:]) for each in (clock, busy)]
+    return f"{middle[0]:.2f} s by the clock, {middle[1]:.2f} s of the server's processor"
+
+
+def served_seconds() -> float:
+    """Seconds of the processor that Streamlit, a child of this process, has had."""
+    servers = [one for one in psutil.Process().children() if "streamlit" in one.cmdline()]
+    return sum(sum(one.cpu_times()[:2]) for one in servers)
 
 
 def drawn(browser: Chrome, address: str) -> float:

@@ -10,6 +10,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
+PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage", "search")
+"""Addresses of all pages; "" is the leaderboard's."""
+
 DRAWN = "[data-test-script-state=notRunning]"
 PATIENCE = 90
 """Seconds until a page must show what is waited for."""
