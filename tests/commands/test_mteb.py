@@ -51,7 +51,11 @@ def shown(folder: Path) -> list[LeaderboardRow]:
 def test_imported_results_are_rows(typed: Typed, tmp_path: Path) -> None:
     said = typed(import_mteb, CACHE)
     assert "Models: 1, with 2 results; new on the leaderboard: 1." in said
-    assert "another kind than retrieval: 1 (" in said and "MockSTSTask.json" in said
+    assert (
+        "No two models have all tasks of one of them" in said
+        and "another kind than retrieval: 1 (" in said
+        and "MockSTSTask.json" in said
+    )
     found = {(row.corpus, row.split): row for row in shown(tmp_path)}
     assert len(found) == 6
     row = found["MockRetrievalTask", "test"]
@@ -83,10 +87,12 @@ def test_models_are_ranked_over_the_tasks_they_share(typed: Typed, tmp_path: Pat
         write("good", f"T{number}", 0.60 + number / 100)
         write("bad", f"T{number}", 0.30 + number / 50)
     write("good", "OnlyGood", 0.0)
+    write("partial", "T0", 0.99)
     said = typed(import_mteb, tmp_path / "results")
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("|")]
     assert cells[2:] == [["good", "1", "1-1", "0.6300"], ["bad", "2", "2-2", "0.3600"]]
-    assert "Over the 7 collections that all have: T0 test, " in said and "OnlyGood" not in said
+    assert "Collections that all of these have: 7 (T0 test, " in said and "OnlyGood" not in said
+    assert "since they lack one of the collections: partial." in said
 
 
 def test_nothing_is_imported_where_a_file_is_bad(typed: Typed, tmp_path: Path) -> None:

@@ -68,13 +68,30 @@ def track_models(models: Sequence[MtebModel], tracker: Tracker) -> int:
     return written
 
 
-def rank_models(models: Sequence[MtebModel]) -> tuple[list[str], dict[str, TaskRank]]:
-    """The collections that all models have, and the models' ranks over them; both empty where they share none."""
+@dataclass(frozen=True)
+class TaskRanking:
+    """tasks: that all ranked models have. ranks: by name, the best first. others: models that lack one of the tasks."""
+
+    tasks: Sequence[str]
+    ranks: Mapping[str, TaskRank]
+    others: Sequence[str]
+
+
+def rank_models(models: Sequence[MtebModel]) -> TaskRanking:
+    """The models' ranks over tasks that all of them have: of the sets of tasks that single models have, the one that
+    most results belong to (tasks × models with all of them). No ranks where no two models share such a set.
+    """
     values = {_called(model, models): model.values for model in models}
-    shared = [task for task in next(iter(values.values())) if all(task in own for own in values.values())]
-    if not shared:
-        return [], {}
-    return shared, task_ranks({name: {task: own[task] for task in shared} for name, own in values.items()}, MAIN)
+
+    def whole(tasks: frozenset[str]) -> list[str]:
+        return [name for name, own in values.items() if tasks <= own.keys()]
+
+    sets = dict.fromkeys(frozenset(own) for own in values.values() if own)
+    tasks = max((one for one in sets if len(whole(one)) > 1), key=lambda one: len(whole(one)) * len(one), default=None)
+    if tasks is None:
+        return TaskRanking([], {}, list(values))
+    ranked = {name: {task: values[name][task] for task in sorted(tasks)} for name in whole(tasks)}
+    return TaskRanking(sorted(tasks), task_ranks(ranked, MAIN), [name for name in values if name not in ranked])
 
 
 def _called(model: MtebModel, models: Sequence[MtebModel]) -> str:

@@ -1,15 +1,14 @@
 """What is told of imported results of MTEB: how many there are, and the models' ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from midmask.app.mteb_rows import MtebModel
+from midmask.app.mteb_rows import MtebModel, TaskRanking
 from midmask.evaluation.rendering import markdown
-from midmask.evaluation.statistics.task_ranks import TaskRank
 from midmask.exchange.mteb_files import MAIN
 
-SHOWN = 3
-"""Names of files that were left out."""
+SHOWN = 8
+"""Names that a list has; of the others, their number."""
 
 
 def import_sentence(models: Sequence[MtebModel], written: int, others: Sequence[Path]) -> str:
@@ -17,22 +16,30 @@ def import_sentence(models: Sequence[MtebModel], written: int, others: Sequence[
     results = sum(len(model.results) for model in models)
     text = f"Models: {len(models):,}, with {results:,} results; new on the leaderboard: {written:,}."
     if others:
-        listed = ", ".join(str(file) for file in others[:SHOWN]) + (" …" if len(others) > SHOWN else "")
-        text += f" Left out, since they are of another kind than retrieval: {len(others):,} ({listed})."
+        text += f" Left out, since they are of another kind than retrieval: {len(others):,} ({_listed(others)})."
     return text
 
 
-def rank_table(tasks: Sequence[str], ranks: Mapping[str, TaskRank]) -> str:
+def rank_table(ranking: TaskRanking) -> str:
     """Rank, mean and the ranks that the tests allow, the best model first."""
-    if not tasks:
-        return "The models share no task, so they are not ranked."
+    if not ranking.ranks:
+        return "No two models have all tasks of one of them, so none is ranked."
     rows = [
         [name, str(one.rank), f"{one.allowed.best}-{one.allowed.worst}", f"{one.mean:.4f}"]
-        for name, one in ranks.items()
+        for name, one in ranking.ranks.items()
     ]
     head = ["model", "rank", "ranks allowed", f"mean {MAIN}"]
     caption = (
-        f"Over the {len(tasks):,} collections that all have: {', '.join(tasks)}. Ranks allowed: those that Wilcoxon's "
-        "signed-rank tests over collections leave (all pairs, Holm, 0.05); of fewer than six collections, all."
+        f"Collections that all of these have: {len(ranking.tasks):,} ({_listed(ranking.tasks)}). Ranks allowed: "
+        "those that Wilcoxon's signed-rank tests over collections leave (all pairs, Holm, 0.05); of fewer than six "
+        "collections, all."
     )
+    if ranking.others:
+        caption += f" Not ranked, since they lack one of the collections: {_listed(ranking.others)}."
     return f"{markdown(head, rows)}\n\n{caption}"
+
+
+def _listed(names: Sequence[object]) -> str:
+    """The first of them, and how many there are."""
+    more = f" and {len(names) - SHOWN:,} others" if len(names) > SHOWN else ""
+    return ", ".join(map(str, names[:SHOWN])) + more

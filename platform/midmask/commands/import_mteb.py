@@ -32,4 +32,4 @@ def work(flags: Namespace) -> None:
     with Tracker(uri, here) as tracker:
         written = track_models(models, tracker)
     print(import_sentence(models, written, others))
-    print(f"\n{rank_table(*rank_models(models))}\n\nmidmask leaderboard --tracking-uri {uri}")
+    print(f"\n{rank_table(rank_models(models))}\n\nmidmask leaderboard --tracking-uri {uri}")
