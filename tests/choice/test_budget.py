@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds
+from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds, room
 from midmask.choice.contenders import Size
 from midmask.errors import UserError
 
@@ -63,6 +63,22 @@ def test_the_longest_trainings_that_fit_are_found(fixed, pretrain, finetune, sec
     assert price(size) <= seconds * (1 + 1e-9)
     longer = limits.size(max(size.pretrain, size.finetune) + 1)
     assert longer == size or price(longer) > seconds * (1 - 1e-9)
+
+
+@given(seconds=st.floats(1, 5_000), most=st.integers(3, 9), each=st.floats(0.01, 3), encoding=st.floats(0, 200))
+def test_a_round_has_as_many_contenders_as_can_be_trained_at_all(seconds, most, each, encoding):
+    """Two contenders need no training and are encoded like the others."""
+
+    def price(count: int, size: Size) -> float:
+        return count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
+
+    found, least = room(price, 2, most, seconds, WIDE), Size(FEWEST_STEPS, FEWEST_STEPS)
+    fits = [count for count in range(3, most + 1) if price(count, least) <= seconds]
+    if found is None:
+        assert not fits
+    else:
+        assert found[0] == max(fits)
+        assert found[1] == affordable(lambda size: price(found[0], size), seconds, WIDE)
 
 
 def test_no_training_repeats_a_collection_without_end():

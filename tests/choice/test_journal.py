@@ -10,7 +10,7 @@ MLM = Contender("mlm", "dense", TUNED)
 
 def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
-    first.decide(Round(Size(30, 20), (LEXICAL, MLM)))
+    first.decide(Round(Size(30, 20), (LEXICAL, MLM), shares=3))
     first.give_up([MLM], "behind")
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")

@@ -5,6 +5,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from midmask.choice.contenders import Size
 from midmask.errors import UserError
@@ -88,6 +89,23 @@ class Limits:
         pretrain = max(FEWEST_STEPS, self.passage_epochs * self.passages // self.batch)
         finetune = max(FEWEST_STEPS, self.query_epochs * self.queries // self.batch)
         return Size(min(bounded, pretrain), min(bounded, finetune))
+
+
+def room(
+    price: Callable[[int, Size], float], untrained: int, most: int, seconds: float, limits: Limits
+) -> tuple[int, Size] | None:
+    """The most contenders of a round that can be afforded, and the length of their trainings; None if there is no time
+    to train one.
+
+    Args:
+        price: seconds of a round with the first so many contenders, which `affordable` is asked about.
+        untrained: contenders at the front that cost no training. most: all that wait.
+    """
+    for count in range(most, untrained, -1):
+        size = affordable(partial(price, count), seconds, limits)
+        if size is not None:
+            return count, size
+    return None
 
 
 def affordable(price: Callable[[Size], float], seconds: float, limits: Limits) -> Size | None:

@@ -8,14 +8,13 @@ about a whole one. Systems are compared on the dev queries alone; the test queri
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from midmask.benchmark.cells import BenchmarkCell, cell_of, cell_on
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import Clock, Limits, affordable
+from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, room
 from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, relatives
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.workshop import Workshop
@@ -124,17 +123,31 @@ class Contest:
         self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
 
     def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
-        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others."""
-        seconds = min(ROUND_SHARE * self._clock.budget, LAST_START * self._clock.budget - self._clock.spent)
-        for count in range(len(waiting), 0, -1):
-            contenders = tuple(waiting[:count])
-            size = affordable(partial(self._price, contenders), seconds, self._conditions.limits)
-            if size is not None and (count > len(_always(waiting)) or number == 0):
-                room = f"the budget had room for {count} trainings in round {number + 1}"
-                self._journal.give_up(waiting[count:], room)
-                log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, _told(size))
-                return Round(size, contenders)
-        return None
+        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others.
+        Where a first round has no time to train even one, it gets the shares of all rounds; if that is too little as
+        well, it compares what needs no training.
+        """
+        untrained, limits = len(_always(waiting)), self._conditions.limits
+        for shares in (1, ROUNDS) if number == 0 else (1,):
+            found = room(self._price_of(waiting), untrained, len(waiting), self._seconds(shares), limits)
+            if found is not None:
+                break
+        else:
+            if number > 0:
+                return None
+            shares, found = 1, (untrained, limits.size(FEWEST_STEPS))
+        count, size = found
+        words = f"the budget had time to train {count - untrained} systems in round {number + 1}"
+        self._journal.give_up(waiting[count:], words)
+        log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, _told(size))
+        return Round(size, tuple(waiting[:count]), shares)
+
+    def _seconds(self, shares: int) -> float:
+        """What is left of the budget for a round that has so many rounds' shares."""
+        return min(shares * ROUND_SHARE * self._clock.budget, LAST_START * self._clock.budget - self._clock.spent)
+
+    def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
+        return lambda count, size: self._price(waiting[:count], size)
 
     def _price(self, contenders: Sequence[Contender], size: Size) -> float:
         """Seconds, by the estimate and by how far it was off in the rounds before."""
@@ -149,7 +162,8 @@ class Contest:
         """Trains and measures a round, by priority, as many side by side as there are lanes. Once its time is up no
         other training begins; what runs may go on, since half a training is worth nothing.
         """
-        limit, last = self._share_after(number) * self._clock.budget, self._clock.at(LAST_START)
+        limit = self._share_after(number + current.shares) * self._clock.budget
+        last = self._clock.at(LAST_START)
         expected, began = self._price(current.contenders, current.size), self._clock.spent
         for first in range(0, len(current.contenders), self._workshop.lanes):
             group = current.contenders[first : first + self._workshop.lanes]
@@ -168,9 +182,9 @@ class Contest:
         if expected > 0 and self._clock.spent - began > 1:
             self._slower *= max(0.2, (self._clock.spent - began) / expected)
 
-    def _share_after(self, number: int) -> float:
-        """The share of the budget that may be spent when a round ends: half a round more than its own."""
-        return (number + 1.5) * ROUND_SHARE + 0.1
+    def _share_after(self, shares: int) -> float:
+        """The share of the budget that may be spent when so many rounds' shares are: half a round more."""
+        return (shares + 0.5) * ROUND_SHARE + 0.1
 
     def _next(self, current: Round) -> tuple[Contender, ...]:
         """The better half of a round without those that cannot win, and the relatives of the best."""

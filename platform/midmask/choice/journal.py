@@ -14,10 +14,11 @@ FILE = "contest.json"
 
 @dataclass(frozen=True)
 class Round:
-    """Who is trained and for how long."""
+    """Who is trained and for how long. shares: of how many rounds it takes the time."""
 
     size: Size
     contenders: tuple[Contender, ...]
+    shares: int = 1
 
 
 class ContestJournal:
@@ -60,4 +61,5 @@ class ContestJournal:
 
 
 def _round(found: dict[str, Any]) -> Round:
-    return Round(Size(**found["size"]), tuple(Contender(**one) for one in found["contenders"]))
+    contenders = tuple(Contender(**one) for one in found["contenders"])
+    return Round(Size(**found["size"]), contenders, found.get("shares", 1))
