@@ -10,12 +10,13 @@ MLM = Contender("mlm", "dense", TUNED)
 
 def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
-    first.decide(Round(Size(30, 20), (LEXICAL, MLM), shares=3))
+    first.decide(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
     first.give_up([MLM], "behind")
+    first.pace = 0.25
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds
-    assert again.spent == 12.5
+    assert (again.spent, again.pace) == (12.5, 0.25)
     assert again.given_up == {"mlm · dense": "behind"}
 
 
@@ -30,7 +31,7 @@ def test_a_torn_file_is_no_decision(tmp_path):
 
 
 def test_the_file_says_what_people_would_ask(tmp_path):
-    ContestJournal(tmp_path, "one").decide(Round(Size(30, 20), (MLM,)))
+    ContestJournal(tmp_path, "one").decide(Round(Size(30, 20), (MLM,), until=9.0))
     found = json.loads((tmp_path / FILE).read_text())
     assert found["rounds"][0]["size"] == {"pretrain": 30, "finetune": 20}
     assert found["rounds"][0]["contenders"][0]["system"] == "mlm"

@@ -17,6 +17,7 @@ LEAST = 60.0
 """Seconds below which nothing can be trained."""
 
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
+SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
 
 
 def budget_seconds(text: str, gpus: int | None = None) -> float:
@@ -114,8 +115,7 @@ def affordable(price: Callable[[Size], float], seconds: float, limits: Limits) -
     Args:
         price: seconds of all trainings of a round, linear in both lengths.
     """
-    least = Size(FEWEST_STEPS, FEWEST_STEPS)
-    fixed = price(least)
+    fixed = price(SHORTEST)
     if fixed > seconds:
         return None
     pretrain = (price(Size(2 * FEWEST_STEPS, FEWEST_STEPS)) - fixed) / FEWEST_STEPS

@@ -1,8 +1,9 @@
 """The contest: rounds of trainings, each longer than the one before and of fewer systems, within a budget of time.
 
-Successive halving (Jamieson & Talwalkar 2016): all rounds get the same share of the budget, so that half as many
-systems train about twice as long. A round trains anew, since a learning-rate schedule that was cut off tells little
-about a whole one. Systems are compared on the dev queries alone; the test queries are searched once, at the end.
+Successive halving (Jamieson & Talwalkar 2016): all rounds get the same time, so that half as many systems train about
+twice as long; what the test queries will take is kept back. A round trains anew, since a learning-rate schedule that
+was cut off tells little about a whole one. Systems are compared on the dev queries alone; the test queries are searched
+once, at the end.
 """
 
 import logging
@@ -14,12 +15,12 @@ from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, room
+from midmask.choice.budget import SHORTEST, Clock, Limits, room
 from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, relatives
 from midmask.choice.journal import ContestJournal, Round
+from midmask.choice.prices import Prices
 from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig
-from midmask.estimate import estimate
 from midmask.experiment.survey import Survey
 from midmask.progress import clock as words
 
@@ -33,11 +34,11 @@ PHASES = (DOCUMENTS, *ROUND_NAMES, TESTS) = (
 )
 """Of a contest's progress."""
 
-ROUND_SHARE = 0.28
-"""Of the budget, for each round; the rest is for making queries, the test queries and the verdict."""
+USED = 0.9
+"""Share of the budget that is planned with; the rest is for the verdict, and for what takes longer than expected."""
 
-LAST_START = 0.9
-"""Share of the budget after which no training is begun or goes on."""
+FINALISTS = 2
+"""Trained systems for whose test queries time is kept."""
 
 
 @dataclass(frozen=True)
@@ -76,25 +77,27 @@ class Contest:
         self._dev: dict[SystemKey, Result] = {}
         self._before: dict[SystemKey, float] = {}
         self._sizes: dict[SystemKey, Size] = {}
-        self._slower = 1.0
+        self._prices = Prices(self.cells, workshop, journal.pace)
 
     def hold(self, contenders: Sequence[Contender]) -> ContestOutcome:
         """All rounds; the first is with all that the budget has room for."""
         waiting = tuple(contenders)
+        if self._journal.pace is None:
+            self._prices.learn(_always(waiting), SHORTEST, lambda: self._measure_untrained(_always(waiting)))
+            self._journal.pace = self._prices.per_utilisation
+        end = USED * self._clock.budget - self._kept_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
-                decided = self._decide(number, waiting)
+                decided = self._decide(number, waiting, end)
                 if decided is None:
                     break
                 self._journal.decide(decided)
             current = self._journal.rounds[number]
             self._train(current, number)
             waiting = self._next(current)
-        last = self._journal.rounds[-1].contenders if self._journal.rounds else ()
         every = dict.fromkeys(one for decided in self._journal.rounds for one in decided.contenders)
         measured = tuple(one for one in every if one.keys[0] in self._dev)
-        finalists = tuple(dict.fromkeys(one for one in (*_always(contenders), *last) if one in measured))
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
+        return ContestOutcome(self._sizes, self._dev, measured, self._finalists(measured), self._journal.given_up)
 
     def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25: on the test queries, or on dev as rounds search them."""
@@ -122,76 +125,91 @@ class Contest:
         """The rounds are over."""
         self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
 
-    def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
-        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others.
-        Where a first round has no time to train even one, it gets the shares of all rounds; if that is too little as
-        well, it compares what needs no training.
+    def _kept_for_tests(self, contenders: Sequence[Contender]) -> float:
+        """Seconds."""
+        untrained = _always(contenders)
+        trained = [one for one in contenders if one not in untrained][:FINALISTS]
+        return self._prices.of_tests([*untrained, *trained], lambda _: SHORTEST)
+
+    def _finalists(self, measured: Sequence[Contender]) -> tuple[Contender, ...]:
+        """What needs no training, and of the last round's others the best on dev, as many as there is time to search
+        the whole collection with; the best one in any case.
         """
-        untrained, limits = len(_always(waiting)), self._conditions.limits
-        for shares in (1, ROUNDS) if number == 0 else (1,):
-            found = room(self._price_of(waiting), untrained, len(waiting), self._seconds(shares), limits)
+        last = self._journal.rounds[-1].contenders if self._journal.rounds else ()
+        untrained = _always(measured)
+        trained = sorted((one for one in last if one in measured and one not in untrained), key=self._behind)
+        left = USED * self._clock.budget - self._clock.spent
+        for count in range(len(trained), 1, -1):
+            if self._prices.of_tests([*untrained, *trained[:count]], lambda one: self._sizes[one.keys[0]]) <= left:
+                break
+        else:
+            count = 1
+        self._journal.give_up(trained[count:], "no time was left to search the whole collection with it")
+        return (*untrained, *trained[:count])
+
+    def _decide(self, number: int, waiting: Sequence[Contender], end: float) -> Round | None:
+        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others.
+        Where a first round has no time to train even one, it gets the time of all rounds; if that is too little as
+        well, it compares what needs no training.
+
+        Args:
+            end: seconds of the budget that may be spent when the rounds are over.
+        """
+        untrained, spent = len(_always(waiting)), self._clock.spent
+        for shares in (ROUNDS - number, 1) if number == 0 else (ROUNDS - number,):
+            seconds = (end - spent) / shares
+            found = room(self._price_of(waiting), untrained, len(waiting), seconds, self._conditions.limits)
             if found is not None:
                 break
         else:
             if number > 0:
                 return None
-            shares, found = 1, (untrained, limits.size(FEWEST_STEPS))
+            found = untrained, SHORTEST
         count, size = found
         words = f"the budget had time to train {count - untrained} systems in round {number + 1}"
         self._journal.give_up(waiting[count:], words)
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, _told(size))
-        return Round(size, tuple(waiting[:count]), shares)
-
-    def _seconds(self, shares: int) -> float:
-        """What is left of the budget for a round that has so many rounds' shares."""
-        return min(shares * ROUND_SHARE * self._clock.budget, LAST_START * self._clock.budget - self._clock.spent)
+        return Round(size, tuple(waiting[:count]), until=min(end, spent + 1.5 * seconds))
 
     def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
-        return lambda count, size: self._price(waiting[:count], size)
+        return lambda count, size: self._prices.of_round(waiting[:count], size)
 
-    def _price(self, contenders: Sequence[Contender], size: Size) -> float:
-        """Seconds, by the estimate and by how far it was off in the rounds before."""
-        targets = [
-            step for one in contenders for cell in self.cells(one, size, "dev") for step in cell.evaluations.values()
-        ]
-        lanes = self._workshop.lanes
-        plan = estimate(targets, self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
-        return self._slower * plan.total_hours * 3600
+    def _measure_untrained(self, contenders: Sequence[Contender]) -> float:
+        """On dev, as every round would; the seconds that it took."""
+        self._workshop.announce(ROUND_NAMES[0], "", lambda: self._clock.left)
+        began = self._clock.spent
+        self._measure_on_dev(contenders, SHORTEST, self._clock.at(USED))
+        return self._clock.spent - began
 
     def _train(self, current: Round, number: int) -> None:
         """Trains and measures a round, by priority, as many side by side as there are lanes. Once its time is up no
-        other training begins; what runs may go on, since half a training is worth nothing.
+        other training begins; what runs may go on until the planned part of the budget is used, since half a training
+        is worth nothing.
         """
-        limit = self._share_after(number + current.shares) * self._clock.budget
-        last = self._clock.at(LAST_START)
-        expected, began = self._price(current.contenders, current.size), self._clock.spent
         for first in range(0, len(current.contenders), self._workshop.lanes):
             group = current.contenders[first : first + self._workshop.lanes]
             self._workshop.announce(ROUND_NAMES[number], self._best_words(), lambda: self._clock.left)
-            until = last if self._clock.spent <= limit else 0.0  # then only what an earlier run has measured counts
-            found = self.measure(group, lambda _: current.size, "dev", until)
-            for key, result in found.items():
-                self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
-                self._dev[key], self._sizes[key] = result, current.size
+            in_time = self._clock.spent <= current.until
+            until = self._clock.at(USED) if in_time else 0.0  # 0: only what an earlier run has measured counts
+            self._measure_on_dev(group, current.size, until)
             lost = [one for one in group if one.keys[0] not in self._dev]
             self._journal.give_up(
                 lost, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
             )
             best = self._best_words() or "nothing measured yet"
             log.info("%s; %s of %s spent", best, words(self._clock.spent), words(self._clock.budget))
-        if expected > 0 and self._clock.spent - began > 1:
-            self._slower *= max(0.2, (self._clock.spent - began) / expected)
 
-    def _share_after(self, shares: int) -> float:
-        """The share of the budget that may be spent when so many rounds' shares are: half a round more."""
-        return (shares + 0.5) * ROUND_SHARE + 0.1
+    def _measure_on_dev(self, contenders: Sequence[Contender], size: Size, until: float) -> None:
+        for key, result in self.measure(contenders, lambda _: size, "dev", until).items():
+            self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
+            self._dev[key], self._sizes[key] = result, size
 
     def _next(self, current: Round) -> tuple[Contender, ...]:
         """The better half of a round without those that cannot win, and the relatives of the best."""
         fixed = _always(current.contenders)
         trained = sorted(
             (one for one in current.contenders if one not in fixed and self._score(one) is not None),
-            key=lambda one: -(self._score(one) or 0.0),
+            key=self._behind,
         )
         if not trained:
             return ()
@@ -207,6 +225,10 @@ class Contest:
         """On dev, of the better of its two searches."""
         found = [self._dev[key].measures[MEASURE] for key in contender.keys if key in self._dev]
         return max(found, default=None)
+
+    def _behind(self, contender: Contender) -> float:
+        """The best first."""
+        return -(self._score(contender) or 0.0)
 
     def _cannot_win(self, contender: Contender, best: Contender) -> bool:
         """Whether it is further behind than twice what its last round has gained it."""

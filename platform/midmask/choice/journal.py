@@ -1,6 +1,7 @@
 """What a contest has decided and spent, kept in its folder, so that a killed one goes on with the same decisions."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,15 +15,17 @@ FILE = "contest.json"
 
 @dataclass(frozen=True)
 class Round:
-    """Who is trained and for how long. shares: of how many rounds it takes the time."""
+    """Who is trained and for how long. until: seconds of the budget after which no training of it begins."""
 
     size: Size
     contenders: tuple[Contender, ...]
-    shares: int = 1
+    until: float
 
 
 class ContestJournal:
     """The decisions of one contest; another contest in the same folder begins afresh.
+
+    pace: as `Prices` has learned it; None: not yet.
 
     Args:
         folder: of the verdict. identity: fingerprint of all that the decisions depend on.
@@ -33,6 +36,7 @@ class ContestJournal:
         self._identity = identity
         found = self._read()
         self.spent = float(found.get("spent", 0.0))
+        self.pace: float | None = found.get("pace")
         self.rounds = [_round(one) for one in found.get("rounds", ())]
         self.given_up: dict[str, str] = dict(found.get("given_up", {}))
 
@@ -56,10 +60,11 @@ class ContestJournal:
         """Replaces the file, whole or not at all."""
         self.spent = self.spent if spent is None else spent
         rounds = [asdict(one) for one in self.rounds]
-        content = {"identity": self._identity, "spent": self.spent, "rounds": rounds, "given_up": self.given_up}
+        known = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
+        content = {**known, "rounds": rounds, "given_up": self.given_up}
         Place(str(self._file)).write_json(content)
 
 
 def _round(found: dict[str, Any]) -> Round:
     contenders = tuple(Contender(**one) for one in found["contenders"])
-    return Round(Size(**found["size"]), contenders, found.get("shares", 1))
+    return Round(Size(**found["size"]), contenders, float(found.get("until", math.inf)))
