@@ -47,6 +47,9 @@ class Size:
     pretrain: int
     finetune: int
 
+    def __str__(self) -> str:
+        return f"{self.pretrain:,} steps of middle training and {self.finetune:,} of fine-tuning"
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -92,6 +95,11 @@ def first_contenders(systems: Sequence[str], backbone: str) -> tuple[Contender, 
     """
     untuned = () if backbone in SIZES else (Contender(NONE, "dense", AS_IS),)
     return (LEXICAL, *untuned, *(Contender(system, "dense", TUNED) for system in systems))
+
+
+def untrained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+    """What is not trained and so costs nothing after the first round: BM25, and the encoder as it is."""
+    return tuple(one for one in contenders if one == LEXICAL or one.setting == AS_IS)
 
 
 def relatives(contender: Contender, representations: Sequence[str]) -> tuple[Contender, ...]:

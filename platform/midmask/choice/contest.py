@@ -16,7 +16,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import SHORTEST, Clock, Limits, room
-from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, relatives
+from midmask.choice.contenders import MEASURE, Contender, Size, relatives, untrained_of
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
 from midmask.choice.workshop import Workshop
@@ -58,7 +58,7 @@ class Conditions:
 @dataclass(frozen=True)
 class ContestOutcome:
     """sizes, dev: of the last round in which each key was measured, and its result on the dev queries. measured: all
-    that were; finalists: of them, those that came through, in the order of the contest. not_tried: label -> why.
+    that were; finalists: of them, those that came through, the best on dev first. not_tried: label -> why.
     """
 
     sizes: Mapping[SystemKey, Size]
@@ -78,17 +78,17 @@ class Contest:
         self._before: dict[SystemKey, float] = {}
         self._sizes: dict[SystemKey, Size] = {}
         self._prices = Prices(self.cells, workshop, journal.pace)
+        self._end = USED * clock.budget  # seconds that are spent when the rounds are over
 
     def hold(self, contenders: Sequence[Contender]) -> ContestOutcome:
         """All rounds; the first is with all that the budget has room for."""
         waiting = tuple(contenders)
         if self._journal.pace is None:
-            self._prices.learn(_always(waiting), SHORTEST, lambda: self._measure_untrained(_always(waiting)))
-            self._journal.pace = self._prices.per_utilisation
-        end = USED * self._clock.budget - self._kept_for_tests(waiting)
+            self._try_the_machine(waiting)
+        self._end = USED * self._clock.budget - self._kept_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
-                decided = self._decide(number, waiting, end)
+                decided = self._decide(number, waiting)
                 if decided is None:
                     break
                 self._journal.decide(decided)
@@ -127,7 +127,7 @@ class Contest:
 
     def _kept_for_tests(self, contenders: Sequence[Contender]) -> float:
         """Seconds."""
-        untrained = _always(contenders)
+        untrained = untrained_of(contenders)
         trained = [one for one in contenders if one not in untrained][:FINALISTS]
         return self._prices.of_tests([*untrained, *trained], lambda _: SHORTEST)
 
@@ -136,8 +136,10 @@ class Contest:
         the whole collection with; the best one in any case.
         """
         last = self._journal.rounds[-1].contenders if self._journal.rounds else ()
-        untrained = _always(measured)
-        trained = sorted((one for one in last if one in measured and one not in untrained), key=self._behind)
+        untrained = untrained_of(measured)
+        trained = sorted(
+            (one for one in last if one in measured and one not in untrained), key=self._score, reverse=True
+        )
         left = USED * self._clock.budget - self._clock.spent
         for count in range(len(trained), 1, -1):
             if self._prices.of_tests([*untrained, *trained[:count]], lambda one: self._sizes[one.keys[0]]) <= left:
@@ -147,17 +149,14 @@ class Contest:
         self._journal.give_up(trained[count:], "no time was left to search the whole collection with it")
         return (*untrained, *trained[:count])
 
-    def _decide(self, number: int, waiting: Sequence[Contender], end: float) -> Round | None:
+    def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others.
         Where a first round has no time to train even one, it gets the time of all rounds; if that is too little as
         well, it compares what needs no training.
-
-        Args:
-            end: seconds of the budget that may be spent when the rounds are over.
         """
-        untrained, spent = len(_always(waiting)), self._clock.spent
+        untrained, spent = len(untrained_of(waiting)), self._clock.spent
         for shares in (ROUNDS - number, 1) if number == 0 else (ROUNDS - number,):
-            seconds = (end - spent) / shares
+            seconds = (self._end - spent) / shares
             found = room(self._price_of(waiting), untrained, len(waiting), seconds, self._conditions.limits)
             if found is not None:
                 break
@@ -166,31 +165,38 @@ class Contest:
                 return None
             found = untrained, SHORTEST
         count, size = found
-        words = f"the budget had time to train {count - untrained} systems in round {number + 1}"
+        trained, wanted = count - untrained, len(waiting) - untrained
+        words = f"the budget has time to train {trained} of {wanted} in round {number + 1}"
         self._journal.give_up(waiting[count:], words)
-        log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, _told(size))
-        return Round(size, tuple(waiting[:count]), until=min(end, spent + 1.5 * seconds))
+        log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, size)
+        return Round(size, tuple(waiting[:count]), until=min(self._end, spent + 1.5 * seconds))
 
     def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
         return lambda count, size: self._prices.of_round(waiting[:count], size)
 
-    def _measure_untrained(self, contenders: Sequence[Contender]) -> float:
-        """On dev, as every round would; the seconds that it took."""
+    def _try_the_machine(self, contenders: Sequence[Contender]) -> None:
+        """Measures what needs no training, and one system after the shortest, so that rounds are planned by what
+        encoding, searching and training take here, whatever the estimate takes for this machine's pace.
+        """
         self._workshop.announce(ROUND_NAMES[0], "", lambda: self._clock.left)
-        began = self._clock.spent
-        self._measure_on_dev(contenders, SHORTEST, self._clock.at(USED))
-        return self._clock.spent - began
+        untrained = untrained_of(contenders)
+        self._prices.learn(untrained, SHORTEST, lambda: self._measure_on_dev(untrained, SHORTEST, self._clock.at(USED)))
+        self._journal.pace = self._prices.per_utilisation
+        trained = [one for one in contenders if one not in untrained][:1]
+        if self._prices.of_round(trained, SHORTEST) <= self._end - self._clock.spent:
+            self._measure_on_dev(trained, SHORTEST, self._clock.at(USED))
 
     def _train(self, current: Round, number: int) -> None:
         """Trains and measures a round, by priority, as many side by side as there are lanes. Once its time is up no
-        other training begins; what runs may go on until the planned part of the budget is used, since half a training
-        is worth nothing.
+        other training begins; what runs may go on into half the time that is kept for the test queries, since half a
+        training is worth nothing.
         """
+        last = self._clock.at((USED + self._end / self._clock.budget) / 2)
         for first in range(0, len(current.contenders), self._workshop.lanes):
             group = current.contenders[first : first + self._workshop.lanes]
             self._workshop.announce(ROUND_NAMES[number], self._best_words(), lambda: self._clock.left)
             in_time = self._clock.spent <= current.until
-            until = self._clock.at(USED) if in_time else 0.0  # 0: only what an earlier run has measured counts
+            until = last if in_time else 0.0  # 0: only what an earlier run has measured counts
             self._measure_on_dev(group, current.size, until)
             lost = [one for one in group if one.keys[0] not in self._dev]
             self._journal.give_up(
@@ -199,36 +205,33 @@ class Contest:
             best = self._best_words() or "nothing measured yet"
             log.info("%s; %s of %s spent", best, words(self._clock.spent), words(self._clock.budget))
 
-    def _measure_on_dev(self, contenders: Sequence[Contender], size: Size, until: float) -> None:
+    def _measure_on_dev(self, contenders: Sequence[Contender], size: Size, until: float) -> float:
+        """The seconds that it took."""
+        began = self._clock.spent
         for key, result in self.measure(contenders, lambda _: size, "dev", until).items():
             self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
             self._dev[key], self._sizes[key] = result, size
+        return self._clock.spent - began
 
     def _next(self, current: Round) -> tuple[Contender, ...]:
         """The better half of a round without those that cannot win, and the relatives of the best."""
-        fixed = _always(current.contenders)
-        trained = sorted(
-            (one for one in current.contenders if one not in fixed and self._score(one) is not None),
-            key=self._behind,
-        )
+        fixed = untrained_of(current.contenders)
+        found = [one for one in current.contenders if one not in fixed and one.keys[0] in self._dev]
+        trained = sorted(found, key=self._score, reverse=True)
         if not trained:
             return ()
         kept = [one for one in trained[: max(2, (len(trained) + 1) // 2)] if not self._cannot_win(one, trained[0])]
         self._journal.give_up(
             [one for one in trained if one not in kept],
-            f"behind after {_told(current.size)}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
+            f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
         )
         new = [one for one in relatives(trained[0], self._conditions.representations) if one.keys[0] not in self._dev]
         return (*fixed, *kept, *new)
 
-    def _score(self, contender: Contender) -> float | None:
-        """On dev, of the better of its two searches."""
+    def _score(self, contender: Contender) -> float:
+        """On dev, of the better of its two searches; 0 if neither was measured."""
         found = [self._dev[key].measures[MEASURE] for key in contender.keys if key in self._dev]
-        return max(found, default=None)
-
-    def _behind(self, contender: Contender) -> float:
-        """The best first."""
-        return -(self._score(contender) or 0.0)
+        return max(found, default=0.0)
 
     def _cannot_win(self, contender: Contender, best: Contender) -> bool:
         """Whether it is further behind than twice what its last round has gained it."""
@@ -242,12 +245,3 @@ class Contest:
             return ""
         key = max(self._dev, key=lambda one: self._dev[one].measures[MEASURE])
         return f"dev {MEASURE} {self._dev[key].measures[MEASURE]:.3f} ({' '.join((key.system, key.setting))})"
-
-
-def _always(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
-    """What is not trained and so costs nothing after the first round: BM25, and the encoder as it is."""
-    return tuple(one for one in contenders if one == LEXICAL or one.setting == AS_IS)
-
-
-def _told(size: Size) -> str:
-    return f"{size.pretrain:,} steps of middle training and {size.finetune:,} of fine-tuning"
