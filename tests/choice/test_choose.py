@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 import midmask
 from midmask import Corpus, UserError, Verdict
 from midmask.artifact import Place
+from midmask.choice.contenders import MEASURE, name_of
 from midmask.choice.request import Request
 from midmask.choice.reveal import reveal
 from midmask.choice.run import choose
@@ -128,7 +129,12 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     assert rows["bm25", "bm25"] == pytest.approx(bm25["nDCG@10"], abs=1e-9)
     chosen = rows[choice.verdict.recommendation.system, choice.verdict.recommendation.representation]
     assert found.regret == pytest.approx(max(rows.values()) - chosen)
-    assert len(found.records) == len(choice.verdict.finalists) - 1
+    assert len(found.records) == len(choice.verdict.systems) - 1
+    results = {" · ".join(name_of(one.key)): one.result for one in choice.measured}
+    for record in found.records:
+        own = results[record.system]
+        base = choice.baselines[own.split]
+        assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
     written = json.loads(found.as_json())
     assert {"system", "representation", "judged"} == written["systems"][0].keys()
 

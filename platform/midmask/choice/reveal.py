@@ -106,18 +106,20 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
     chosen = verdict.recommendation.name
     base = next(name for name, one in zip(names, verdict.systems, strict=True) if one.label == verdict.baseline)
     gains = [(one, value - judged[base].measures[MEASURE]) for one, value in zip(verdict.systems, values, strict=True)]
-    finalists = [(one, gain) for one, gain in gains if one.finalist and one.name != base]
+    others = [(one, gain) for one, gain in gains if one.name != base]
     source = ALL if len(verdict.queries.source) > 1 else next(iter(verdict.queries.source))
     records = [
-        _record(verdict.corpus, source, name, (made[name], made[base]), (judged[name], judged[base]))
-        for name in (one.name for one, _ in finalists)
+        _record(
+            verdict.corpus, source, name, (made[name], choice.baselines[made[name].split]), (judged[name], judged[base])
+        )
+        for name in (one.name for one, _ in others)
     ]
     return Revealed(
         systems=verdict.systems,
         judged=tuple(values),
         kendall_tau=kendall_tau([one.gain for one in verdict.systems], values),
         regret=regret([float(name == chosen) for name in names], values),
-        covered=sum(one.gain_low <= gain <= one.gain_high for one, gain in finalists),
+        covered=sum(one.gain_low <= gain <= one.gain_high for one, gain in others),
         records=tuple(records),
         level=LevelRecord(verdict.corpus, source, made[base].measures[MEASURE], judged[base].measures[MEASURE]),
     )

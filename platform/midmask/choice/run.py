@@ -72,11 +72,14 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
 
 @dataclass(frozen=True)
 class HeldContest:
-    """A verdict, and what it rests on. measured: one for each of its systems. cells: what was trained, of each."""
+    """A verdict, and what it rests on. measured: one for each of its systems. baselines: split -> the result that gains
+    on its queries are counted from. cells: what was trained, of each.
+    """
 
     verdict: Verdict
     made: Made
     measured: tuple[MeasuredSystem, ...]
+    baselines: Mapping[str, Result]
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
 
@@ -107,8 +110,11 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     tested = _test(held, outcome, clock)
     cells = _cells(held, outcome)
     measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
-    verdict = _verdict(request, made, outcome, measured, clock)
-    return HeldContest(verdict, made, tuple(measured), conditions.make(Size(1, 1), ("test",)), tuple(cells))
+    base = _baseline(measured)
+    baselines = {"test": base, "dev": outcome.dev[base.key]}
+    verdict = _verdict(request, made, outcome, measured, baselines, clock)
+    benchmark = conditions.make(Size(1, 1), ("test",))
+    return HeldContest(verdict, made, tuple(measured), baselines, benchmark, tuple(cells))
 
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
@@ -154,13 +160,17 @@ def _measured(
 
 
 def _verdict(
-    request: Request, made: Made, outcome: ContestOutcome, measured: list[MeasuredSystem], clock: Clock
+    request: Request,
+    made: Made,
+    outcome: ContestOutcome,
+    measured: list[MeasuredSystem],
+    baselines: Mapping[str, Result],
+    clock: Clock,
 ) -> Verdict:
     records = load_records()
     known = Experience.of(records, load_levels())
-    base = _baseline(measured)
-    by_split = {"test": base, "dev": outcome.dev[base.key]}
-    systems = estimates(measured, by_split, known)
+    base = baselines["test"]
+    systems = estimates(measured, baselines, known)
     label = next(one.label for one in systems if one.name == name_of(base.key))
     advice = recommend(systems, measured, base, known)
     chosen = next(one for one in systems if one.name == advice.name)
