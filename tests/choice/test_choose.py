@@ -135,6 +135,7 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
         own = results[record.system]
         base = choice.baselines[own.split]
         assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
+    assert [one.source for one in found.sources] == sorted(SOURCES)
     written = json.loads(found.as_json())
     assert {"system", "representation", "judged"} == written["systems"][0].keys()
 

@@ -21,6 +21,8 @@ from midmask.choice.contenders import MEASURE, name_of
 from midmask.choice.levels import LevelRecord
 from midmask.choice.request import Request
 from midmask.choice.run import HeldContest
+from midmask.choice.source_agreement import SourceAgreement, agreement_by_source
+from midmask.choice.traces import queries_of
 from midmask.choice.verdict import SystemEstimate, SystemName
 from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig, judged_splits
@@ -39,7 +41,9 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Revealed:
-    """judged: one value for each of the verdict's systems, in its order. records, level: of this collection."""
+    """judged: one value for each of the verdict's systems, in its order. records, level: of this collection. sources:
+    how well the queries of each alone agree.
+    """
 
     systems: tuple[SystemEstimate, ...]
     judged: tuple[float, ...]
@@ -48,6 +52,7 @@ class Revealed:
     covered: int
     records: tuple[GainRecord, ...]
     level: LevelRecord
+    sources: tuple[SourceAgreement, ...]
 
     def as_json(self) -> str:
         rows = [
@@ -56,14 +61,16 @@ class Revealed:
         ]
         found = {"systems": rows, "kendall_tau": self.kendall_tau, "regret": self.regret, "covered": self.covered}
         own = {"records": [asdict(one) for one in self.records], "level": asdict(self.level)}
+        own["sources"] = [asdict(one) for one in self.sources]
         return json.dumps({**found, **own}, indent=2) + "\n"
 
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
-        return (
+        whole = (
             f"judged: Kendall's tau {tau} over {len(self.judged)} systems; the chosen one is {100 * self.regret:.1f} "
             f"points of {MEASURE} below the best; {self.covered} of {len(self.records)} gains within their intervals"
         )
+        return "\n".join([whole, *map(str, self.sources)])
 
 
 def judged_split(corpus: CorpusConfig) -> str:
@@ -114,7 +121,10 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
         )
         for name in (one.name for one, _ in others)
     ]
+    sources = {query: str(row["metadata"]["source"]) for query, row in queries_of(choice.made.collection).items()}
+    by_name = dict(zip(names, values, strict=True))
     return Revealed(
+        sources=agreement_by_source(sources, made, choice.baselines, by_name),
         systems=verdict.systems,
         judged=tuple(values),
         kendall_tau=kendall_tau([one.gain for one in verdict.systems], values),
