@@ -12,11 +12,13 @@ def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
     first.decide(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
     first.give_up([MLM], "behind")
+    assert first.finalists is None
+    first.choose_finalists([MLM])
     first.pace = 0.25
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds
-    assert (again.spent, again.pace) == (12.5, 0.25)
+    assert (again.spent, again.pace, again.finalists) == (12.5, 0.25, (MLM,))
     assert again.given_up == {"mlm · dense": "behind"}
 
 

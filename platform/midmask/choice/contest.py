@@ -97,7 +97,10 @@ class Contest:
             waiting = self._next(current)
         every = dict.fromkeys(one for decided in self._journal.rounds for one in decided.contenders)
         measured = tuple(one for one in every if one.keys[0] in self._dev)
-        return ContestOutcome(self._sizes, self._dev, measured, self._finalists(measured), self._journal.given_up)
+        if self._journal.finalists is None:
+            self._journal.choose_finalists(self._finalists(measured))
+        finalists = tuple(one for one in self._journal.finalists or () if one in measured)
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
 
     def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25: on the test queries, or on dev as rounds search them."""

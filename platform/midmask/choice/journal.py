@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ class Round:
 class ContestJournal:
     """The decisions of one contest; another contest in the same folder begins afresh.
 
-    pace: as `Prices` has learned it; None: not yet.
+    pace: as `Prices` has learned it; finalists: whose test queries are searched; None: not yet.
 
     Args:
         folder: of the verdict. identity: fingerprint of all that the decisions depend on.
@@ -37,6 +37,8 @@ class ContestJournal:
         found = self._read()
         self.spent = float(found.get("spent", 0.0))
         self.pace: float | None = found.get("pace")
+        finalists = found.get("finalists")
+        self.finalists = None if finalists is None else _contenders(finalists)
         self.rounds = [_round(one) for one in found.get("rounds", ())]
         self.given_up: dict[str, str] = dict(found.get("given_up", {}))
 
@@ -51,6 +53,10 @@ class ContestJournal:
         self.rounds.append(decided)
         self.write()
 
+    def choose_finalists(self, finalists: Sequence[Contender]) -> None:
+        self.finalists = tuple(finalists)
+        self.write()
+
     def give_up(self, contenders: Sequence[Contender], reason: str) -> None:
         """These go no further, or were never tried."""
         self.given_up |= {one.label: reason for one in contenders}
@@ -61,10 +67,14 @@ class ContestJournal:
         self.spent = self.spent if spent is None else spent
         rounds = [asdict(one) for one in self.rounds]
         known = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
-        content = {**known, "rounds": rounds, "given_up": self.given_up}
+        finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
+        content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
         Place(str(self._file)).write_json(content)
 
 
 def _round(found: dict[str, Any]) -> Round:
-    contenders = tuple(Contender(**one) for one in found["contenders"])
-    return Round(Size(**found["size"]), contenders, float(found.get("until", math.inf)))
+    return Round(Size(**found["size"]), _contenders(found["contenders"]), float(found.get("until", math.inf)))
+
+
+def _contenders(found: Sequence[Mapping[str, str]]) -> tuple[Contender, ...]:
+    return tuple(Contender(**one) for one in found)
