@@ -10,7 +10,7 @@ from midmask.estimate import Estimate, estimate
 CellsOf = Callable[[Contender, Size, str], list[BenchmarkCell]]
 """A contender, the length of its trainings, a split -> its cells."""
 
-Wanted = Iterable[tuple[Contender, Size, str]]
+SizedContenders = Iterable[tuple[Contender, Size, str]]
 
 NOTICEABLE = 1.0
 """Seconds: what takes less tells mostly how long it takes to begin."""
@@ -52,13 +52,13 @@ class Prices:
         if taken > NOTICEABLE and expected > 0:
             self.per_utilisation = taken / expected / plan.shape.device.utilisation
 
-    def _seconds(self, wanted: Wanted) -> float:
+    def _seconds(self, wanted: SizedContenders) -> float:
         plan = self._plan(wanted)
         trainings = sum(plan.hours(charge) for charge in plan.charges if charge.training is not None)
         pace = 1.0 if self.per_utilisation is None else self.per_utilisation * plan.shape.device.utilisation
         return 3600 * (trainings + pace * (plan.total_hours - trainings))
 
-    def _plan(self, wanted: Wanted) -> Estimate:
+    def _plan(self, wanted: SizedContenders) -> Estimate:
         cells = [cell for one in wanted for cell in self._cells_of(*one)]
         lanes = self._workshop.lanes
         return estimate(evaluations_of(cells), self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
