@@ -5,7 +5,8 @@ from pathlib import Path
 
 from midmask.api.comparison import scores_of_one_place
 from midmask.api.scores import Scores
-from midmask.evaluation.mteb_results import LANGUAGE, MtebTask, SystemSample, write_results
+from midmask.evaluation.mteb_results import MtebTask, SystemSample, write_results
+from midmask.exchange.mteb_files import LANGUAGE
 from midmask.identity import fingerprint
 
 

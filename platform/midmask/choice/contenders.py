@@ -102,6 +102,12 @@ def untrained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     return tuple(one for one in contenders if one == LEXICAL or one.setting == AS_IS)
 
 
+def trained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+    """The others."""
+    untrained = untrained_of(contenders)
+    return tuple(one for one in contenders if one not in untrained)
+
+
 def relatives(contender: Contender, representations: Sequence[str]) -> tuple[Contender, ...]:
     """The same system by its other representations, and with mined negatives: tried once it is known to be good."""
     if contender.setting != TUNED or contender.representation != "dense":

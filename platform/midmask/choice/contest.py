@@ -16,7 +16,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import SHORTEST, Clock, Limits, room
-from midmask.choice.contenders import MEASURE, Contender, Size, relatives, untrained_of
+from midmask.choice.contenders import MEASURE, Contender, Size, relatives, trained_of, untrained_of
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
 from midmask.choice.workshop import Workshop
@@ -129,10 +129,9 @@ class Contest:
         self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
 
     def _kept_for_tests(self, contenders: Sequence[Contender]) -> float:
-        """Seconds."""
-        untrained = untrained_of(contenders)
-        trained = [one for one in contenders if one not in untrained][:FINALISTS]
-        return self._prices.of_tests([*untrained, *trained], lambda _: SHORTEST)
+        """Seconds that the test queries take of what needs no training and of the first systems that are trained."""
+        finalists = (*untrained_of(contenders), *trained_of(contenders)[:FINALISTS])
+        return self._prices.of_tests(finalists, lambda _: SHORTEST)
 
     def _finalists(self, measured: Sequence[Contender]) -> tuple[Contender, ...]:
         """What needs no training, and of the last round's others the best on dev, as many as there is time to search
@@ -140,9 +139,7 @@ class Contest:
         """
         last = self._journal.rounds[-1].contenders if self._journal.rounds else ()
         untrained = untrained_of(measured)
-        trained = sorted(
-            (one for one in last if one in measured and one not in untrained), key=self._score, reverse=True
-        )
+        trained = self._best_first(last)
         left = USED * self._clock.budget - self._clock.spent
         for count in range(len(trained), 1, -1):
             if self._prices.of_tests([*untrained, *trained[:count]], lambda one: self._sizes[one.keys[0]]) <= left:
@@ -185,7 +182,7 @@ class Contest:
         untrained = untrained_of(contenders)
         self._prices.learn(untrained, SHORTEST, lambda: self._measure_on_dev(untrained, SHORTEST, self._clock.at(USED)))
         self._journal.pace = self._prices.per_utilisation
-        trained = [one for one in contenders if one not in untrained][:1]
+        trained = trained_of(contenders)[:1]
         if self._prices.of_round(trained, SHORTEST) <= self._end - self._clock.spent:
             self._measure_on_dev(trained, SHORTEST, self._clock.at(USED))
 
@@ -218,9 +215,7 @@ class Contest:
 
     def _next(self, current: Round) -> tuple[Contender, ...]:
         """The better half of a round without those that cannot win, and the relatives of the best."""
-        fixed = untrained_of(current.contenders)
-        found = [one for one in current.contenders if one not in fixed and one.keys[0] in self._dev]
-        trained = sorted(found, key=self._score, reverse=True)
+        trained = self._best_first(current.contenders)
         if not trained:
             return ()
         kept = [one for one in trained[: max(2, (len(trained) + 1) // 2)] if not self._cannot_win(one, trained[0])]
@@ -229,7 +224,12 @@ class Contest:
             f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
         )
         new = [one for one in relatives(trained[0], self._conditions.representations) if one.keys[0] not in self._dev]
-        return (*fixed, *kept, *new)
+        return (*untrained_of(current.contenders), *kept, *new)
+
+    def _best_first(self, contenders: Sequence[Contender]) -> list[Contender]:
+        """Those that are trained and were measured, by their score."""
+        found = [one for one in trained_of(contenders) if one.keys[0] in self._dev]
+        return sorted(found, key=self._score, reverse=True)
 
     def _score(self, contender: Contender) -> float:
         """On dev, of the better of its two searches; 0 if neither was measured."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from midmask.app.flags import add_tracking_flag
 from midmask.app.job import INSIDE, home
+from midmask.exchange.mteb_files import LANGUAGE
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -16,7 +17,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files are written")
     parser.add_argument("--on", metavar="CORPUS/SPLIT", help="whose queries, as squad/test; default: what all have")
     parser.add_argument("--task", metavar="NAME", help="what MTEB calls the collection; default: its name here")
-    parser.add_argument("--language", default="eng-Latn", metavar="CODE", help="of the collection; default: eng-Latn")
+    parser.add_argument("--language", default=LANGUAGE, metavar="CODE", help=f"of the collection; default: {LANGUAGE}")
     add_tracking_flag(parser)
 
 

@@ -12,9 +12,7 @@ from midmask.errors import UserError
 from midmask.evaluation.measures import aggregate
 from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, rank_ranges
 from midmask.evaluation.statistics.significance import compare
-from midmask.exchange.mteb_files import MAIN, WHOLE, MtebResult, folder_name, write_result
-
-LANGUAGE = "eng-Latn"
+from midmask.exchange.mteb_files import LANGUAGE, MAIN, WHOLE, MtebResult, folder_name, write_result
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ META = "model_meta.json"
 WHOLE = "default"
 """The subset of a task that has no parts."""
 
+LANGUAGE = "eng-Latn"
+"""Of a collection, unless another is named, in MTEB's code."""
+
 NAMES = {"ndcg": "nDCG", "map": "AP", "mrr": "RR", "recall": "R", "precision": "P", "hit_rate": "Success"}
 """What MTEB calls a measure before `_at_CUTOFF` -> what ir-measures calls it before `@CUTOFF`."""
 
