@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.artifact import Place
-from midmask.errors import UserError
 from midmask.identity import Config, added
 from midmask.pretrained import model_folder
 from midmask.sharded import Inputs, Sharded
+from midmask.token_rows import CutPassages, join_titles, make_cutter, passage_cutter
 from midmask.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,19 @@ class TokensConfig(Config):
                 f"title_join = {self.title_join} with titles = false: there is no title to join; set tokens.titles=true"
             )
         return self
+
+    def cut_passages(self, tokenizer_folder: Path) -> CutPassages:
+        """
+        Raises:
+            UserError: for a tokenizer that cannot join a title as `title_join` says.
+        """
+        return passage_cutter(
+            tokenizer_folder,
+            self.max_length,
+            titles=self.titles,
+            title_join=self.title_join,
+            prompt=self.passage_prompt,
+        )
 
 
 def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
@@ -158,7 +171,7 @@ def _read_training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[s
         for titles, texts, _ in _read_passages(corpus / "docs" / name):
             if left <= 0:
                 return
-            yield _join_titles(config, titles, texts)[:left]
+            yield (join_titles(titles, texts) if config.titles else texts)[:left]
             left -= len(texts)
 
 
@@ -169,23 +182,8 @@ def _read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[st
             yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
 
 
-def _join_titles(config: TokensConfig, titles: list[str], texts: list[str]) -> list[str]:
-    """Each passage as one text."""
-    if not config.titles:
-        return texts
-    return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
-
-
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    folder, prompt = (out / "tokenizer").local(), config.passage_prompt
-    encode = make_cutter(folder, config.max_length)
-    if config.title_join != "space":
-        _refuse_no_pairs(config, folder)
-
-    def rows_of(titles: list[str], texts: list[str]) -> tuple[list[list[int]], list[bool]]:
-        if config.title_join == "space":
-            return encode([prompt + text for text in _join_titles(config, titles, texts)])
-        return encode(texts, [prompt + title for title in titles])
+    rows_of = config.cut_passages((out / "tokenizer").local())
 
     def write(name: str) -> None:
         target, cut = out / "passages" / name, 0
@@ -197,51 +195,6 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
             writer.add_key_value_metadata({CUT: str(cut).encode()})
 
     return write
-
-
-def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], list[list[int]]]:
-    """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
-    encode = make_cutter(tokenizer_folder, max_length)
-    return lambda texts: encode(texts)[0]
-
-
-def _refuse_no_pairs(config: TokensConfig, folder: Path) -> None:
-    """Raises UserError for a tokenizer that joins two texts without a separator."""
-    if load_tokenizer(folder)("a", "a")["input_ids"].count(Vocabulary.of(folder).sep_id) < 2:
-        raise UserError(
-            f"tokens.title_join = {config.title_join}: the tokenizer of {config.tokenizer} puts no separator between "
-            "two texts; set tokens.title_join=space"
-        )
-
-
-class _Cutter(Protocol):
-    """Texts, and titles that stand before them as first texts of pairs -> token ids, and whether a row was cut."""
-
-    def __call__(self, texts: list[str], titles: list[str] | None = None, /) -> tuple[list[list[int]], list[bool]]: ...
-
-
-def make_cutter(tokenizer_folder: Path, max_length: int) -> _Cutter:
-    """As `encoder`, and of each row whether it was cut. Of a pair, the longer text is cut first, as SimLM and LexMAE do
-    (`longest_first`); a title loses the separators that it spells, since the first one of a row ends the title.
-    """
-    tokenizer = load_tokenizer(tokenizer_folder)
-    separator = tokenizer.sep_token or tokenizer.eos_token
-
-    def encode(texts: list[str], titles: list[str] | None = None) -> tuple[list[list[int]], list[bool]]:
-        if not texts:
-            return [], []
-        pair = (texts,) if titles is None else ([title.replace(separator, " ") for title in titles], texts)
-        rows = tokenizer(*pair, truncation=True, max_length=max_length, return_attention_mask=False)
-        return [list(row) for row in rows["input_ids"]], [bool(row.overflowing) for row in rows.encodings]
-
-    return encode
-
-
-def prompt_tokens(tokenizer_folder: Path, prompt: str) -> int:
-    """Tokens of a prompt at the beginning of a row, special tokens before it included."""
-    tokenizer = load_tokenizer(tokenizer_folder)
-    ids = tokenizer(prompt)["input_ids"]
-    return len(ids) - (ids[-1] in tokenizer.all_special_ids)
 
 
 def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
 from midmask.errors import UserError
-from midmask.tokens import encoder
+from midmask.token_rows import encoder
 from tests.support.encoders.models import WORDS, random_model
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_tokenizer
 

@@ -6,16 +6,20 @@ from fractions import Fraction
 import pytest
 
 from midmask.queries.candidates import Candidate
-from midmask.queries.documents import BY_DOCUMENT, BY_PASSAGE, split_queries
+from midmask.queries.config import QueriesConfig
+from midmask.queries.documents import BY_DOCUMENT, BY_PASSAGE, split_by_document
 from midmask.queries.made import MadeQuery
+from midmask.queries.roles import Roles
 from midmask.queries.selection import TOO_EASY, draw_shares, drop_unfound, reciprocal_rank, shares, thin
 
 RANKS = [1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 10, 11, 20]
 
 
-def candidate(number: int, source: str = "spans", rank: int | None = 1, overlap: float = 0.5) -> Candidate:
+def candidate(
+    number: int, source: str = "spans", rank: int | None = 1, overlap: float = 0.5, split: str = "train"
+) -> Candidate:
     made = MadeQuery(f"d{number}", f"query {number}", source)
-    return Candidate(made, source, f"{source}-{number:04d}", float(number), rank=rank, overlap=overlap)
+    return Candidate(made, source, f"{source}-{number:04d}", split, float(number), rank=rank, overlap=overlap)
 
 
 def many(source: str, seed: int, count: int = 60) -> list[Candidate]:
@@ -55,14 +59,20 @@ def test_shares_never_exceed_what_is_there_and_use_all_that_is_asked_for() -> No
 def test_the_first_by_place_are_kept() -> None:
     some = [candidate(n, "a") for n in range(6)] + [candidate(n, "b") for n in range(6)]
     random.Random(1).shuffle(some)
-    draw_shares(some, {"a": 2.0, "b": 1.0}, 6)
+    judging = [candidate(n, "c", split=("dev", "test")[n % 2]) for n in range(40)]
+    config = QueriesConfig(max_queries=30, dev_share=0.4, test_share=0.4)
+    draw_shares([*some, *judging], Roles({"a": 2.0, "b": 1.0}, {"c": 1.0}), config)
     assert sorted(one.query_id for one in some if one.is_in) == [*(f"a-000{n}" for n in range(4)), "b-0000", "b-0001"]
+    assert [one.is_in for one in judging] == [n < 24 for n in range(40)], "training takes none of their places"
 
 
 def test_only_what_is_within_the_depth_is_found() -> None:
     some = [candidate(0, rank=20), candidate(1, rank=21), candidate(2, rank=None)]
     assert drop_unfound(some, 20) and [one.is_in for one in some] == [True, False, False]
     assert not drop_unfound(some[:1], 20)
+    by_encoder = candidate(3, rank=None)
+    by_encoder.by_encoder = True
+    assert not drop_unfound([by_encoder], 20) and by_encoder.is_in
 
 
 def mean(some: list[Candidate]) -> float:
@@ -103,7 +113,7 @@ def test_no_document_is_in_two_splits_and_shares_are_kept() -> None:
     documents = {f"q{n}": [f"doc{random_.randint(0, 80)}"] for n in range(400)}
     documents |= {"both": ["doc1", "doc2"], "and": ["doc2", "doc3"]}
     passages = {query: [f"p{query}"] for query in documents}
-    splits, rule = split_queries(documents, passages, 0.15, 0.25, 0)
+    splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
     assert rule == BY_DOCUMENT and set(splits) == set(documents)
     of: dict[str, set[str]] = {}
     for query, own in documents.items():
@@ -113,13 +123,13 @@ def test_no_document_is_in_two_splits_and_shares_are_kept() -> None:
     for name, share in (("train", 0.6), ("dev", 0.15), ("test", 0.25)):
         assert abs(sum(split == name for split in splits.values()) / len(splits) - share) < 0.03
     backwards = dict(reversed(documents.items()))
-    assert split_queries(backwards, passages, 0.15, 0.25, 0)[0] == splits
-    assert split_queries(documents, passages, 0.15, 0.25, 1)[0] != splits
+    assert split_by_document(backwards, passages, 0.15, 0.25, 0)[0] == splits
+    assert split_by_document(documents, passages, 0.15, 0.25, 1)[0] != splits
 
 
 def test_one_large_document_is_divided_by_passage() -> None:
     documents = {f"q{n}": ["the book"] for n in range(100)}
     passages = {f"q{n}": [f"p{n // 2}"] for n in range(100)}
-    splits, rule = split_queries(documents, passages, 0.15, 0.25, 0)
+    splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
     assert rule == BY_PASSAGE and set(splits.values()) == {"train", "dev", "test"}
     assert all(splits[f"q{n}"] == splits[f"q{n + 1}"] for n in range(0, 100, 2)), "a passage is in one split"

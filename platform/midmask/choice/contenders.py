@@ -87,13 +87,14 @@ def name_of(key: SystemKey) -> SystemName:
 
 
 LEXICAL = Contender(BM25, BM25, NONE)
+UNTRAINED = Contender(NONE, "dense", AS_IS)
 
 
 def first_contenders(systems: Sequence[str], backbone: str) -> tuple[Contender, ...]:
     """Those of the first round, by priority: BM25, the encoder as it is if it was trained before, then all systems by
     their dense vectors.
     """
-    untuned = () if backbone in SIZES else (Contender(NONE, "dense", AS_IS),)
+    untuned = () if backbone in SIZES else (UNTRAINED,)
     return (LEXICAL, *untuned, *(Contender(system, "dense", TUNED) for system in systems))
 
 

@@ -28,7 +28,6 @@ from midmask.choice.wording import headline
 from midmask.command import same_command
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
-from midmask.experiment.plan import plan
 from midmask.experiment.step import Step
 from midmask.experiment.survey import Survey
 from midmask.identity import as_user_error, flatten
@@ -53,7 +52,7 @@ def choose_job(options: Options, flags: Namespace) -> None:
     if request.reveal:
         revealing.judged_split(request.documents.corpus)
     if options.dry_run:
-        step = queries_step(request, plan(request.documents, Survey()).corpus)
+        step = queries_step(request, Survey())
         print(describe(request, step, Place(options.storage)))
         tell_cost([step], options)
         return

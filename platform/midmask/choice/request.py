@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from midmask.benchmark.design import variant
-from midmask.choice.contenders import SCORED, SYSTEMS, Size, contest
+from midmask.benchmark.design import NONE, variant
+from midmask.benchmark.layout import recipe_of
+from midmask.choice.contenders import SCORED, SYSTEMS, UNTRAINED, Size, contest
 from midmask.corpora import CorpusConfig
 from midmask.errors import unknown
 from midmask.experiment.schema import Recipe
@@ -65,6 +66,12 @@ class Request:
         reading = {path: value for path, value in (self.changes or {}).items() if path.startswith("corpus.")}
         corpus = {**self.corpus.model_dump(), "splits": "official"}
         return override(override(RECIPES["none"](), {"corpus": corpus}), reading)
+
+    @cached_property
+    def as_read(self) -> Recipe:
+        """The same, as the encoder that all systems start from reads the documents."""
+        made = contest(self.corpus.name, (NONE,), Size(1, 1), ("dev",), self.own_changes, self.seed)
+        return override(recipe_of(made, UNTRAINED.keys[0]), {"corpus": self.documents.corpus.model_dump()})
 
     @property
     def short_name(self) -> str:

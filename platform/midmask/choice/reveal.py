@@ -36,7 +36,7 @@ MOST_QUERIES = 1_000
 """Judged queries that are searched for; of a larger split so many, always the same."""
 
 ALL = "all"
-"""Sources of a verdict's queries together."""
+"""Sources of the queries that a verdict was judged by, together."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
     base = next(name for name, one in zip(names, verdict.systems, strict=True) if one.label == verdict.baseline)
     gains = [(one, value - judged[base].measures[MEASURE]) for one, value in zip(verdict.systems, values, strict=True)]
     others = [(one, gain) for one, gain in gains if one.name != base]
-    source = ALL if len(verdict.queries.source) > 1 else next(iter(verdict.queries.source))
+    source = choice.made.judge_sources[0] if len(choice.made.judge_sources) == 1 else ALL
     records = [
         _record(
             verdict.corpus, source, name, (made[name], choice.baselines[made[name].split]), (judged[name], judged[base])

@@ -22,6 +22,7 @@ from midmask.choice.request import Request
 from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
 from midmask.choice.verdict import Calibration, QueryCounts, Verdict
 from midmask.choice.workshop import Workshop
+from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
 from midmask.experiment.step import Step
@@ -48,6 +49,16 @@ class Made:
         return int(self.prepared.result["passages"])
 
     @property
+    def train_sources(self) -> Sequence[str]:
+        """Sources of the queries that systems were trained on."""
+        return tuple(self.artifact.result["train_sources"])
+
+    @property
+    def judge_sources(self) -> Sequence[str]:
+        """Sources of the dev and the test queries."""
+        return tuple(self.artifact.result["judge_sources"])
+
+    @property
     def counts(self) -> QueryCounts:
         found = self.artifact.result
         splits = {name: int(found["splits"][name]) for name in ("train", "dev", "test")}
@@ -55,17 +66,21 @@ class Made:
         return QueryCounts(kept, int(found["made"]), int(found["kept"]), **splits)
 
 
-def queries_step(request: Request, corpus: Step) -> Step:
-    """The step that makes queries from a prepared corpus."""
-    return Step("queries", request.queries, {"corpus": corpus}, content=queries_content(request.queries))
+def queries_step(request: Request, survey: Survey) -> Step:
+    """The step that makes queries from the documents. An encoder with fresh weights has no say in which are kept."""
+    config, planned = request.queries, plan(request.as_read, survey)
+    inputs = {"corpus": planned.corpus}
+    if config.round_trip == "either" and request.backbone not in SIZES:
+        config = config.model_copy(update={"precision": "bf16" if planned.precision == "bf16" else "fp32"})
+        inputs |= {"encoder": planned.untuned, "tokens": planned.tokens}
+    return Step("queries", config, inputs, content=queries_content(config))
 
 
 def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
     """The documents as passages, and queries for them; judgements that a collection has are not read."""
-    recipe = request.documents
-    corpus = plan(recipe, survey).corpus
-    prepared = workshop.make(corpus, recipe)
-    artifact = workshop.make(queries_step(request, corpus), recipe)
+    step = queries_step(request, survey)
+    prepared = workshop.make(step.inputs["corpus"], request.as_read)
+    artifact = workshop.make(step, request.as_read)
     folder = artifact.place / "collection" / request.short_name
     return Made(prepared, artifact, folder)
 
@@ -205,10 +220,10 @@ def _baseline(measured: Sequence[MeasuredSystem]) -> Result:
 
 
 def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:
-    counts = made.counts
-    sources = ", ".join(counts.source)
+    train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
     return (
-        f"Nobody asked these queries: they were made from the passages ({sources}). People ask otherwise.",
+        f"Nobody asked these queries: they were made from the passages. Systems learned from {train} and were judged by "
+        f"{judge}. People ask otherwise.",
         f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),

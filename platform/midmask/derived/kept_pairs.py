@@ -29,7 +29,8 @@ from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.retrieve import ranked
 from midmask.sharded import Inputs, Sharded
-from midmask.tokens import ROW_GROUP, TOKENISED_QUERIES, make_cutter
+from midmask.token_rows import make_cutter
+from midmask.tokens import ROW_GROUP, TOKENISED_QUERIES
 
 PAIRS = "pairs"
 """The split that pairs are judgements of."""

@@ -34,7 +34,8 @@ from midmask.derived.neighbours import neighbour_reader
 from midmask.errors import UserError
 from midmask.identity import Config, added, file_fingerprint, model_content
 from midmask.sharded import Inputs, Sharded
-from midmask.tokens import ROW_GROUP, encoder
+from midmask.token_rows import encoder
+from midmask.tokens import ROW_GROUP
 
 FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(

@@ -1,7 +1,8 @@
 """The collection that queries are made for: as it was, and as it will be searched, without what queries hide."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,8 +14,12 @@ from midmask.corpora.export import write_lines, write_qrels
 from midmask.corpora.provenance import document_of
 from midmask.queries.made import MadeQuery, Passage
 from midmask.queries.words import TermWeights
+from midmask.randomness.texts import hash64
 
 ROWS_AT_ONCE = 2_048
+
+BLOCK = 256
+"""Passages that a source is given at a time."""
 
 DOCUMENT_END = "#"
 """Divides the document of a `docs:` passage from the rest of its id."""
@@ -72,6 +77,27 @@ def read_passages(corpus: Place) -> Iterator[list[Passage]]:
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROWS_AT_ONCE):
                 columns = [batch[name].to_pylist() for name in ("doc_id", "title", "text")]
                 yield [Passage(*row) for row in zip(*columns, strict=True)]
+
+
+def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -> set[str]:
+    """So many of the passages, the first by a hash for this purpose."""
+    if limit >= len(doc_ids):
+        return set(doc_ids)
+    hashes = hash64(doc_ids, f"queries {seed} {purpose}")
+    first = np.argpartition(hashes, limit)[:limit]
+    return {doc_ids[row] for row in first.tolist()}
+
+
+def read_drawn(corpus: Place, drawn: Collection[str] | None) -> Iterator[list[Passage]]:
+    """These passages of a prepared corpus in its order, in blocks; None: all."""
+    rows = (
+        passage
+        for passages in read_passages(corpus)
+        for passage in passages
+        if drawn is None or passage.doc_id in drawn
+    )
+    while block := list(islice(rows, BLOCK)):
+        yield block
 
 
 def without_hidden(passage: Passage, queries: Sequence[MadeQuery]) -> Passage:

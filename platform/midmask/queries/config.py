@@ -13,6 +13,10 @@ from midmask.identity import Config, runtime
 PLAIN = ("titles", "sentences", "spans", "keyphrases")
 """Sources that need nothing but the passages."""
 
+SPLITS = (TRAIN, DEV, TEST) = ("train", "dev", "test")
+JUDGE = (DEV, TEST)
+"""The splits that systems are judged by."""
+
 CHOICES = f"choose {', '.join(PLAIN)}, file:PATH, model:FOLDER or http:URL"
 
 
@@ -33,6 +37,12 @@ class QueriesConfig(Config):
         description="source -> weight: titles, sentences, spans, keyphrases, file:PATH, model:FOLDER or http:URL; a "
         "source's share of the queries is its weight's share, as far as it has so many",
     )
+    judged_by: tuple[str, ...] = Field(
+        (),
+        description="sources whose queries are for dev and test alone, while the others train: no system is judged by "
+        "queries of a kind that it has learned; none: titles where passages have their own, else sentences; all "
+        "sources: each does both",
+    )
     max_queries: int = Field(3_000, ge=30, description="largest number of queries that are kept")
     per_passage: int = Field(2, ge=1, description="largest number of queries of a passage that are kept")
     candidates: float = Field(
@@ -50,8 +60,10 @@ class QueriesConfig(Config):
         ge=0,
         description="file: how much more than its second passage, as a share, BM25 must score the first for a query",
     )
-    round_trip: Literal["none", "bm25"] = Field(
-        "bm25", description="a query is kept if this search finds its passage again"
+    round_trip: Literal["none", "bm25", "either"] = Field(
+        "either",
+        description="a query is kept if this search finds its passage again; either: BM25 or the encoder that systems "
+        "start from, if that was trained before, so that neither is favoured",
     )
     round_trip_depth: int = Field(20, ge=1, le=1000, description="ranks within which the passage has to be found")
     bm25_target: float | None = Field(
@@ -63,6 +75,7 @@ class QueriesConfig(Config):
     )
     dev_share: float = Field(0.15, gt=0, lt=1, description="share of the queries that are for choosing, by document")
     test_share: float = Field(0.25, gt=0, lt=1, description="share of the queries that are for reporting, by document")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder that takes part in the round trip")
     seed: int = Field(0, ge=0, description="of the hashes that draw queries and splits")
     generate: GenerateConfig = Field(
         default_factory=GenerateConfig,
@@ -107,6 +120,20 @@ class QueriesConfig(Config):
             found[name] = weight
         return found
 
+    @field_validator("judged_by")
+    @classmethod
+    def _canonical_judges(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_canonical, sources))
+
+    @model_validator(mode="after")
+    def _judges_are_sources(self) -> Self:
+        for source in self.judged_by:
+            if source not in self.sources:
+                raise ValueError(
+                    f"judged_by names {source}, which is no source; the sources are {', '.join(self.sources)}"
+                )
+        return self
+
     @model_validator(mode="after")
     def _room_for_train(self) -> "QueriesConfig":
         if self.dev_share + self.test_share >= 1:
@@ -118,6 +145,11 @@ class QueriesConfig(Config):
         if self.server_prompt.count(PASSAGE) != 1:
             raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self
+
+    def wanted(self, split: str) -> int:
+        """The most queries that are kept for a split."""
+        judged = {DEV: round(self.dev_share * self.max_queries), TEST: round(self.test_share * self.max_queries)}
+        return self.max_queries - sum(judged.values()) if split == TRAIN else judged[split]
 
 
 def _canonical(source: str) -> str:

@@ -1,32 +1,46 @@
-"""Splits by document: what a system was trained or chosen on shares no document with what is reported."""
+"""Splits by document: what a system was trained or chosen on shares no document with what is reported.
+
+Passages are divided before queries are made of them, since what a source makes depends on what it is for (`roles`).
+"""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from midmask.corpora.duplicates import clusters
+from midmask.queries.collection import CollectionFacts
+from midmask.queries.config import QueriesConfig
 from midmask.randomness.texts import hash64
 
 BY_DOCUMENT = "by document"
 BY_PASSAGE = "by passage: there are too few documents for three splits"
 
 ENOUGH = 0.4
-"""A split needs at least so much of its share of the queries, or the division is not used."""
+"""A split needs at least so much of its share of the passages, or the division is not used."""
 
 
-def split_queries(
+def split_passages(known: CollectionFacts, config: QueriesConfig) -> tuple[dict[str, str], str]:
+    """Passage -> train, dev or test, and by which rule; without those that have too many copies to be asked for."""
+    asked = [row for row in range(len(known.doc_ids)) if known.sizes[int(known.cluster[row])] <= config.copies]
+    members = known.members(sorted({int(known.cluster[row]) for row in asked}))
+    copies = {known.doc_ids[row]: members[int(known.cluster[row])] for row in asked}
+    documents = {doc_id: [known.document_of(one) for one in own] for doc_id, own in copies.items()}
+    return split_by_document(documents, copies, config.dev_share, config.test_share, config.seed)
+
+
+def split_by_document(
     documents: Mapping[str, Sequence[str]],
     passages: Mapping[str, Sequence[str]],
     dev_share: float,
     test_share: float,
     seed: int,
 ) -> tuple[dict[str, str], str]:
-    """Query -> train, dev or test, and by which rule. All queries of a group are in one split; queries are of one group
-    if they have a document in common, or are joined by others that have.
+    """Passage -> train, dev or test, and by which rule. All passages of a group are in one split; passages are of one
+    group if they have a document in common, or are joined by others that have.
 
     Args:
-        documents: query -> the documents of its relevant passages. passages: query -> its relevant passages; they take
-            the documents' part where these are too few.
+        documents: passage -> its document and those of its copies. passages: passage -> itself and its copies; they
+            take the documents' part where these are too few.
     """
     splits: dict[str, str] = {}
     for members, rule in ((documents, BY_DOCUMENT), (passages, BY_PASSAGE)):
@@ -39,8 +53,8 @@ def split_queries(
 
 
 def _divide(members: Mapping[str, Sequence[str]], dev_share: float, test_share: float, seed: int) -> dict[str, str]:
-    """Groups in the order of a hash of their first member's name; the first ones, test's share of the queries, are
-    test, the next are dev. A group belongs where its middle query falls.
+    """Groups in the order of a hash of their first member's name; the first ones, test's share of the passages, are
+    test, the next are dev. A group belongs where its middle passage falls.
     """
     groups = _groups(members)
     names = sorted(groups)
@@ -57,7 +71,7 @@ def _divide(members: Mapping[str, Sequence[str]], dev_share: float, test_share: 
 
 
 def _groups(members: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The smallest member's name -> the queries that are joined by members in common."""
+    """The smallest member's name -> the passages that are joined by members in common."""
     queries = sorted(members)
     number: dict[str, int] = {}
     pairs = []

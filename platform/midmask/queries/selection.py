@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from midmask.queries.candidates import Candidate
+from midmask.queries.config import JUDGE, TRAIN, QueriesConfig
+from midmask.queries.roles import Roles
 
 NOT_FOUND = "its passage is not found again"
 TOO_EASY = "too easy for BM25"
@@ -14,8 +16,8 @@ CUT = 10
 
 
 def drop_unfound(candidates: Iterable[Candidate], depth: int) -> bool:
-    """Drops those whose passage is not within these ranks; whether there was one."""
-    lost = [one for one in candidates if one.rank is None or one.rank > depth]
+    """Drops those whose passage is not within these ranks, nor found by the encoder; whether there was one."""
+    lost = [one for one in candidates if not one.by_encoder and (one.rank is None or one.rank > depth)]
     for one in lost:
         one.reason = NOT_FOUND
     return bool(lost)
@@ -49,7 +51,14 @@ def thin(candidates: Sequence[Candidate], target: float, slack: float = 0.0) -> 
     return dropped
 
 
-def draw_shares(candidates: Sequence[Candidate], weights: Mapping[str, float], total: int) -> None:
+def draw_shares(candidates: Sequence[Candidate], roles: Roles, config: QueriesConfig) -> None:
+    """Keeps as many as are wanted to train and to judge, of each source its share."""
+    for splits in ((TRAIN,), JUDGE):
+        own = [one for one in candidates if one.split in splits]
+        _draw(own, roles.of(splits[0]), sum(map(config.wanted, splits)))
+
+
+def _draw(candidates: Sequence[Candidate], weights: Mapping[str, float], total: int) -> None:
     """Keeps at most `total`, each source its share by weight; drops the others in the order of their places."""
     of: dict[str, list[Candidate]] = {source: [] for source in weights}
     for one in sorted(candidates, key=lambda one: (one.place, one.query_id)):

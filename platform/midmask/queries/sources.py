@@ -10,7 +10,7 @@ from midmask.artifact import Place
 from midmask.corpora.sentences import splitter
 from midmask.errors import UserError
 from midmask.identity import library_versions, model_content
-from midmask.queries.config import QueriesConfig, kind_and_place
+from midmask.queries.config import PLAIN, QueriesConfig, kind_and_place
 from midmask.queries.files import FileQueries
 from midmask.queries.keyphrases import KeyphraseQueries
 from midmask.queries.made import Source
@@ -46,14 +46,8 @@ def open_source(source: str, config: QueriesConfig, known: Known, limit: int, ca
         UserError: if its file, model or server is not what it should be.
     """
     kind, place = kind_and_place(source)
-    if kind == "titles":
-        return TitleQueries(known.titles, config.copies)
-    if kind == "sentences":
-        return SentenceQueries(config.seed, config.per_passage)
-    if kind == "spans":
-        return SpanQueries(config.seed, config.per_passage)
-    if kind == "keyphrases":
-        return KeyphraseQueries(known.weights, config.seed, config.per_passage)
+    if kind in PLAIN:
+        return open_plain(kind, config, known)
     if kind == "file":
         assert known.index is not None
         return FileQueries(Place(place), known.index, config.margin, limit, config.seed)
@@ -61,6 +55,17 @@ def open_source(source: str, config: QueriesConfig, known: Known, limit: int, ca
     module, name = {"model": ("generator", "ModelQueries"), "http": ("server", "ServerQueries")}[kind]
     opened: Source = getattr(import_module(f"midmask.queries.{module}"), name)(place, config, cache=cache)
     return opened
+
+
+def open_plain(kind: str, config: QueriesConfig, known: Known) -> Source:
+    """A source that needs nothing but the passages."""
+    if kind == "titles":
+        return TitleQueries(known.titles, config.copies)
+    if kind == "sentences":
+        return SentenceQueries(config.seed, config.per_passage)
+    if kind == "spans":
+        return SpanQueries(config.seed, config.per_passage)
+    return KeyphraseQueries(known.weights, config.seed, config.per_passage)
 
 
 def queries_content(config: QueriesConfig) -> dict[str, Any]:

@@ -6,8 +6,9 @@
     queries.html          these as a page
     statistics.json       the step's result
 
-A query is made of one passage; relevant are that passage and its near-duplicates. All draws are hashes, so the result
-depends on the rows of the collection, not on shards or on their order.
+A query is made of one passage; relevant are that passage and its near-duplicates. Documents are divided first, and each
+source makes queries of the documents that it is there for: to train, or to judge (`roles`). All draws are hashes, so
+the result depends on the rows of the collection, not on shards or on their order.
 """
 
 import logging
@@ -23,10 +24,12 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, collect
 from midmask.queries.collection import CollectionFacts, read_as_searched, write_collection
-from midmask.queries.config import QueriesConfig, kind_and_place
-from midmask.queries.documents import split_queries
+from midmask.queries.config import SPLITS, QueriesConfig, kind_and_place
+from midmask.queries.documents import split_passages
+from midmask.queries.encoder_trip import find_by_encoder
 from midmask.queries.preview import examples_of, page, write_examples
 from midmask.queries.report import give_away, qrels_table, summary
+from midmask.queries.roles import Roles, roles_of
 from midmask.queries.round_trip import bm25_over, hiding_of, relevant_of, search_again
 from midmask.queries.screening import screen
 from midmask.queries.selection import CUT, TOO_EASY, draw_shares, drop_unfound, thin
@@ -45,6 +48,7 @@ CANDIDATES = pa.schema(
         ("kept", pa.bool_()),
         ("reason", pa.string()),
         ("rank", pa.int32()),
+        ("by_encoder", pa.bool_()),
         ("overlap", pa.float64()),
         ("document", pa.string()),
         *((name, pa.int64()) for name in ("hidden_start", "hidden_end")),
@@ -54,7 +58,8 @@ CANDIDATES = pa.schema(
 
 
 def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step; input corpus. Writes the files that the module names.
+    """The step. Inputs: corpus; where an encoder takes part in the round trip also `encoder` and tokens. Writes the
+    files that the module names.
 
     Raises:
         UserError: if a source cannot be read, or fewer than 30 queries are kept.
@@ -62,24 +67,26 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     corpus = inputs["corpus"].place
     name = _name_of(corpus)
     known = CollectionFacts(corpus)
-    pool = _collect(config, corpus, known, out)
+    splits, rule = split_passages(known, config)
+    roles = roles_of(config, corpus, known)
+    pool = _collect(config, corpus, known, roles, splits, out)
     screen(pool, known, config)
-    ranked, before = _select(config, corpus, pool, known)
+    ranked, before = _select(config, inputs, pool, known, roles)
     kept = [one for one in pool.candidates if one.is_in]
     if len(kept) < FEWEST:
         raise UserError(_too_few(config, pool, len(kept), len(known.doc_ids)))
     relevant = relevant_of(kept, known)
-    documents = {query_id: [known.document_of(one) for one in own] for query_id, own in relevant.items()}
-    splits, rule = split_queries(documents, relevant, config.dev_share, config.test_share, config.seed)
-    missing = {"train", "dev", "test"} - set(splits.values())
+    splits = {one.query_id: one.split for one in kept}
+    missing = set(SPLITS) - set(splits.values())
     if missing:
         raise UserError(
             f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
-            "would be empty, since most queries are of one passage; lower queries.per_passage"
+            "would be empty; name more sources in queries.judged_by, or give more documents"
         )
     qrels = qrels_table(splits, relevant)
     result = summary(pool.candidates, splits, qrels, ranked, before=before, facts=pool.facts)
     result = {"name": name, "passages": len(known.doc_ids), **result, "split_rule": rule}
+    result |= {"train_sources": list(roles.train), "judge_sources": list(roles.judge)}
     result["documents"] = len({known.document_of(one.made.doc_id) for one in kept})
     _write(out, name, corpus, pool, known, splits, qrels)
     (out / "statistics.json").write_json(result)
@@ -94,37 +101,45 @@ def _name_of(corpus: Place) -> str:
     return "collection" if name in ("", ".", "..") else name.replace("/", "-")
 
 
-def _collect(config: QueriesConfig, corpus: Place, known: CollectionFacts, out: Place) -> CandidatePool:
+def _collect(
+    config: QueriesConfig, corpus: Place, known: CollectionFacts, roles: Roles, splits: Mapping[str, str], out: Place
+) -> CandidatePool:
     if not any(kind_and_place(source)[0] == "file" for source in config.sources):
-        return collect(config, corpus, known, None, out)
+        return collect(config, corpus, known, roles, splits, None, out)
     with tempfile.TemporaryDirectory() as folder:
-        return collect(config, corpus, known, bm25_over(corpus, {}, Place(folder)), out)
+        return collect(config, corpus, known, roles, splits, bm25_over(corpus, {}, Place(folder)), out)
 
 
 def _select(
-    config: QueriesConfig, corpus: Place, pool: CandidatePool, known: CollectionFacts
+    config: QueriesConfig,
+    inputs: Mapping[str, Artifact],
+    pool: CandidatePool,
+    known: CollectionFacts,
+    roles: Roles,
 ) -> tuple[pa.Table, dict[str, dict[str, float]]]:
     """Searches, and drops what is not found, too easy or too many, until what is left is found as it was searched:
     a dropped query hides nothing, so the others are searched again without it. Returns the last ranked list, and what
     the sources gave away before.
     """
     before: dict[str, dict[str, float]] = {}
-    depth = max(CUT, config.round_trip_depth)
+    corpus, depth = inputs["corpus"].place, max(CUT, config.round_trip_depth)
     while True:
         left = [one for one in pool.candidates if one.is_in]
         if not left:
             return pa.table({}), before
         ranked = search_again(left, corpus, pool.passages, known, depth)
-        changed = config.round_trip == "bm25" and drop_unfound(left, config.round_trip_depth)
-        found = [one for one in left if one.is_in]
         first = not before
+        if first and config.round_trip == "either" and "encoder" in inputs:
+            find_by_encoder(left, inputs, known, config.round_trip_depth, config.precision)
+        changed = config.round_trip != "none" and drop_unfound(left, config.round_trip_depth)
+        found = [one for one in left if one.is_in]
         if first:
             before = {source: give_away([one for one in found if one.source == source]) for source in config.sources}
         if config.bm25_target is not None:
             changed |= thin(found, config.bm25_target, 0.0 if first else SLACK)
         if first:
             found = [one for one in found if one.is_in]
-            draw_shares(found, config.sources, config.max_queries)
+            draw_shares(found, roles, config)
             changed |= any(not one.is_in for one in found)
         if not changed:
             return ranked, before
@@ -182,6 +197,7 @@ def _write_candidates(
                 "kept": one.is_in,
                 "reason": one.reason,
                 "rank": one.rank,
+                "by_encoder": one.by_encoder,
                 "overlap": one.overlap,
                 "document": known.document_of(one.made.doc_id),
                 "hidden_start": start,

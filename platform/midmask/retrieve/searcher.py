@@ -17,7 +17,7 @@ from midmask.retrieve.shards import Shard, open_shard, search_shard
 from midmask.retrieve.stored_passages import StoredPassages
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.retrieve.views import Views
-from midmask.tokens import encoder
+from midmask.token_rows import encoder
 
 
 class Hit(NamedTuple):

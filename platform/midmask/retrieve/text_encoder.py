@@ -20,7 +20,7 @@ from midmask.errors import UserError
 from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.vectors import BATCH_TOKENS, Encoding, encode_rows
 from midmask.retrieve.views import Views
-from midmask.tokens import prompt_tokens
+from midmask.token_rows import prompt_tokens
 from midmask.vocabulary import Vocabulary
 
 

@@ -19,7 +19,7 @@ from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
 from midmask.retrieve.batches import length_batches, run_batches
 from midmask.teacher.candidates import PassageTexts
-from midmask.tokens import encoder
+from midmask.token_rows import encoder
 from midmask.training.pairs import cut_rows
 from midmask.training.table import read_table
 
