@@ -222,8 +222,8 @@ def _baseline(measured: Sequence[MeasuredSystem]) -> Result:
 def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:
     train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
     return (
-        f"Nobody asked these queries: they were made from the passages. Systems learned from {train} and were judged by "
-        f"{judge}. People ask otherwise.",
+        f"Nobody asked these queries: they were made from the passages. Systems learned from {train} and were judged "
+        f"by {judge}. People ask otherwise.",
         f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
