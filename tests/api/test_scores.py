@@ -8,6 +8,8 @@ from scipy import stats
 
 import midmask
 from midmask import UserError
+from midmask.artifact import Place, load
+from midmask.retrieve import ranked
 from tests.support.api import toy
 from tests.support.jobs.running import run_job
 
@@ -41,6 +43,33 @@ def test_a_run_can_be_joined_with_bm25(run: midmask.Run, scores: dict[str, midma
     assert weakest < both["RR@10"] != strongest
     with pytest.raises(UserError, match=r"bm25_share = 0\.5: BM25's list is joined with an encoder's"):
         midmask.evaluate("bm25", run, bm25_share=0.5)
+
+
+def test_lists_are_joined_by_scores_where_that_is_asked_for(run: midmask.Run) -> None:
+    joined = load(
+        Place(midmask.evaluate(run, split="test", bm25_share=0.25, fusion="convex").artifact.record["inputs"]["ranked"])
+    )
+    encoder, bm25 = (ranking(Place(joined.record["inputs"][role])) for role in ("encoder", "bm25"))
+    assert bm25.keys() <= encoder.keys() == ranking(joined.place).keys()
+    for query, found in ranking(joined.place).items():
+        parts = [(0.75, scaled(encoder[query])), (0.25, scaled(bm25.get(query, {})))]
+        for doc, score in found.items():
+            assert score == pytest.approx(sum(share * own.get(doc, 0.0) for share, own in parts), abs=1e-6)
+    with pytest.raises(UserError, match="fusion = convex with bm25_share = 0: no lists are joined"):
+        midmask.evaluate(run, split="test", fusion="convex")
+
+
+def ranking(artifact: Place) -> dict[str, dict[str, float]]:
+    """Query id -> document id -> score, of the test queries."""
+    lists: dict[str, dict[str, float]] = {}
+    for row in ranked.read(ranked.of_split(artifact, "test")).to_pylist():
+        lists.setdefault(row["query_id"], {})[row["doc_id"]] = row["score"]
+    return lists
+
+
+def scaled(own: dict[str, float]) -> dict[str, float]:
+    low, high = min(own.values(), default=0.0), max(own.values(), default=0.0)
+    return {doc: (score - low) / (high - low) if high > low else 1.0 for doc, score in own.items()}
 
 
 def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Scores], tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def test_every_contender_has_the_rounds_sizes(contender):
         if contender not in (LEXICAL, Contender("none", "dense", AS_IS)):
             assert {stage.train.steps for stage in recipe.stages} == {20}
             assert recipe.objective is None or recipe.pretrain.steps == 30
-        assert recipe.evaluation.bm25_share == (0.5 if "BM25" in key.setting else 0.0)
+        joined = (recipe.evaluation.bm25_share, recipe.evaluation.fusion)
+        assert joined == ((0.5, "convex") if "BM25" in key.setting else (0.0, "rrf"))
 
 
 def test_no_two_contenders_have_one_name():

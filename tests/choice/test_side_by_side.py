@@ -15,10 +15,13 @@ import midmask
 from midmask.artifact import Place
 from midmask.choice.judged import judged_systems
 from midmask.choice.judgements import Judgement, JudgementStore
+from midmask.choice.rankers import SearchStore
 from midmask.choice.side_by_side import SideBySide, rank_changes
+from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
 from midmask.retrieve.stems import StemmedWords
+from midmask.retrieve.stored_passages import StoredPassages
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict
 
 ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}
@@ -34,7 +37,7 @@ def site(folder: Path) -> SideBySide:
     return SideBySide(folder)
 
 
-def evaluated(model: str, folder: Path, storage: Path, **more: float) -> dict[str, list[str]]:
+def evaluated(model: str, folder: Path, storage: Path, **more: object) -> dict[str, list[str]]:
     """Query text -> documents, as `midmask.evaluate` ranks them for the collection's own queries."""
     corpus = midmask.Corpus.from_beir(folder / "collection")
     scores = midmask.evaluate(model, corpus, split="test", storage=storage, progress=False, **more)  # type: ignore[arg-type]
@@ -60,7 +63,7 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
     label: str, site: SideBySide, folder: Path, tmp_path: Path
 ) -> None:
     """Dense, lexical, and hybrid joined with BM25."""
-    share = {"bm25_share": 0.5} if "BM25" in label else {}
+    share = {"bm25_share": 0.5, "fusion": "convex"} if "BM25" in label else {}
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
     for text, _ in QUERIES.values():
@@ -193,8 +196,14 @@ def test_rank_changes_count_from_the_other_list() -> None:
         assert rank_changes(list(map(str, own)), list(map(str, other))) == expected
 
 
-def test_ties_in_a_joined_list_rank_by_id(site: SideBySide) -> None:
-    """BM25 finds nothing: the joined list is the encoder's."""
-    joined = site.rank("dupmae · hybrid with BM25", "zzz qqq", 30)
-    assert len(joined.scored) == 30
-    assert [score for _, score in joined.scored] == pytest.approx([0.5 / (60 + rank) for rank in range(1, 31)])
+def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder: Path, site: SideBySide) -> None:
+    """Its scores reach from 0.5, BM25 having the other half, to 0 for the last of 101 or of all passages."""
+    corpus = CorpusConfig(name=f"beir:{site.collection}", splits="official")
+    store, lines = SearchStore(corpus, Place(str(folder / "search"))), list[str]()
+    stored = StoredPassages(store.open_corpus(lines.append).place)
+    alone = store.open_encoder(folder / "models/hybrid/model", stored, lines.append).rank("zzz qqq", 101)
+    high, low = alone[0][1], alone[-1][1]
+    joined = site.rank("dupmae · hybrid with BM25", "zzz qqq", 30).scored
+    assert [doc_id for doc_id, _ in joined] == [doc_id for doc_id, _ in alone[:30]]
+    expected = [0.5 * (score - low) / (high - low) for _, score in alone[:30]]
+    assert [score for _, score in joined] == pytest.approx(expected, abs=1e-6)

@@ -99,6 +99,7 @@ def test_costs_have_units(key: str, value: float | None, text: str) -> None:
         ),
         ({"stages.1.train.steps": "300"}, ["300 fine-tuning steps stage 2"]),
         ({"evaluation.bm25_share": "0.9"}, ["BM25 share 0.9"]),
+        ({"evaluation.fusion": "convex"}, ["BM25 fusion convex"]),
         ({"pretrain.learning_rate": "5e-05"}, ["pre-training learning rate 5e-05"]),
         ({"objective.name": "retromae"}, ["retromae"]),
         ({"objective.decoder_layers": "2"}, ["decoder layers 2"]),

@@ -24,6 +24,7 @@ from midmask.experiment.step import Step
 from midmask.identity import override
 from midmask.pretrained import PRETRAINED, model_folder
 from midmask.recipes import RECIPES
+from midmask.retrieve.fusion import Fusion
 
 BM25 = "bm25"
 """The name by which BM25 is evaluated."""
@@ -99,6 +100,7 @@ def evaluate(
     depth: int = 100,
     max_queries: int | None = None,
     bm25_share: float = 0.0,
+    fusion: Fusion = "rrf",
     storage: str | Path | None = None,
     progress: bool = True,
 ) -> Scores:
@@ -114,7 +116,9 @@ def evaluate(
         measures: ir-measures names, such as "nDCG@10" or "R(rel=2)@100"; none: nDCG@10, RR@10 and R@100.
         depth: documents ranked for each query.
         max_queries: of a larger split, so many queries, always the same; none: all.
-        bm25_share: above 0, the encoder's list is joined with BM25's by reciprocal rank fusion; 0.5 counts both alike.
+        bm25_share: above 0, the encoder's list is joined with BM25's; 0.5 counts both alike.
+        fusion: how they are joined: by reciprocal ranks ("rrf"), or by scores ("convex"), each list's from 0 to 1 for
+            every query.
         storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
@@ -131,6 +135,7 @@ def evaluate(
         "depth": depth,
         "max_queries": max_queries,
         "bm25_share": bm25_share,
+        "fusion": fusion,
         "split": find_split(where, split),
     }
     system, step = _evaluation(model, corpus, where, asked)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from midmask.artifact import Artifact, Place
 from midmask.benchmark.design import BM25_SHARE
+from midmask.choice.contenders import FUSION
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
@@ -92,7 +93,7 @@ class Bm25Ranker:
 
 
 class FusedRanker:
-    """An encoder's list and BM25's as one, by reciprocal rank fusion."""
+    """An encoder's list and BM25's as one, joined as in the contest."""
 
     def __init__(self, encoder: Ranker, bm25: Ranker) -> None:
         self.how = f"{encoder.how}, joined with BM25"
@@ -101,7 +102,7 @@ class FusedRanker:
 
     def rank(self, query: str, k: int) -> list[ScoredDocument]:
         lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (self._encoder, self._bm25)]
-        return _scored(fuse(lists[0], lists[1], BM25_SHARE, k))
+        return _scored(fuse(lists[0], lists[1], BM25_SHARE, k, FUSION))
 
 
 def _as_table(found: list[ScoredDocument]) -> pa.Table:

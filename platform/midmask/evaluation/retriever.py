@@ -3,12 +3,12 @@
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.precision import EncodingFields
@@ -18,6 +18,7 @@ from midmask.evaluation.presets import expand
 from midmask.evaluation.slices import evaluate_slices
 from midmask.identity import added, runtime
 from midmask.retrieve import ranked
+from midmask.retrieve.fusion import Fusion
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.pool import PoolFields
 from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
@@ -50,16 +51,29 @@ class EvaluateConfig(IndexFields, PoolFields, EncodingFields):
     )
     bm25_share: float = added(
         0.0,
-        "BM25's share of the ranking, by reciprocal rank fusion with the encoder's: 0.5 counts both alike; 0: the "
-        "encoder alone",
+        "BM25's share of the ranking, beside the encoder's: 0.5 counts both alike; 0: the encoder alone",
         ge=0.0,
         lt=1.0,
+    )
+    fusion: Fusion = added(
+        "rrf",
+        "how both lists are joined: by reciprocal ranks (rrf), or by a convex combination of min-max normalised scores "
+        "(convex)",
     )
     threads: int = runtime(1, "threads of the search", ge=1)
 
     def name_of(self, system: str) -> str:
         """The system as tables name it: with BM25 beside it, if their lists are joined."""
         return f"{system} + bm25" if self.bm25_share else system
+
+    @model_validator(mode="after")
+    def _fusion_has_two_lists(self) -> Self:
+        if self.fusion != "rrf" and not self.bm25_share:
+            raise ValueError(
+                f"fusion = {self.fusion} with bm25_share = 0: no lists are joined; set bm25_share=0.5, or leave fusion "
+                "at rrf"
+            )
+        return self
 
     @field_validator("measures")
     @classmethod

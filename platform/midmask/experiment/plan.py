@@ -79,7 +79,7 @@ class Plan:
             on: tokens of another collection (`elsewhere`).
         """
         tokens = on or self.tokens
-        own = {"bm25_share": 0.0, **IndexFields().model_dump(), **PoolFields().model_dump()}
+        own = {"bm25_share": 0.0, "fusion": "rrf", **IndexFields().model_dump(), **PoolFields().model_dump()}
         words = config.model_copy(update=own)
         return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
 

@@ -219,7 +219,7 @@ def bm25_index(corpus: Step, config: Bm25Config) -> Step:
 
 def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:
     """Both rankings as one."""
-    config = FuseConfig(split=wanted.split, depth=_depth(wanted), bm25_share=wanted.bm25_share)
+    config = FuseConfig(split=wanted.split, depth=_depth(wanted), bm25_share=wanted.bm25_share, fusion=wanted.fusion)
     return Step("fuse", config, {"encoder": encoder, "bm25": bm25})
 
 

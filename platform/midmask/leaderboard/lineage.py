@@ -33,7 +33,7 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "bm25_words": ("titles",),
     "bm25_index": ("k1", "b"),
     "bm25": ("k1", "b", "depth"),
-    "fuse": ("bm25_share",),
+    "fuse": ("bm25_share", "fusion"),
     "read_run": ("file", "split", "ties"),
     "evaluate": ("split", "depth"),
 }

@@ -10,6 +10,7 @@ COUNTS = {"steps": "steps", "queries": "queries", "max_passages": "passages", "v
 
 NAMES = {
     "bm25_share": "BM25 share",
+    "fusion": "BM25 fusion",
     "learning_rate": "learning rate",
     "max_length": "passage tokens",
     "query_length": "query tokens",
