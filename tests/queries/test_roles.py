@@ -53,7 +53,7 @@ def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_pat
 def test_judges_can_be_named(tmp_path: Path) -> None:
     named = roles(PASSAGES, tmp_path / "named", judged_by=("sentences", "titles"))
     assert named == Roles({"keyphrases": 2.0}, {"sentences": 1.0, "titles": 1.0})
-    both = roles(PASSAGES, tmp_path / "both", judged_by=tuple(PLAIN))
+    both = roles(PASSAGES, tmp_path / "both", judged_by=("all",))
     assert both.train == both.judge == PLAIN
     with pytest.raises(ValidationError, match="judged_by names spans, which is no source; the sources are titles"):
         QueriesConfig(judged_by=("spans",))

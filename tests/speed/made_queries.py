@@ -103,9 +103,11 @@ def main() -> None:
                 rows[source] = made(corpus, folder / source, sources={source: 1.0})
             except UserError:
                 rows[source] = {}
-        rows["default"] = made(corpus, folder / "default")
+        rows["default"] = made(corpus, folder / "default", judged_by=("all",))
         for target in asked.targets:
-            rows[f"default, bm25_target {target}"] = made(corpus, folder / f"{target}", bm25_target=target)
+            rows[f"default, bm25_target {target}"] = made(
+                corpus, folder / f"{target}", bm25_target=target, judged_by=("all",)
+            )
         for system, values in rows.items():
             cells = [cell(column, values) for column in COLUMNS]
             print(f"| {system} | {' | '.join(cells)} |")

@@ -25,6 +25,7 @@ def choose(
     systems: Sequence[str] = SYSTEMS,
     representations: Sequence[str] = tuple(SCORED),
     sources: Mapping[str, float] | None = None,
+    judged_by: Sequence[str] = (),
     backbone: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
@@ -42,6 +43,8 @@ def choose(
         systems: recipes that take part, by priority; variants as "dupmae[decode=ot]".
         representations: of "dense", "splade" and "hybrid".
         sources: where queries come from -> weight; none: {"titles": 1, "sentences": 1, "keyphrases": 1}.
+        judged_by: those whose queries judge while the others train; none: titles where passages have their own, else
+            sentences; ["all"]: each source does both.
         backbone: as for `train`; none: "minilm" where its package is installed, else "tiny".
         settings: dotted path -> value, for all systems.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
@@ -55,7 +58,8 @@ def choose(
     store = open_store(storage)
     given = {path: str(value) if isinstance(value, Path) else value for path, value in (settings or {}).items()}
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
-    queries = QueriesConfig(seed=seed) if sources is None else QueriesConfig(sources=dict(sources), seed=seed)
+    wanted = {} if sources is None else {"sources": dict(sources)}
+    queries = QueriesConfig(**wanted, judged_by=tuple(judged_by), seed=seed)
     request = Request(
         corpus=corpus.in_store(store),
         budget=budget_seconds(budget),

@@ -76,7 +76,8 @@ def request_for(options: Options, flags: Namespace) -> Request:
     sources = dict(flags.query_sources or QueriesConfig().sources)
     if flags.queries:
         sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
-    wanted = {"sources": sources, "seed": options.seed or 0}
+    judges = names_in(flags.judged_by) if flags.judged_by else []
+    wanted = {"sources": sources, "judged_by": judges, "seed": options.seed or 0}
     if flags.max_queries is not None:
         wanted["max_queries"] = flags.max_queries
     try:

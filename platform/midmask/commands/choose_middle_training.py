@@ -20,6 +20,12 @@ def add_flags(parser: ArgumentParser) -> None:
         help="where queries come from, with weights: titles=1,sentences=1,keyphrases=1 (default), spans, "
         "model:FOLDER, http:URL",
     )
+    parser.add_argument(
+        "--judged-by",
+        metavar="SOURCES",
+        help="sources whose queries judge while the others train, divided by commas; default: titles where passages "
+        "have their own, else sentences; all: each source does both",
+    )
     parser.add_argument("--queries", metavar="FILE", help="real queries without judgements, one a line, mixed in")
     parser.add_argument("--max-queries", type=int, metavar="N", help="made queries that are kept; default: 3000")
     parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas; default: seven of them")

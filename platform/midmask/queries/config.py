@@ -17,6 +17,9 @@ SPLITS = (TRAIN, DEV, TEST) = ("train", "dev", "test")
 JUDGE = (DEV, TEST)
 """The splits that systems are judged by."""
 
+ALL = "all"
+"""Of `judged_by`: every source."""
+
 CHOICES = f"choose {', '.join(PLAIN)}, file:PATH, model:FOLDER or http:URL"
 
 
@@ -40,8 +43,8 @@ class QueriesConfig(Config):
     judged_by: tuple[str, ...] = Field(
         (),
         description="sources whose queries are for dev and test alone, while the others train: no system is judged by "
-        "queries of a kind that it has learned; none: titles where passages have their own, else sentences; all "
-        "sources: each does both",
+        "queries of a kind that it has learned; none: titles where passages have their own, else sentences; "
+        "all: each source does both",
     )
     max_queries: int = Field(3_000, ge=30, description="largest number of queries that are kept")
     per_passage: int = Field(2, ge=1, description="largest number of queries of a passage that are kept")
@@ -123,12 +126,12 @@ class QueriesConfig(Config):
     @field_validator("judged_by")
     @classmethod
     def _canonical_judges(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(_canonical, sources))
+        return tuple(source if source == ALL else _canonical(source) for source in sources)
 
     @model_validator(mode="after")
     def _judges_are_sources(self) -> Self:
         for source in self.judged_by:
-            if source not in self.sources:
+            if source not in (*self.sources, ALL):
                 raise ValueError(
                     f"judged_by names {source}, which is no source; the sources are {', '.join(self.sources)}"
                 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from midmask.artifact import Place
 from midmask.queries.collection import CollectionFacts, draw_passages, read_drawn
-from midmask.queries.config import PLAIN, SPLITS, TRAIN, QueriesConfig, kind_and_place
+from midmask.queries.config import ALL, PLAIN, SPLITS, TRAIN, QueriesConfig, kind_and_place
 from midmask.queries.sources import Known, open_plain
 
 JUDGES = ("http", "model", "titles", "sentences")
@@ -49,7 +49,8 @@ def roles_of(config: QueriesConfig, corpus: Place, known: CollectionFacts) -> Ro
     """By `config.judged_by`; where it is empty, the first of `JUDGES` that has enough judges alone. Where none has, or
     nothing would be left to train on, all sources do both.
     """
-    judging = config.judged_by or _first_judge(config, corpus, known)
+    judging = tuple(config.sources) if ALL in config.judged_by else config.judged_by
+    judging = judging or _first_judge(config, corpus, known)
     others = {source: weight for source, weight in config.sources.items() if source not in judging}
     if not judging or not others:
         return Roles(config.sources, {source: config.sources[source] for source in judging or config.sources})
