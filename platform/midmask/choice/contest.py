@@ -16,7 +16,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.budget import SHORTEST, Clock, Limits, room
-from midmask.choice.contenders import MEASURE, Contender, Size, relatives, trained_of, untrained_of
+from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
 from midmask.choice.workshop import Workshop
@@ -243,8 +243,8 @@ class Contest:
         return gap > 2 * abs(own.measures[MEASURE] - self._before[contender.keys[0]])
 
     def _best_words(self) -> str:
-        """System, setting and dev measure of the best system so far; "" before one was measured."""
+        """Dev measure and name of the best system so far; "" before one was measured."""
         if not self._dev:
             return ""
         key = max(self._dev, key=lambda one: self._dev[one].measures[MEASURE])
-        return f"dev {MEASURE} {self._dev[key].measures[MEASURE]:.3f} ({' '.join((key.system, key.setting))})"
+        return f"dev {MEASURE} {self._dev[key].measures[MEASURE]:.3f} ({' · '.join(name_of(key))})"

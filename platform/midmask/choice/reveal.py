@@ -18,6 +18,7 @@ from midmask.choice.agreement import kendall_tau, regret
 from midmask.choice.assess import paired
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.contenders import MEASURE, name_of
+from midmask.choice.decided_pairs import DecidedPairs, decided_pairs
 from midmask.choice.levels import LevelRecord
 from midmask.choice.request import Request
 from midmask.choice.run import HeldContest
@@ -41,13 +42,14 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Revealed:
-    """judged: one value for each of the verdict's systems, in its order. records, level: of this collection. sources:
-    how well the queries of each alone agree.
+    """judged: one value for each of the verdict's systems, in its order. decided: of their pairs. records, level: of
+    this collection. sources: how well the queries of each alone agree.
     """
 
     systems: tuple[SystemEstimate, ...]
     judged: tuple[float, ...]
     kendall_tau: float | None
+    decided: DecidedPairs
     regret: float
     covered: int
     records: tuple[GainRecord, ...]
@@ -59,7 +61,8 @@ class Revealed:
             {"system": one.system, "representation": one.representation, "judged": value}
             for one, value in zip(self.systems, self.judged, strict=True)
         ]
-        found = {"systems": rows, "kendall_tau": self.kendall_tau, "regret": self.regret, "covered": self.covered}
+        agreement = {"kendall_tau": self.kendall_tau, "regret": self.regret, "covered": self.covered}
+        found = {"systems": rows, **agreement, "decided": asdict(self.decided)}
         own = {"records": [asdict(one) for one in self.records], "level": asdict(self.level)}
         own["sources"] = [asdict(one) for one in self.sources]
         return json.dumps({**found, **own}, indent=2) + "\n"
@@ -67,8 +70,9 @@ class Revealed:
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
         whole = (
-            f"judged: Kendall's tau {tau} over {len(self.judged)} systems; the chosen one is {100 * self.regret:.1f} "
-            f"points of {MEASURE} below the best; {self.covered} of {len(self.records)} gains within their intervals"
+            f"judged: Kendall's tau {tau} over {len(self.judged)} systems; {self.decided}; the chosen one is "
+            f"{100 * self.regret:.1f} points of {MEASURE} below the best; {self.covered} of {len(self.records)} gains "
+            "within their intervals"
         )
         return "\n".join([whole, *map(str, self.sources)])
 
@@ -127,6 +131,7 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
         sources=agreement_by_source(sources, made, choice.baselines, by_name),
         systems=verdict.systems,
         judged=tuple(values),
+        decided=decided_pairs({one.name: one.gain for one in verdict.systems}, judged),
         kendall_tau=kendall_tau([one.gain for one in verdict.systems], values),
         regret=regret([float(name == chosen) for name in names], values),
         covered=sum(one.gain_low <= gain <= one.gain_high for one, gain in others),
