@@ -18,6 +18,7 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.queries.config import QueriesConfig
 from tests.support.choice.documents import COUNT, SETTINGS, documents, judged
+from tests.support.encoders.classifiers import write_classifier
 
 SYSTEMS = ("none", "mlm")
 SOURCES = {"sentences": 1.0, "titles": 1.0}
@@ -99,6 +100,16 @@ def test_mistakes_are_one_line(home):
         ask(home, systems=("retromea",))
     with pytest.raises(UserError, match="queries"):
         midmask.choose(Corpus.from_texts(["one text", "another"]), storage=home / "few", out=home / "few-verdict")
+
+
+def test_with_a_cross_encoder_its_margins_are_learned(tmp_path):
+    write_classifier(tmp_path / "teacher", 1)
+    found = ask(tmp_path, systems=("none",), teacher=tmp_path / "teacher")
+    assert {("fine-tuned only, GPL", "dense"), ("fine-tuned only, GPL", "dense with BM25")} <= {
+        (one.system, one.representation) for one in found.systems
+    }
+    with pytest.raises(UserError, match=r"teacher .*nowhere: no model can be read there"):
+        ask(tmp_path, teacher=tmp_path / "nowhere")
 
 
 def test_judgements_are_compared_with_the_verdict(tmp_path):

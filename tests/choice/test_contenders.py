@@ -6,6 +6,7 @@ from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.contenders import (
     AS_IS,
+    GPL,
     LEXICAL,
     MINED,
     SCORED,
@@ -19,13 +20,15 @@ from midmask.choice.contenders import (
     name_of,
     relatives,
 )
+from midmask.objectives.finetuning.distillation import Distillation
 
-BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4)
+TEACHER = "/models/cross-encoder"
+BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4, teacher=TEACHER)
 
 
 def every_contender() -> list[Contender]:
     first = first_contenders(SYSTEMS, "minilm")
-    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED)))]
+    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED), taught=True))]
 
 
 def test_all_kinds_take_part():
@@ -34,6 +37,7 @@ def test_all_kinds_take_part():
     assert Contender("none", "dense", AS_IS) in every_contender()
     assert Contender("retromae", "splade", TUNED) in every_contender()
     assert Contender("mlm", "dense", MINED) in every_contender()
+    assert Contender("mlm", "dense", GPL) in every_contender()
 
 
 def test_an_encoder_with_random_weights_is_not_tried_as_it_is():
@@ -61,10 +65,21 @@ def test_no_two_contenders_have_one_name():
 
 
 def test_only_trained_dense_systems_have_relatives_and_simcse_has_no_words():
-    assert relatives(LEXICAL, tuple(SCORED)) == ()
-    assert relatives(Contender("mlm", "splade", TUNED), tuple(SCORED)) == ()
-    assert {one.representation for one in relatives(Contender("simcse", "dense", TUNED), tuple(SCORED))} == {"dense"}
-    assert {one.representation for one in relatives(Contender("mlm", "dense", TUNED), ("dense",))} == {"dense"}
+    def kinds(contender: Contender, *representations: str, taught: bool = False) -> list[tuple[str, str]]:
+        return [(one.representation, one.setting) for one in relatives(contender, representations, taught=taught)]
+
+    assert kinds(LEXICAL, *SCORED) == kinds(Contender("mlm", "splade", TUNED), *SCORED) == []
+    assert kinds(Contender("simcse", "dense", TUNED), *SCORED) == [("dense", MINED)]
+    assert kinds(Contender("mlm", "dense", TUNED), "dense") == [("dense", MINED)]
+    assert kinds(Contender("mlm", "dense", TUNED), "dense", taught=True) == [("dense", MINED), ("dense", GPL)]
+
+
+def test_with_a_teacher_its_margins_are_learned_and_without_one_there_is_no_such_setting():
+    (stage,) = recipe_of(BENCHMARK, Contender("mlm", "dense", GPL).keys[0]).stages
+    assert isinstance(stage.loss, Distillation.Config) and stage.loss.loss == "margin_mse"
+    assert stage.teacher is not None and (stage.teacher.folder, stage.teacher.train) == (TEACHER, None)
+    assert name_of(Contender("mlm", "dense", GPL).keys[1]) == ("mlm, GPL", "dense with BM25")
+    assert GPL not in contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {}, seed=4).settings
 
 
 def test_settings_share_no_protocol_by_accident():

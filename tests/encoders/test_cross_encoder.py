@@ -2,19 +2,19 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder as PublicCrossEncoder
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
 from midmask.errors import UserError
 from midmask.token_rows import encoder
+from tests.support.encoders.classifiers import write_classifier
 from tests.support.encoders.models import WORDS, random_model
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_tokenizer
 
@@ -124,18 +124,8 @@ def test_training_begins_with_the_encoder_s_weights(family: str, tmp_path: Path)
     assert {module.p for module in one.modules() if isinstance(module, torch.nn.Dropout)} <= {0.0}
 
 
-def write_labels(folder: Path, labels: int) -> Any:
-    write_tokenizer(folder, "bert")
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    torch.manual_seed(2)
-    config = AutoConfig.for_model("bert", vocab_size=40, num_labels=labels, initializer_range=0.5, **shape)
-    model = AutoModelForSequenceClassification.from_config(config).eval()
-    model.save_pretrained(folder)
-    return model
-
-
 def test_of_two_labels_the_score_is_the_log_odds_of_the_second(tmp_path: Path) -> None:
-    public = write_labels(tmp_path, 2)
+    public = write_classifier(tmp_path, 2)
     inputs = AutoTokenizer.from_pretrained(tmp_path)(some_pairs(), padding=True, return_tensors="pt")
     with torch.no_grad():
         share_N = public(**inputs).logits.double().softmax(1)[:, 1]
@@ -144,10 +134,10 @@ def test_of_two_labels_the_score_is_the_log_odds_of_the_second(tmp_path: Path) -
 
 
 def test_what_is_no_teacher_is_refused(tmp_path: Path, tokenizer_folder: Path) -> None:
-    write_labels(tmp_path / "three", 3)
+    write_classifier(tmp_path / "three", 3)
     with pytest.raises(UserError, match=r"3 labels \(LABEL_0, LABEL_1, LABEL_2\)"):
         read_cross_encoder(tmp_path / "three")
-    write_labels(tmp_path / "one", 1).base_model.save_pretrained(tmp_path / "headless")
+    write_classifier(tmp_path / "one", 1).base_model.save_pretrained(tmp_path / "headless")
     write_tokenizer(tmp_path / "headless", "bert")
     with pytest.raises(UserError, match=r"no classification head \(classifier"):
         read_cross_encoder(tmp_path / "headless")

@@ -23,6 +23,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.teacher.score import ScoreConfig
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
+from tests.support.encoders.classifiers import write_classifier
 
 N, Q = 48, len(SPLITS["dev"])
 D = 128
@@ -246,6 +247,18 @@ def test_of_a_list_from_a_file_one_candidate_is_scored_and_only_queries_with_neg
     for lists, pairs in (({"negatives": mining}, 5 * (1 + 2)), ({"ranked0": given}, len(SPLITS["train"]) * (1 + 1))):
         step = Step("score", scoring, {"teacher": teacher, "corpus": plan(recipe).corpus, **lists})
         assert of(step, storage).bytes == 30 * pairs
+
+
+def test_a_teacher_from_elsewhere_scores_bm25s_lists_before_anything_is_tokenised(
+    recipe: Recipe, storage: Place, tokens: dict[str, Any], tmp_path: Path
+) -> None:
+    write_classifier(tmp_path / "teacher", 1)
+    lists = plan(recipe).bm25_evaluation(recipe.evaluation).inputs["ranked"]
+    inputs = {"teacher": adopted(str(tmp_path / "teacher")), "corpus": plan(recipe).corpus, "ranked0": lists}
+    charge = of(Step("score", ScoreConfig(depth=4), inputs), storage)
+    pairs = len(SPLITS["train"]) * (1 + 4)
+    assert charge.bytes == 30 * pairs and charge.flops > 0
+    assert tokens["tokens"] / N / 2 < charge.tokens / pairs < 2 * tokens["tokens"] / N + 24
 
 
 @pytest.mark.parametrize("protocol", ["dupmae", "sigir23_32neg_distil", "cotmote"])

@@ -8,7 +8,7 @@ from midmask.api.storage import open_store, runner_in
 from midmask.choice.budget import budget_seconds
 from midmask.choice.contenders import SCORED, SYSTEMS
 from midmask.choice.deliver import deliver
-from midmask.choice.request import Request
+from midmask.choice.request import Request, teacher_folder
 from midmask.choice.run import choose as hold
 from midmask.choice.verdict import Verdict
 from midmask.choice.workshop import LocalWorkshop
@@ -27,6 +27,7 @@ def choose(
     sources: Mapping[str, float] | None = None,
     judged_by: Sequence[str] = (),
     backbone: str | Path | None = None,
+    teacher: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -46,6 +47,7 @@ def choose(
         judged_by: those whose queries judge while the others train; none: titles where passages have their own, else
             sentences; ["all"]: each source does both.
         backbone: as for `train`; none: "minilm" where its package is installed, else "tiny".
+        teacher: folder of a cross-encoder, whose margins the best system learns too (GPL); none: that is not tried.
         settings: dotted path -> value, for all systems.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
         storage, ray, progress: as for `train`.
@@ -65,6 +67,7 @@ def choose(
         budget=budget_seconds(budget),
         out=Path(out).expanduser().absolute() if out else Path.cwd() / FOLDER / corpus.name,
         queries=queries,
+        teacher=teacher_folder(teacher),
         systems=tuple(systems),
         representations=tuple(representations),
         changes=changes,

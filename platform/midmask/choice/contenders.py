@@ -14,7 +14,7 @@ from midmask.encoders.backbone import SIZES
 from midmask.recipes import RECIPES
 from midmask.retrieve.fusion import Fusion
 
-AS_IS, TUNED, MINED = "as it is", "fine-tuned", "mined negatives"
+AS_IS, TUNED, MINED, GPL = "as it is", "fine-tuned", "mined negatives", "GPL"
 WITH_BM25 = " with BM25"
 
 SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondenser", "simcse")
@@ -47,6 +47,15 @@ SETTINGS: Mapping[str, Setting] = {
     MINED: Setting(protocols={"dense": "ance"}),
     MINED + WITH_BM25: Setting(protocols={"dense": "ance"}, changes=JOINED),
 }
+
+
+def settings_for(teacher: str | None) -> dict[str, Setting]:
+    """Fine-tunings by label; with a cross-encoder's folder also GPL, which learns its margins."""
+    if teacher is None:
+        return dict(SETTINGS)
+    taught = {"stages.*.teacher.folder": teacher, "stages.*.teacher.train": None}
+    gpl = Setting(protocols={"dense": "gpl"}, changes=taught)
+    return {**SETTINGS, GPL: gpl, GPL + WITH_BM25: gpl.model_copy(update={"changes": {**taught, **JOINED}})}
 
 
 @dataclass(frozen=True)
@@ -91,8 +100,8 @@ def name_of(key: SystemKey) -> SystemName:
     setting = key.setting.removesuffix(WITH_BM25)
     untrained = AS_IS if setting == AS_IS else "fine-tuned only"
     system = untrained if key.system == NONE else key.system
-    mined = f", {MINED}" if setting == MINED else ""
-    return system + mined, key.representation + (WITH_BM25 if fused else "")
+    how = f", {setting}" if setting in (MINED, GPL) else ""
+    return system + how, key.representation + (WITH_BM25 if fused else "")
 
 
 LEXICAL = Contender(BM25, BM25, NONE)
@@ -118,23 +127,32 @@ def trained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     return tuple(one for one in contenders if one not in untrained)
 
 
-def relatives(contender: Contender, representations: Sequence[str]) -> tuple[Contender, ...]:
-    """The same system by its other representations, and with mined negatives: tried once it is known to be good."""
+def relatives(contender: Contender, representations: Sequence[str], *, taught: bool) -> tuple[Contender, ...]:
+    """The same system by its other representations, with mined negatives and, where there is a teacher, with its
+    margins: tried once it is known to be good.
+    """
     if contender.setting != TUNED or contender.representation != "dense":
         return ()
     headless = variant(contender.system)[0] in HEADLESS
     others = () if headless else tuple(kind for kind in representations if kind != "dense")
     words = tuple(Contender(contender.system, kind, TUNED) for kind in others)
-    return (*words, Contender(contender.system, "dense", MINED))
+    return (*words, *(Contender(contender.system, "dense", how) for how in ((MINED, GPL) if taught else (MINED,))))
 
 
 def contest(
-    corpus: str, systems: Sequence[str], size: Size, splits: Sequence[str], changes: Mapping[str, Any], seed: int
+    corpus: str,
+    systems: Sequence[str],
+    size: Size,
+    splits: Sequence[str],
+    changes: Mapping[str, Any],
+    seed: int,
+    teacher: str | None = None,
 ) -> Benchmark:
     """The conditions of one round, as a benchmark, whose cells are chosen by `Contender.keys`.
 
     Args:
-        corpus: the made collection, as corpus.name. changes: dotted path -> value, for all systems.
+        corpus: the made collection, as corpus.name. changes: dotted path -> value, for all systems. teacher: a
+            cross-encoder's folder.
     """
     sizes = {
         "corpus.splits": "official",
@@ -152,7 +170,7 @@ def contest(
         corpus=corpus,
         systems=(BM25, *systems),
         representations=tuple(SCORED),
-        settings=dict(SETTINGS),
+        settings=settings_for(teacher),
         splits=tuple(splits),
         seeds=(seed,),
         measures=MEASURES,

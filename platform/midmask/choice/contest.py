@@ -44,13 +44,14 @@ FINALISTS = 2
 @dataclass(frozen=True)
 class Conditions:
     """What all rounds share. make: size, splits -> the benchmark of a round. rehearsal: what the rounds search in place
-    of the whole collection, if it is large.
+    of the whole collection, if it is large. taught: whether there is a cross-encoder to learn from.
     """
 
     make: Callable[[Size, Sequence[str]], Benchmark]
     seed: int
     limits: Limits
     representations: tuple[str, ...]
+    taught: bool
     survey: Survey
     rehearsal: CorpusConfig | None = None
 
@@ -223,7 +224,8 @@ class Contest:
             [one for one in trained if one not in kept],
             f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
         )
-        new = [one for one in relatives(trained[0], self._conditions.representations) if one.keys[0] not in self._dev]
+        own = relatives(trained[0], self._conditions.representations, taught=self._conditions.taught)
+        new = [one for one in own if one.keys[0] not in self._dev]
         return (*untrained_of(current.contenders), *kept, *new)
 
     def _best_first(self, contenders: Sequence[Contender]) -> list[Contender]:

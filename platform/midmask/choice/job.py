@@ -20,7 +20,7 @@ from midmask.choice.contest import PHASES
 from midmask.choice.deliver import deliver
 from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
-from midmask.choice.request import Request
+from midmask.choice.request import Request, teacher_folder
 from midmask.choice.run import choose, queries_step
 from midmask.choice.tracked_workshop import TrackedWorkshop
 from midmask.choice.verdict import Verdict
@@ -90,6 +90,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
         budget=budget_seconds(flags.budget),
         out=out,
         queries=queries,
+        teacher=teacher_folder(flags.teacher),
         systems=tuple(names_in(flags.systems)) if flags.systems else SYSTEMS,
         representations=tuple(names_in(flags.representations)) if flags.representations else tuple(SCORED),
         changes=options.changes,

@@ -10,6 +10,7 @@ from midmask.benchmark.design import NONE, variant
 from midmask.benchmark.layout import recipe_of
 from midmask.choice.contenders import SCORED, SYSTEMS, UNTRAINED, Size, contest
 from midmask.corpora import CorpusConfig
+from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import unknown
 from midmask.experiment.schema import Recipe
 from midmask.identity import fingerprint, override
@@ -23,19 +24,33 @@ def default_backbone() -> str:
     return next((name for name in PRETRAINED if found_folder(name)), "tiny")
 
 
+def teacher_folder(given: str | Path | None) -> str | None:
+    """The absolute path of a cross-encoder's folder.
+
+    Raises:
+        UserError: if there is no cross-encoder in it. Found out before a contest has spent half its budget.
+    """
+    if given is None:
+        return None
+    folder = Path(given).expanduser().absolute()
+    read_cross_encoder(folder)
+    return str(folder)
+
+
 @dataclass(frozen=True)
 class Request:
     """Documents, a budget, and what takes part.
 
-    corpus: the documents; judgements that it may have are not looked at unless `reveal`. budget: in seconds. changes:
-    dotted path -> value, for the reading of the corpus and for all systems. out: the verdict's folder. command: what
-    makes the verdict again, for its pages.
+    corpus: the documents; judgements that it may have are not looked at unless `reveal`. budget: in seconds. teacher: a
+    cross-encoder's folder. changes: dotted path -> value, for the reading of the corpus and for all systems. out: the
+    verdict's folder. command: what makes the verdict again, for its pages.
     """
 
     corpus: CorpusConfig
     budget: float
     out: Path
     queries: QueriesConfig
+    teacher: str | None = None
     systems: tuple[str, ...] = SYSTEMS
     representations: tuple[str, ...] = tuple(SCORED)
     changes: Mapping[str, Any] | None = None
@@ -81,6 +96,6 @@ class Request:
     @cached_property
     def identity(self) -> str:
         """What the decisions of the contest depend on."""
-        made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed)
+        made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed, self.teacher)
         wanted = [self.documents.corpus.model_dump(), self.queries.model_dump(), made.model_dump(), self.budget]
         return fingerprint({"choose": wanted, "representations": self.representations})

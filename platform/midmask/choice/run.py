@@ -115,6 +115,7 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
         seed=request.seed,
         limits=Limits(made.passages, made.counts.train),
         representations=request.representations,
+        taught=request.teacher is not None,
         survey=survey,
         rehearsal=rehearsal(made.artifact, made.collection, request.short_name, made.passages, workshop.storage),
     )
@@ -133,7 +134,8 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
 
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
-    return contest(f"beir:{collection}", request.systems, size, splits, request.own_changes, request.seed)
+    name, changes = f"beir:{collection}", request.own_changes
+    return contest(name, request.systems, size, splits, changes, request.seed, request.teacher)
 
 
 def _size_of(outcome: ContestOutcome, contender: Contender) -> Size:

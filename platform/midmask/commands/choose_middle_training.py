@@ -28,6 +28,9 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--queries", metavar="FILE", help="real queries without judgements, one a line, mixed in")
     parser.add_argument("--max-queries", type=int, metavar="N", help="made queries that are kept; default: 3000")
+    parser.add_argument(
+        "--teacher", metavar="FOLDER", help="a cross-encoder: the best system also learns its margins (GPL)"
+    )
     parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas; default: seven of them")
     parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, hybrid; default: all")
     parser.add_argument(

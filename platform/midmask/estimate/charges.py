@@ -22,10 +22,12 @@ from midmask.experiment.step import Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.retrieve.search import PART
 from midmask.teacher.teach import TeachConfig
-from midmask.tokens import ROW_GROUP
+from midmask.tokens import ROW_GROUP, TokensConfig
 
 POSTINGS_PER_SECOND = 1e8
 """Entries of a lexical index that a core adds up in a second."""
+LONGEST_PAIR = 512
+"""Tokens that a teacher from elsewhere reads at most."""
 BERT_ENTRIES = 30_522
 UNPRUNED = {"passages": 200, "queries": 30}
 """Words of a text's lexical view, where nothing but the regularisers limits them."""
@@ -221,7 +223,7 @@ class Charges:
             min(_list_length(one), config.depth or _list_length(one)) for one in ranked
         )
         teacher = step.inputs["teacher"]
-        longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else 512
+        longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else LONGEST_PAIR
         passage = min(texts.tokens, config.passage_length or longest)
         pair = pair_tokens(min(config.query_length, texts.query_tokens), passage, config.max_length or longest)
         pairs = queries * (1 + listed)
@@ -231,8 +233,12 @@ class Charges:
         return Charge(step, tokens=pairs * pair, flops=pairs * each, fp32=True, bytes=PAIR * pairs)
 
     def _tokens(self, step: Step) -> Step:
-        """The nearest tokens upstream, which tell how long texts are."""
-        return next(source for source in reversed(list(step.upstream())) if source.name == "tokenise")
+        """The nearest tokens upstream, which tell how long texts are. Where BM25 lists passages for a teacher from
+        elsewhere nothing is tokenised before it: then tokens of the corpus, as many as its passages have.
+        """
+        found = [source for source in step.upstream() if source.name == "tokenise"]
+        whole = TokensConfig(max_length=LONGEST_PAIR, query_length=LONGEST_PAIR)
+        return found[-1] if found else Step("tokenise", whole, {"corpus": step.inputs["corpus"]})
 
     def _on_cores(self, step: Step) -> Charge:
         count, size = read_and_written(step, self.volumes)

@@ -51,5 +51,6 @@ PROTOCOLS: "Registry[Callable[[], Protocol]]" = Registry(
         "cotmae": partial(_make, "msmarco", "cotmae"),  # Wu et al. 2023
         "retromae": partial(_make, "msmarco", "retromae"),  # Xiao et al. 2022 on MS MARCO
         "retromae_distil": partial(_make, "msmarco", "retromae_distil"),  # and distilled
+        "gpl": partial(_make, "gpl", "gpl"),  # Wang et al. 2022: a cross-encoder's margins on made queries
     },
 )
