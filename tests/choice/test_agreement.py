@@ -13,14 +13,12 @@ from scipy import stats
 from midmask.choice.agreement import (
     PRIOR,
     Fit,
-    HeldOutCollection,
-    calibration,
     fit_calibration,
     kendall_tau,
-    leave_one_out,
     regret,
 )
 from midmask.choice.calibration_records import GainRecord
+from midmask.choice.held_out import HeldOutCollection, calibration, leave_one_out
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import Variance
 

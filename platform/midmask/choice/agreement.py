@@ -21,8 +21,6 @@ from scipy import stats
 
 from midmask.arrays import Doubles, Ints
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.verdict import Calibration
-from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval, rank_correlation
 
 KNOWN = 1e9
@@ -77,14 +75,19 @@ class Fit:
         Args:
             noise: variance of another estimate of the real gain; the interval then covers that estimate.
         """
-        shrink_freedom = max(len(self.collections) - 1, 1)
-        variances = [
+        return interval(self.expected(gain), [*self.variances(gain, sampling), Variance(noise, KNOWN)], 1 - level)
+
+    def expected(self, gain: float) -> float:
+        """The real gain, given the mean gain on made queries."""
+        return self.shrink * gain - self.bias
+
+    def variances(self, gain: float, sampling: Variance) -> list[Variance]:
+        """Those of the real gain around the expected one: of the sample, of the slope, and between systems."""
+        return [
             Variance(self.shrink**2 * sampling.value if self.shrink else 0.0, sampling.freedom),
-            Variance(gain**2 * self.shrink_error**2, shrink_freedom),
+            Variance(gain**2 * self.shrink_error**2, max(len(self.collections) - 1, 1)),
             Variance(self.between**2, self.freedom),
-            Variance(noise, KNOWN),
         ]
-        return interval(self.shrink * gain - self.bias, variances, 1 - level)
 
 
 PRIOR = Fit(shrink=1.0, between=0.02, freedom=4)
@@ -187,26 +190,6 @@ def _between(residuals_N: Doubles, noise_N: Doubles, weights_N: Doubles, freedom
     return max(moment + error * hazard, 0.0)
 
 
-@dataclass(frozen=True)
-class HeldOutCollection:
-    """How a fit on all other collections did on this one, for the queries of one source.
-
-    systems: number of gains, the baseline not counted. kendall_tau: of all systems with the baseline, between expected
-    and judged gains; None where all are equal. regret: in units of the measure. covered: number of judged gains within
-    their stated intervals. covered_with_noise: the same when intervals are widened by the judged gains' own standard
-    errors, which stated intervals leave out because they are about all queries that people would ask.
-    """
-
-    collection: str
-    source: str
-    systems: int
-    kendall_tau: float | None
-    regret: float
-    covered: int
-    covered_with_noise: int
-    fits: Mapping[str, Fit]
-
-
 KindOf = Callable[[GainRecord], str]
 """The kind of system that a record is of; kinds are fitted apart."""
 
@@ -228,67 +211,3 @@ def fit_kinds(
         fit = fit_calibration([one for one in records if kind_of(one) == kind])
         found[kind] = fit if fit.collections else prior
     return found
-
-
-def leave_one_out(
-    records: Sequence[GainRecord],
-    level: float,
-    kind_of: KindOf = one_kind,
-    priors: Mapping[str, Fit] | None = None,
-) -> list[HeldOutCollection]:
-    """Each collection's judged gains against those that a fit on the records of all other collections expects.
-
-    Sources of one collection are held out together and reported apart, in the order of the records.
-    """
-    found = []
-    for collection in dict.fromkeys(one.collection for one in records):
-        fits = fit_kinds([one for one in records if one.collection != collection], kind_of, priors)
-        held = [one for one in records if one.collection == collection]
-        for source in dict.fromkeys(one.source for one in held):
-            found.append(_evaluate(fits, [one for one in held if one.source == source], level, kind_of))
-    return found
-
-
-def _evaluate(
-    fits: Mapping[str, Fit], records: Sequence[GainRecord], level: float, kind_of: KindOf
-) -> HeldOutCollection:
-    expected, judged = [0.0], [0.0]
-    covered = [0, 0]
-    for one in records:
-        fit = fits[kind_of(one)]
-        judged.append(one.judged)
-        for number, noise in enumerate((0.0, one.judged_error**2)):
-            found = fit.interval(one.made, Variance(one.made_error**2, KNOWN), level, noise=noise)
-            covered[number] += found.low <= one.judged <= found.high
-        expected.append(found.value)
-    return HeldOutCollection(
-        collection=records[0].collection,
-        source=records[0].source,
-        systems=len(records),
-        kendall_tau=kendall_tau(expected, judged),
-        regret=regret(expected, judged),
-        covered=covered[0],
-        covered_with_noise=covered[1],
-        fits=fits,
-    )
-
-
-def calibration(results: Sequence[HeldOutCollection], level: float, source: str = "") -> Calibration:
-    """The figures that a verdict shows. Coverage is of the stated intervals, a share of all gains; tau is the mean over
-    the results that have one.
-
-    Args:
-        source: the command and file that the records come from.
-
-    Raises:
-        UserError: if there is no result, or none with a tau.
-    """
-    taus = [one.kendall_tau for one in results if one.kendall_tau is not None]
-    if not taus:
-        raise UserError(
-            f"calibration: {len(results)} held-out results, none with a ranking of systems; give records of at least "
-            "one collection with two systems that differ"
-        )
-    share = sum(one.covered for one in results) / sum(one.systems for one in results)
-    names = tuple(dict.fromkeys(one.collection for one in results))
-    return Calibration(names, math.fsum(taus) / len(taus), share, level, source)

@@ -8,9 +8,10 @@ import numpy as np
 from midmask.arrays import Doubles
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import PRIOR, Fit, HeldOutCollection, fit_kinds, leave_one_out
+from midmask.choice.agreement import KNOWN, PRIOR, Fit, fit_kinds
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.contenders import MEASURE, WITH_BM25, name_of
+from midmask.choice.contenders import MEASURE, WITH_BM25, is_joined, name_of
+from midmask.choice.held_out import HeldOutCollection, leave_one_out
 from midmask.choice.levels import LevelRecord, level_interval
 from midmask.choice.verdict import Recommendation, SystemEstimate
 from midmask.evaluation.measures import by_query
@@ -40,20 +41,56 @@ LEXICAL_PRIOR = Fit(shrink=0.5, between=0.1, freedom=4)
 far more than people's do, so that half of such a gain is expected, give or take 0.1.
 """
 
-PRIORS = {"encoder": PRIOR, "with BM25": LEXICAL_PRIOR, "bm25": LEXICAL_PRIOR}
-"""Kind of system -> what is assumed of its gains over an encoder."""
+TRAINED, WORDS, JOINED = "trained", "words", "with BM25"
+
+PRIORS = {TRAINED: PRIOR, WORDS: LEXICAL_PRIOR, JOINED: LEXICAL_PRIOR, BM25: LEXICAL_PRIOR}
+"""Kind of gain -> what is assumed of it. trained: of an encoder over the same one as it is, both alone or both with
+BM25. words: of SPLADE and hybrids over the encoder as it is. with BM25: of the encoder as it is, by BM25's list. bm25:
+of BM25 over the encoder.
+"""
+
+OWN = {TRAINED, WORDS}
+"""Kinds whose scatter is another for each system; that of the others is shared by all systems that have them."""
 
 
-def kind_of(system: str, representation: str) -> str:
-    """The kind of a system by its names in a verdict: BM25, an encoder with BM25, or an encoder."""
+@dataclass(frozen=True)
+class References:
+    """What gains are counted from: split -> result. baseline: the verdict's. joined: the encoder as it is with BM25,
+    that the trained ones are held against which are joined alike; none where it was not measured.
+
+    Nothing but training sets a system apart from its reference, so that the made queries' favour for words, and the
+    size of the collection that a split was searched in, are the same for both.
+    """
+
+    baseline: Mapping[str, Result]
+    joined: Mapping[str, Result] | None = None
+
+    def of(self, key: SystemKey) -> Mapping[str, Result]:
+        """The system's own reference."""
+        if self.joined is None or not is_joined(key) or key == self.joined["test"].key:
+            return self.baseline
+        return self.joined
+
+    def path(self, own: Result) -> list[tuple[Result, Result]]:
+        """Pairs whose gains add up to the gain over the baseline: the system over its reference, that over its own."""
+        reference = self.of(own.key)
+        found = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
+        return found if reference is self.baseline else [*found, *self.path(reference["test"])]
+
+
+def kind_of(system: str, representation: str, *, over_joined: bool) -> str:
+    """The kind of a gain, of `PRIORS`, by the system's names in a verdict and by what it is a gain over."""
     if system == BM25:
         return BM25
-    return "with BM25" if representation.endswith(WITH_BM25) else "encoder"
+    if representation.removesuffix(WITH_BM25) != "dense":
+        return WORDS
+    return JOINED if representation.endswith(WITH_BM25) and not over_joined else TRAINED
 
 
 def record_kind(record: GainRecord) -> str:
-    """The kind of the system that a record is of."""
-    return kind_of(*record.system.split(" · "))
+    """The kind of the gain that a record is of."""
+    system, representation = record.system.split(" · ")
+    return kind_of(system, representation, over_joined=bool(record.over))
 
 
 def held_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
@@ -63,8 +100,8 @@ def held_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
 
 @dataclass(frozen=True)
 class Experience:
-    """What collections with judgements have taught. gains: kind of system -> of its gains. levels: of the baseline's
-    own measure.
+    """What collections with judgements have taught. gains: kind -> of its gains. levels: of the baseline's own
+    measure.
     """
 
     gains: Mapping[str, Fit]
@@ -72,24 +109,33 @@ class Experience:
 
     @classmethod
     def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
-        """Kinds of systems are fitted apart, since made queries favour words."""
-        fits = fit_kinds(records, record_kind, PRIORS)
-        return cls(fits, levels)
+        """Kinds of gains are fitted apart, since made queries favour words."""
+        return cls(fit_kinds(records, record_kind, PRIORS), levels)
 
-    def gain(self, key: SystemKey, own: Result, baseline: Result) -> IntervalEstimate:
-        """The gain of a system over the baseline on queries that people ask."""
-        return self.gains[kind_of(*name_of(key))].gain(paired(own, baseline), LEVEL)
+    def gain(self, own: Result, references: References) -> IntervalEstimate:
+        """The gain of a system over the baseline on queries that people ask: the sum along its path."""
+        value, variances = 0.0, [Variance(0.0, KNOWN)]
+        for one, over in references.path(own):
+            fit, differences = self.gains[self._kind(one, over)], paired(one, over)
+            made = float(differences.mean())
+            value += fit.expected(made)
+            variances += fit.variances(made, Variance.of_mean(differences))
+        return interval(value, variances, 1 - LEVEL)
 
-    def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", baseline: Result) -> bool:
+    def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", references: References) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
-        of two systems of one kind is the same, of two kinds it adds up.
+        of all systems of a kind alike does not set two of them apart.
         """
-        kinds = {kind_of(*name_of(key)): key for key in (one.key, best.key)}
-        apart = self.gain(one.key, one.result, baseline).value - self.gain(best.key, best.result, baseline).value
-        fits = [self.gains[kind] for kind in kinds]
+        apart = self.gain(one.result, references).value - self.gain(best.result, references).value
+        own, others = ({self._kind(*pair) for pair in references.path(system.result)} for system in (one, best))
+        fits = [self.gains[kind] for kind in sorted((own ^ others) | (own & others & OWN))]
         sampling = Variance.of_mean(paired(one.result, best.result))
         variances = [sampling, *(Variance(fit.between**2, fit.freedom) for fit in fits)]
         return interval(apart, variances, 1 - LEVEL).high < 0
+
+    @staticmethod
+    def _kind(own: Result, over: Result) -> str:
+        return kind_of(*name_of(own.key), over_joined=is_joined(over.key))
 
 
 def paired(own: Result, other: Result) -> Doubles:
@@ -99,25 +145,19 @@ def paired(own: Result, other: Result) -> Doubles:
 
 
 def estimates(
-    measured: Sequence[MeasuredSystem], baseline: Mapping[str, Result], known: Experience
+    measured: Sequence[MeasuredSystem], references: References, known: Experience
 ) -> tuple[SystemEstimate, ...]:
-    """All systems by rank: finalists first, each group by its estimated gain.
-
-    Args:
-        baseline: split -> the baseline's result on its queries, that gains are paired with.
-    """
-    found = [_estimate(one, baseline[one.result.split], known) for one in measured]
+    """All systems by rank: finalists first, each group by its estimated gain."""
+    found = [_estimate(one, references, known) for one in measured]
     found.sort(key=lambda one: (not one.finalist, -one.gain, one.seconds, one.label))
     return tuple(replace(one, rank=rank) for rank, one in enumerate(found, start=1))
 
 
-def _estimate(one: MeasuredSystem, baseline: Result, known: Experience) -> SystemEstimate:
+def _estimate(one: MeasuredSystem, references: References, known: Experience) -> SystemEstimate:
     system, representation = name_of(one.key)
-    gain, low, high = 0.0, 0.0, 0.0
-    if one.key != baseline.key:
-        found = known.gain(one.key, one.result, baseline)
-        gain, low, high = found.value, found.low, found.high
-    level = level_interval(baseline.measures[MEASURE], known.levels, LEVEL)
+    found = known.gain(one.result, references)
+    gain, low, high = found.value, found.low, found.high
+    level = level_interval(references.baseline[one.result.split].measures[MEASURE], known.levels, LEVEL)
     return SystemEstimate(
         system=system,
         representation=representation,
@@ -140,7 +180,7 @@ def _share(value: float) -> float:
 
 
 def recommend(
-    systems: Sequence[SystemEstimate], measured: Sequence[MeasuredSystem], baseline: Result, known: Experience
+    systems: Sequence[SystemEstimate], measured: Sequence[MeasuredSystem], references: References, known: Experience
 ) -> Recommendation:
     """The cheapest of the finalists that are within `ALIKE` of the best one and cannot be told from it.
 
@@ -151,10 +191,10 @@ def recommend(
     best = finalists[0]
     near = [one for one in finalists if best.gain - one.gain <= ALIKE]
     first = by_name[best.name]
-    alike = [one for one in near if one is best or not known.is_behind(by_name[one.name], first, baseline)]
+    alike = [one for one in near if one is best or not known.is_behind(by_name[one.name], first, references)]
     chosen = min(alike, key=lambda one: (one.seconds, one.bytes_per_passage, one.rank))
     distinguishable = chosen.gain_low > 0
-    over = next(one.label for one in systems if one.name == name_of(baseline.key))
+    over = next(one.label for one in systems if one.name == name_of(references.baseline["test"].key))
     return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, over))
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from midmask.choice.agreement import HeldOutCollection
 from midmask.choice.assess import held_out
 from midmask.choice.calibration_records import FILE as RECORDS
 from midmask.choice.calibration_records import GainRecord, write_records
+from midmask.choice.held_out import HeldOutCollection
 from midmask.choice.levels import FILE as LEVELS
 from midmask.choice.levels import LevelRecord, write_levels
 from midmask.choice.reveal import FILE as REVEALED

@@ -18,10 +18,11 @@ FILE = Path(__file__).with_name("calibration.jsonl")
 
 @dataclass(frozen=True)
 class GainRecord:
-    """A system's gain over the baseline of its collection, in units of the measure (nDCG@10 counts from 0 to 1).
+    """A system's gain over another one on a collection, in units of the measure (nDCG@10 counts from 0 to 1).
 
-    source: kind of the made queries, such as titles, or `all`. system: its label. made, judged: mean of the paired
-    differences over made queries and over people's; made_error, judged_error: the standard errors of these means.
+    over: label of the other system, whose own gain is another record; "" for the baseline of the collection. source:
+    kind of the made queries, such as titles, or `all`. system: its label. made, judged: mean of the paired differences
+    over made queries and over people's; made_error, judged_error: the standard errors of these means.
     """
 
     collection: str
@@ -31,9 +32,10 @@ class GainRecord:
     made_error: float
     judged: float
     judged_error: float
+    over: str = ""
 
 
-TEXTS = ("collection", "source", "system")
+TEXTS = ("collection", "source", "system", "over")
 
 
 def load_records(path: Path = FILE) -> list[GainRecord]:

@@ -108,6 +108,11 @@ LEXICAL = Contender(BM25, BM25, NONE)
 UNTRAINED = Contender(NONE, "dense", AS_IS)
 
 
+def is_joined(key: SystemKey) -> bool:
+    """Whether it is a dense encoder whose list is joined with BM25's."""
+    return key.representation == "dense" and key.setting.endswith(WITH_BM25)
+
+
 def first_contenders(systems: Sequence[str], backbone: str) -> tuple[Contender, ...]:
     """Those of the first round, by priority: BM25, the encoder as it is if it was trained before, then all systems by
     their dense vectors.

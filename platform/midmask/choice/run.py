@@ -9,12 +9,12 @@ from midmask.artifact import Artifact, Place
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import calibration
-from midmask.choice.assess import LEVEL, Experience, MeasuredSystem, estimates, held_out, recommend
+from midmask.choice.assess import LEVEL, Experience, MeasuredSystem, References, estimates, held_out, recommend
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
-from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, Contender, Size, contest, first_contenders, name_of
+from midmask.choice.contenders import LEXICAL, MEASURE, UNTRAINED, Contender, Size, contest, first_contenders, name_of
 from midmask.choice.contest import DOCUMENTS, Conditions, Contest, ContestOutcome
+from midmask.choice.held_out import calibration
 from midmask.choice.journal import ContestJournal
 from midmask.choice.levels import load_levels
 from midmask.choice.rehearsal import rehearsal
@@ -87,14 +87,14 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
 
 @dataclass(frozen=True)
 class HeldContest:
-    """A verdict, and what it rests on. measured: one for each of its systems. baselines: split -> the result that gains
-    on its queries are counted from. cells: what was trained, of each.
+    """A verdict, and what it rests on. measured: one for each of its systems. references: what gains are counted from.
+    cells: what was trained, of each.
     """
 
     verdict: Verdict
     made: Made
     measured: tuple[MeasuredSystem, ...]
-    baselines: Mapping[str, Result]
+    references: References
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
 
@@ -126,11 +126,10 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     tested = _test(held, outcome, clock)
     cells = _cells(held, outcome)
     measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
-    base = _baseline(measured)
-    baselines = {"test": base, "dev": outcome.dev[base.key]}
-    verdict = _verdict(request, made, outcome, measured, baselines, clock)
+    references = _references(measured, outcome.dev)
+    verdict = _verdict(request, made, outcome, measured, references, clock)
     benchmark = conditions.make(Size(1, 1), ("test",))
-    return HeldContest(verdict, made, tuple(measured), baselines, benchmark, tuple(cells))
+    return HeldContest(verdict, made, tuple(measured), references, benchmark, tuple(cells))
 
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
@@ -181,15 +180,15 @@ def _verdict(
     made: Made,
     outcome: ContestOutcome,
     measured: list[MeasuredSystem],
-    baselines: Mapping[str, Result],
+    references: References,
     clock: Clock,
 ) -> Verdict:
     records = load_records()
     known = Experience.of(records, load_levels())
-    base = baselines["test"]
-    systems = estimates(measured, baselines, known)
+    base = references.baseline["test"]
+    systems = estimates(measured, references, known)
     label = next(one.label for one in systems if one.name == name_of(base.key))
-    advice = recommend(systems, measured, base, known)
+    advice = recommend(systems, measured, references, known)
     chosen = next(one for one in systems if one.name == advice.name)
     result = next(one.result for one in measured if name_of(one.key) == advice.name)
     won, lost = examples(made.collection, result, base, (chosen.label, label))
@@ -215,10 +214,18 @@ def _verdict(
     return replace(verdict, model=verdict.delivered.model)
 
 
-def _baseline(measured: Sequence[MeasuredSystem]) -> Result:
-    """The encoder as it is; one that was never trained has nothing to offer before its fine-tuning, so BM25."""
-    found = {name_of(one.key): one.result for one in measured if one.finalist}
-    return found.get((AS_IS, "dense")) or found[name_of(LEXICAL.keys[0])]
+def _references(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Result]) -> References:
+    """Gains are counted from the encoder as it is; one that was never trained has nothing to offer before its
+    fine-tuning, so from BM25 there.
+    """
+    finalists = {one.key: one.result for one in measured if one.finalist}
+    alone, joined = UNTRAINED.keys
+    base = alone if alone in finalists else LEXICAL.keys[0]
+
+    def by_split(key: SystemKey) -> dict[str, Result]:
+        return {"test": finalists[key], "dev": dev[key]}
+
+    return References(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
 def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:
