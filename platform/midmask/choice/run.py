@@ -31,7 +31,10 @@ from midmask.queries.sources import queries_content
 
 log = logging.getLogger(__name__)
 
-UNCALIBRATED = "no collection with judgements was measured: intervals have an assumed width (docs/results/choose.md)"
+MEASURED_IN = "docs/results/choose.md"
+"""What collections with judgements have shown, and by which commands."""
+
+UNCALIBRATED = "no collection with judgements was measured: intervals have an assumed width"
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,7 @@ def _verdict(
         queries=made.counts,
         systems=systems,
         recommendation=advice,
-        calibration=calibration(held_out(records), LEVEL) if records else Calibration((), 0.0, 0.0),
+        calibration=calibration(held_out(records), LEVEL, MEASURED_IN) if records else Calibration((), 0.0, 0.0),
         baseline=label,
         measure=MEASURE,
         model="",
