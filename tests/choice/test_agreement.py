@@ -16,6 +16,7 @@ from midmask.choice.agreement import (
     fit_calibration,
     kendall_tau,
     regret,
+    with_prior,
 )
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.held_out import HeldOutCollection, calibration, leave_one_out
@@ -216,13 +217,30 @@ def test_two_collections_or_shared_errors_cover_a_little_less():
         assert 0.8 <= np.mean(covered) <= 0.95
 
 
+def test_a_few_collections_count_beside_the_prior_and_many_outweigh_it():
+    """The scatter's posterior against a grid over the variance: prior and likelihood multiplied out in float64."""
+    prior, seen = Fit(1.0, 0.03, freedom=4), Fit(0.7, 0.005, freedom=20, collections=("a", "b", "c"))
+    found = with_prior(seen, prior)
+    grid = np.geomspace(1e-7, 1.0, 400_001)
+    log_prior = stats.invgamma.logpdf(grid, a=2, scale=2 * 0.03**2)  # 4 degrees of freedom around 0.03\u00b2
+    log_likelihood = stats.gamma.logpdf(2 * 0.005**2, a=1, scale=2 * grid)  # 2 squares that sum to 2 * 0.005\u00b2
+    density = np.exp(log_prior + log_likelihood - (log_prior + log_likelihood).max())
+    whole = np.trapezoid(density, grid)
+    mean_precision = np.trapezoid(density / grid, grid) / whole
+    assert 1 / found.between**2 == pytest.approx(mean_precision, rel=1e-3), "the mean of 1 / between\u00b2"
+    assert (found.freedom, found.shrink, found.collections) == (6, 0.7, seen.collections)
+    many = Fit(0.7, 0.005, freedom=2000, collections=tuple(f"c{n}" for n in range(200)))
+    assert with_prior(many, prior).between == pytest.approx(0.005, rel=0.4)
+
+
 def test_each_collection_is_judged_by_a_fit_on_the_others():
     records, _ = simulated(np.random.default_rng(7), collections=4, systems=6, between=0.01)
     found = leave_one_out(records, LEVEL)
     assert [one.collection for one in found] == ["c0", "c1", "c2", "c3"]
     for one in found:
         own = [record for record in records if record.collection == one.collection]
-        fit = fit_calibration([record for record in records if record.collection != one.collection])
+        others = fit_calibration([record for record in records if record.collection != one.collection])
+        fit = with_prior(others, PRIOR)
         assert one.fits == {"all": fit} and one.collection not in fit.collections and one.systems == len(own) == 6
         ends = [fit.interval(record.made, Variance(record.made_error**2, 1e9), LEVEL) for record in own]
         inside = [end.low <= record.judged <= end.high for end, record in zip(ends, own, strict=True)]
