@@ -8,7 +8,7 @@ import pytest
 
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import Fit
-from midmask.choice.assess import Experience, MeasuredSystem, References, estimates, recommend
+from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.contenders import AS_IS, MEASURE, TUNED
 
@@ -36,7 +36,7 @@ def measured(of: SystemKey, mean: float, seconds: float, split: str = "test", se
 
 def test_gains_are_paired_and_shrunk():
     systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.6, 10)]
-    found = {one.system: one for one in estimates(systems, References({"test": systems[0].result}), KNOWN)}
+    found = {one.system: one for one in estimates(systems, Counterparts({"test": systems[0].result}), KNOWN)}
     assert found["mlm"].gain == pytest.approx(0.8 * 0.1)
     assert found["mlm"].gain_low < 0.08 < found["mlm"].gain_high
     assert found["mlm"].gain_high - found["mlm"].gain_low < 0.03, "the queries' difficulty cancels"
@@ -48,13 +48,13 @@ def test_gains_are_paired_and_shrunk():
 def test_finalists_rank_before_those_that_were_given_up():
     dev = measured(BASE, 0.5, 1, split="dev")
     systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.52, 9), measured(key("simcse"), 0.7, 9, split="dev")]
-    found = estimates(systems, References({"test": systems[0].result, "dev": dev.result}), KNOWN)
+    found = estimates(systems, Counterparts({"test": systems[0].result, "dev": dev.result}), KNOWN)
     assert [(one.system, one.rank) for one in found] == [("mlm", 1), ("as it is", 2), ("simcse", 3)]
 
 
 def advice(*systems: MeasuredSystem):
-    ranked = estimates(systems, References({"test": systems[0].result}), KNOWN)
-    return recommend(ranked, systems, References({"test": systems[0].result}), KNOWN)
+    ranked = estimates(systems, Counterparts({"test": systems[0].result}), KNOWN)
+    return recommend(ranked, systems, Counterparts({"test": systems[0].result}), KNOWN)
 
 
 def test_a_clear_winner_is_taken_whatever_it_costs():
@@ -74,8 +74,8 @@ def test_a_cheap_one_that_may_be_as_good_is_not_taken_where_little_is_known():
     """With a wide interval everything is alike; what is 5 points behind is left all the same."""
     vague = Experience({"trained": Fit(shrink=1.0, between=0.2, freedom=3)}, [])
     systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.55, 10)]
-    references = References({"test": systems[0].result})
-    found = recommend(estimates(systems, references, vague), systems, references, vague)
+    counterparts = Counterparts({"test": systems[0].result})
+    found = recommend(estimates(systems, counterparts, vague), systems, counterparts, vague)
     assert found.system == "mlm"
     assert not found.distinguishable
     assert "not certain" in found.reason
@@ -96,7 +96,7 @@ def test_kinds_of_systems_are_fitted_apart():
     ]
     known = Experience.of(records, [])
     lexical = SystemKey("bm25", "none", "bm25", "none")
-    over = References({"test": measured(BASE, 0.5, 1).result})
+    over = Counterparts({"test": measured(BASE, 0.5, 1).result})
     assert known.gain(measured(lexical, 0.8, 1).result, over).value == pytest.approx(0.0, abs=0.01)
     assert known.gain(measured(key("mlm"), 0.55, 1).result, over).value == pytest.approx(0.05, abs=0.005)
 
@@ -115,21 +115,21 @@ def test_what_is_joined_with_bm25_is_held_against_the_untrained_encoder_that_is(
     """On dev, a smaller collection, words gain less; what training gains is the same."""
     base = {split: measured(BASE, 0.5, 1, split=split).result for split in ("test", "dev")}
     joined = {"test": measured(JOINED, 0.6, 1).result, "dev": measured(JOINED, 0.52, 1, split="dev").result}
-    references = References(base, joined)
+    counterparts = Counterparts(base, joined)
     halved, sure = Fit(shrink=0.5, between=0.1, freedom=4), Fit(shrink=1.0, between=0.01, freedom=30)
     known = Experience({"trained": sure, "with BM25": halved}, [])
-    on_dev = known.gain(measured(TUNED_JOINED, 0.55, 9, split="dev").result, references)
-    on_test = known.gain(measured(TUNED_JOINED, 0.63, 9).result, references)
+    on_dev = known.gain(measured(TUNED_JOINED, 0.55, 9, split="dev").result, counterparts)
+    on_test = known.gain(measured(TUNED_JOINED, 0.63, 9).result, counterparts)
     assert on_dev.value == pytest.approx(0.5 * 0.1 + 0.03) == pytest.approx(on_test.value)
-    assert known.gain(joined["test"], references).value == pytest.approx(0.05)
+    assert known.gain(joined["test"], counterparts).value == pytest.approx(0.05)
     assert on_test.high - on_test.low > 2 * 0.1, "what words gain is in doubt"
     first, second = measured(TUNED_JOINED, 0.66, 9), measured(JOINED, 0.6, 1)
-    assert known.is_behind(second, first, references), "what words gain in doubt is the same for both"
-    assert not known.is_behind(measured(BASE, 0.5, 1), first, references)
+    assert known.is_behind(second, first, counterparts), "what words gain in doubt is the same for both"
+    assert not known.is_behind(measured(BASE, 0.5, 1), first, counterparts)
 
 
 def test_an_encoder_without_a_trained_start_has_one_reference():
     base = {"test": measured(SystemKey("bm25", "none", "bm25", "none"), 0.5, 1).result}
     own = measured(TUNED_JOINED, 0.6, 1).result
-    assert References(base).path(own) == [(own, base["test"])]
-    assert References(base).path(base["test"]) == []
+    assert Counterparts(base).path(own) == [(own, base["test"])]
+    assert Counterparts(base).path(base["test"]) == []

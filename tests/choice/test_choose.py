@@ -144,7 +144,7 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     results = {" · ".join(name_of(one.key)): one.result for one in choice.measured}
     for record in found.records:
         own = results[record.system]
-        base = choice.references.of(own.key)[own.split]
+        base = choice.counterparts.of(own.key)[own.split]
         assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
     assert [one.source for one in found.sources] == sorted(SOURCES)
     written = json.loads(found.as_json())

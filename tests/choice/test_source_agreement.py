@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.assess import References
+from midmask.choice.assess import Counterparts
 from midmask.choice.source_agreement import agreement_by_source
 
 QUERIES = {"t1": "titles", "t2": "titles", "k1": "keyphrases", "k2": "keyphrases", "k3": "keyphrases", "d1": "titles"}
@@ -25,18 +25,18 @@ MADE = {
     ("c", "dense"): result("c", {"d1": 0.1}, "dev"),
     ("base", "dense"): result("base", BASE),
 }
-REFERENCES = References({"test": MADE["base", "dense"], "dev": result("base", {"d1": 0.4}, "dev")})
+COUNTERPARTS = Counterparts({"test": MADE["base", "dense"], "dev": result("base", {"d1": 0.4}, "dev")})
 
 
 def test_each_source_ranks_by_its_own_queries_and_against_its_own_split() -> None:
-    (titles,) = agreement_by_source(QUERIES, MADE, REFERENCES, JUDGED)
+    (titles,) = agreement_by_source(QUERIES, MADE, COUNTERPARTS, JUDGED)
     gains = [(0.1 + 0.1) / 2, (0.3 + 0.2) / 2, 0.1 - 0.4, 0.0]
     assert titles.source == "titles" and titles.queries == 1, "no keyphrase among c's queries, so none is compared"
     assert titles.kendall_tau == pytest.approx(stats.kendalltau(gains, list(JUDGED.values())).statistic)
     assert (titles.chosen, titles.regret) == ("b · dense", 0.0)
 
     two = {name: value for name, value in JUDGED.items() if name[0] != "c"}
-    keyphrases, titles = agreement_by_source(QUERIES, MADE, REFERENCES, two)
+    keyphrases, titles = agreement_by_source(QUERIES, MADE, COUNTERPARTS, two)
     assert (keyphrases.queries, keyphrases.chosen) == (3, "a · dense")
     assert keyphrases.regret == pytest.approx(0.1) and titles.queries == 2
     assert (

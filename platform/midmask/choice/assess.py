@@ -54,7 +54,7 @@ OWN = {TRAINED, WORDS}
 
 
 @dataclass(frozen=True)
-class References:
+class Counterparts:
     """What gains are counted from: split -> result. baseline: the verdict's. joined: the encoder as it is with BM25,
     that the trained ones are held against which are joined alike; none where it was not measured.
 
@@ -112,22 +112,22 @@ class Experience:
         """Kinds of gains are fitted apart, since made queries favour words."""
         return cls(fit_kinds(records, record_kind, PRIORS), levels)
 
-    def gain(self, own: Result, references: References) -> IntervalEstimate:
+    def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         value, variances = 0.0, [Variance(0.0, KNOWN)]
-        for one, over in references.path(own):
+        for one, over in counterparts.path(own):
             fit, differences = self.gains[self._kind(one, over)], paired(one, over)
             made = float(differences.mean())
             value += fit.expected(made)
             variances += fit.variances(made, Variance.of_mean(differences))
         return interval(value, variances, 1 - LEVEL)
 
-    def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", references: References) -> bool:
+    def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", counterparts: Counterparts) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
         of all systems of a kind alike does not set two of them apart.
         """
-        apart = self.gain(one.result, references).value - self.gain(best.result, references).value
-        own, others = ({self._kind(*pair) for pair in references.path(system.result)} for system in (one, best))
+        apart = self.gain(one.result, counterparts).value - self.gain(best.result, counterparts).value
+        own, others = ({self._kind(*pair) for pair in counterparts.path(system.result)} for system in (one, best))
         fits = [self.gains[kind] for kind in sorted((own ^ others) | (own & others & OWN))]
         sampling = Variance.of_mean(paired(one.result, best.result))
         variances = [sampling, *(Variance(fit.between**2, fit.freedom) for fit in fits)]
@@ -145,19 +145,19 @@ def paired(own: Result, other: Result) -> Doubles:
 
 
 def estimates(
-    measured: Sequence[MeasuredSystem], references: References, known: Experience
+    measured: Sequence[MeasuredSystem], counterparts: Counterparts, known: Experience
 ) -> tuple[SystemEstimate, ...]:
     """All systems by rank: finalists first, each group by its estimated gain."""
-    found = [_estimate(one, references, known) for one in measured]
+    found = [_estimate(one, counterparts, known) for one in measured]
     found.sort(key=lambda one: (not one.finalist, -one.gain, one.seconds, one.label))
     return tuple(replace(one, rank=rank) for rank, one in enumerate(found, start=1))
 
 
-def _estimate(one: MeasuredSystem, references: References, known: Experience) -> SystemEstimate:
+def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience) -> SystemEstimate:
     system, representation = name_of(one.key)
-    found = known.gain(one.result, references)
+    found = known.gain(one.result, counterparts)
     gain, low, high = found.value, found.low, found.high
-    level = level_interval(references.baseline[one.result.split].measures[MEASURE], known.levels, LEVEL)
+    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels, LEVEL)
     return SystemEstimate(
         system=system,
         representation=representation,
@@ -180,7 +180,7 @@ def _share(value: float) -> float:
 
 
 def recommend(
-    systems: Sequence[SystemEstimate], measured: Sequence[MeasuredSystem], references: References, known: Experience
+    systems: Sequence[SystemEstimate], measured: Sequence[MeasuredSystem], counterparts: Counterparts, known: Experience
 ) -> Recommendation:
     """The cheapest of the finalists that are within `ALIKE` of the best one and cannot be told from it.
 
@@ -191,10 +191,10 @@ def recommend(
     best = finalists[0]
     near = [one for one in finalists if best.gain - one.gain <= ALIKE]
     first = by_name[best.name]
-    alike = [one for one in near if one is best or not known.is_behind(by_name[one.name], first, references)]
+    alike = [one for one in near if one is best or not known.is_behind(by_name[one.name], first, counterparts)]
     chosen = min(alike, key=lambda one: (one.seconds, one.bytes_per_passage, one.rank))
     distinguishable = chosen.gain_low > 0
-    over = next(one.label for one in systems if one.name == name_of(references.baseline["test"].key))
+    over = next(one.label for one in systems if one.name == name_of(counterparts.baseline["test"].key))
     return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, over))
 
 

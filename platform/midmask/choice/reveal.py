@@ -15,7 +15,7 @@ from midmask.benchmark.cells import cell_on
 from midmask.benchmark.collect import collect
 from midmask.benchmark.results import Result
 from midmask.choice.agreement import kendall_tau, regret
-from midmask.choice.assess import References, paired
+from midmask.choice.assess import Counterparts, paired
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.contenders import MEASURE, name_of
 from midmask.choice.decided_pairs import DecidedPairs, decided_pairs
@@ -119,11 +119,11 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
     gains = [(one, value - judged[base].measures[MEASURE]) for one, value in zip(verdict.systems, values, strict=True)]
     others = [(one, gain) for one, gain in gains if one.name != base]
     source = choice.made.judge_sources[0] if len(choice.made.judge_sources) == 1 else ALL
-    records = [_record(verdict.corpus, source, one.name, made, judged, choice.references) for one, _ in others]
+    records = [_record(verdict.corpus, source, one.name, made, judged, choice.counterparts) for one, _ in others]
     sources = {query: str(row["metadata"]["source"]) for query, row in queries_of(choice.made.collection).items()}
     by_name = dict(zip(names, values, strict=True))
     return Revealed(
-        sources=agreement_by_source(sources, made, choice.references, by_name),
+        sources=agreement_by_source(sources, made, choice.counterparts, by_name),
         systems=verdict.systems,
         judged=tuple(values),
         decided=decided_pairs({one.name: one.gain for one in verdict.systems}, judged),
@@ -141,11 +141,11 @@ def _record(
     name: SystemName,
     made: Mapping[SystemName, Result],
     judged: Mapping[SystemName, Result],
-    references: References,
+    counterparts: Counterparts,
 ) -> GainRecord:
     """Of a system's gain over its own reference."""
-    over = references.of(made[name].key)[made[name].split]
-    is_baseline = over.key == references.baseline["test"].key
+    over = counterparts.of(made[name].key)[made[name].split]
+    is_baseline = over.key == counterparts.baseline["test"].key
     own, people = _gain(made[name], over), _gain(judged[name], judged[name_of(over.key)])
     label = "" if is_baseline else " · ".join(name_of(over.key))
     return GainRecord(corpus, source, " · ".join(name), own[0], own[1], people[0], people[1], label)

@@ -9,7 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.assess import LEVEL, Experience, MeasuredSystem, References, estimates, held_out, recommend
+from midmask.choice.assess import LEVEL, Counterparts, Experience, MeasuredSystem, estimates, held_out, recommend
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
 from midmask.choice.contenders import LEXICAL, MEASURE, UNTRAINED, Contender, Size, contest, first_contenders, name_of
@@ -90,14 +90,14 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
 
 @dataclass(frozen=True)
 class HeldContest:
-    """A verdict, and what it rests on. measured: one for each of its systems. references: what gains are counted from.
-    cells: what was trained, of each.
+    """A verdict, and what it rests on. measured: one for each of its systems. counterparts: what gains are counted
+    from. cells: what was trained, of each.
     """
 
     verdict: Verdict
     made: Made
     measured: tuple[MeasuredSystem, ...]
-    references: References
+    counterparts: Counterparts
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
 
@@ -129,10 +129,10 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     tested = _test(held, outcome, clock)
     cells = _cells(held, outcome)
     measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
-    references = _references(measured, outcome.dev)
-    verdict = _verdict(request, made, outcome, measured, references, clock)
+    counterparts = _counterparts(measured, outcome.dev)
+    verdict = _verdict(request, made, outcome, measured, counterparts, clock)
     benchmark = conditions.make(Size(1, 1), ("test",))
-    return HeldContest(verdict, made, tuple(measured), references, benchmark, tuple(cells))
+    return HeldContest(verdict, made, tuple(measured), counterparts, benchmark, tuple(cells))
 
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
@@ -183,15 +183,15 @@ def _verdict(
     made: Made,
     outcome: ContestOutcome,
     measured: list[MeasuredSystem],
-    references: References,
+    counterparts: Counterparts,
     clock: Clock,
 ) -> Verdict:
     records = load_records()
     known = Experience.of(records, load_levels())
-    base = references.baseline["test"]
-    systems = estimates(measured, references, known)
+    base = counterparts.baseline["test"]
+    systems = estimates(measured, counterparts, known)
     label = next(one.label for one in systems if one.name == name_of(base.key))
-    advice = recommend(systems, measured, references, known)
+    advice = recommend(systems, measured, counterparts, known)
     chosen = next(one for one in systems if one.name == advice.name)
     result = next(one.result for one in measured if name_of(one.key) == advice.name)
     won, lost = examples(made.collection, result, base, (chosen.label, label))
@@ -217,7 +217,7 @@ def _verdict(
     return replace(verdict, model=verdict.delivered.model)
 
 
-def _references(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Result]) -> References:
+def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Result]) -> Counterparts:
     """Gains are counted from the encoder as it is; one that was never trained has nothing to offer before its
     fine-tuning, so from BM25 there.
     """
@@ -228,7 +228,7 @@ def _references(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Resu
     def by_split(key: SystemKey) -> dict[str, Result]:
         return {"test": finalists[key], "dev": dev[key]}
 
-    return References(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
+    return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
 def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:

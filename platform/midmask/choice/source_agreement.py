@@ -7,7 +7,7 @@ import numpy as np
 
 from midmask.benchmark.results import Result
 from midmask.choice.agreement import kendall_tau, regret
-from midmask.choice.assess import References
+from midmask.choice.assess import Counterparts
 from midmask.choice.contenders import MEASURE
 from midmask.choice.verdict import SystemName
 from midmask.evaluation.measures import by_query
@@ -36,20 +36,20 @@ class SourceAgreement:
 def agreement_by_source(
     sources: Mapping[str, str],
     made: Mapping[SystemName, Result],
-    references: References,
+    counterparts: Counterparts,
     judged: Mapping[SystemName, float],
 ) -> tuple[SourceAgreement, ...]:
     """The sources by name. Gains are plain means of paired differences: nothing is shrunk.
 
     Args:
-        sources: query -> its source. made: system -> its result on made queries. references: what gains are
+        sources: query -> its source. made: system -> its result on made queries. counterparts: what gains are
             counted from. judged: system -> its value on judged queries; the systems that are compared.
     """
     names = list(judged)
     found = []
     for source in sorted(set(sources.values())):
         of_source = {query for query, own in sources.items() if own == source}
-        parts = [_differences(made[name], references, of_source) for name in names]
+        parts = [_differences(made[name], counterparts, of_source) for name in names]
         if all(map(all, parts)):
             gains = [float(sum(map(np.mean, own))) for own in parts]
             queries = min(len(one) for own in parts for one in own)
@@ -57,10 +57,10 @@ def agreement_by_source(
     return tuple(found)
 
 
-def _differences(own: Result, references: References, queries: set[str]) -> list[list[float]]:
+def _differences(own: Result, counterparts: Counterparts, queries: set[str]) -> list[list[float]]:
     """Along a system's path to the baseline, the paired differences on these queries."""
     found = []
-    for one, over in references.path(own) or [(own, own)]:
+    for one, over in counterparts.path(own) or [(own, own)]:
         values, others = by_query(one.per_query, MEASURE), by_query(over.per_query, MEASURE)
         found.append([value - others[query] for query, value in values.items() if query in queries])
     return found
