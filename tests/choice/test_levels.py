@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from midmask.choice.levels import PRIOR_SPREAD, LevelRecord, level_interval, load_levels, write_levels
 
@@ -22,15 +23,26 @@ def test_a_collection_with_many_records_counts_once():
     assert level_interval(0.6, records, 0.9)[0] == pytest.approx(0.55)
 
 
-def test_intervals_cover_what_they_state():
-    """Offsets of collections are drawn anew 4,000 times; their spread is above the floor."""
-    draw, spread, hits = np.random.default_rng(5), 0.2, 0
+@pytest.mark.parametrize(("spread", "least", "most"), [(PRIOR_SPREAD, 0.9, 0.96), (0.2, 0.84, 0.9)])
+def test_intervals_cover_what_they_state(spread: float, least: float, most: float):
+    """Offsets of collections are drawn anew 4,000 times, with the spread that is assumed, and with a larger one."""
+    draw, hits = np.random.default_rng(5), 0
     for _ in range(4_000):
         offsets = draw.normal(0.1, spread, 4)
         records = [LevelRecord(str(number), "all", 0.5, 0.5 + offset) for number, offset in enumerate(offsets[:3])]
         _, low, high = level_interval(0.5, records, 0.9)
         hits += low <= 0.5 + offsets[3] <= high
-    assert 0.88 < hits / 4_000 < 0.94
+    assert least < hits / 4_000 < most
+
+
+def test_a_few_collections_count_beside_what_is_assumed():
+    """By hand: 4 degrees of freedom of 0.15\u00b2 and 2 of the offsets' variance; t with 6."""
+    offsets = [-0.28, 0.08, 0.08]
+    records = [LevelRecord(str(n), "all", 0.5, 0.5 + offset) for n, offset in enumerate(offsets)]
+    value, low, high = level_interval(0.5, records, 0.9)
+    variance = (4 * 0.15**2 + 2 * np.var(offsets, ddof=1)) / 6
+    assert value == pytest.approx(0.5 + np.mean(offsets))
+    assert high - value == pytest.approx(stats.t.ppf(0.95, 6) * np.sqrt(variance * (1 + 1 / 3))) == value - low
 
 
 def test_records_are_read_as_they_were_written(tmp_path):

@@ -15,8 +15,10 @@ from scipy import stats
 
 FILE = Path(__file__).with_name("levels.jsonl")
 
-PRIOR_SPREAD = 0.15
-"""Standard deviation of offsets of nDCG@10 that is assumed until two collections have been measured."""
+PRIOR_SPREAD, PRIOR_FREEDOM = 0.15, 4
+"""Standard deviation of offsets of nDCG@10 that is assumed until two collections have been measured, and how many
+degrees of freedom it counts as afterwards.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,17 @@ def level_interval(made: float, records: Sequence[LevelRecord], level: float) ->
     """(estimate, low, high) of the measure on queries that people ask.
 
     A prediction interval of a new collection's offset: mean ± t · s · sqrt(1 + 1/n) over n collections, each the mean
-    of its records; s is not taken to be less than half of `PRIOR_SPREAD`.
+    of its records. In s² the prior's variance counts as its degrees of freedom beside n - 1, as in
+    `agreement.with_prior`.
     """
     names = dict.fromkeys(one.collection for one in records)
     offsets = [np.mean([one.judged - one.made for one in records if one.collection == name]) for name in names]
     if len(offsets) < 2:
         middle, margin = made, float(stats.norm.ppf((1 + level) / 2)) * PRIOR_SPREAD
     else:
-        spread = max(float(np.std(offsets, ddof=1)), PRIOR_SPREAD / 2)
-        wide = float(stats.t.ppf((1 + level) / 2, len(offsets) - 1))
+        own = len(offsets) - 1
+        freedom = PRIOR_FREEDOM + own
+        variance = (PRIOR_FREEDOM * PRIOR_SPREAD**2 + own * float(np.var(offsets, ddof=1))) / freedom
+        spread, wide = math.sqrt(variance), float(stats.t.ppf((1 + level) / 2, freedom))
         middle, margin = made + float(np.mean(offsets)), wide * spread * math.sqrt(1 + 1 / len(offsets))
     return middle, middle - margin, middle + margin
