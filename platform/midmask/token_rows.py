@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from midmask.errors import UserError
-from midmask.vocabulary import TitleJoin, Vocabulary, load_tokenizer
+from midmask.vocabulary import TitleJoin, load_tokenizer
 
 CutPassages = Callable[[list[str], list[str]], tuple[list[list[int]], list[bool]]]
 """Titles and texts -> token ids, and whether a row was cut."""
@@ -19,14 +18,8 @@ def join_titles(titles: list[str], texts: list[str]) -> list[str]:
 def passage_cutter(
     tokenizer_folder: Path, max_length: int, *, titles: bool, title_join: TitleJoin, prompt: str
 ) -> CutPassages:
-    """Passages -> rows of at most `max_length` tokens.
-
-    Raises:
-        UserError: for a tokenizer that cannot join a title as `title_join` says.
-    """
+    """Passages -> rows of at most `max_length` tokens."""
     encode = make_cutter(tokenizer_folder, max_length)
-    if title_join != "space":
-        _refuse_no_pairs(tokenizer_folder, title_join)
 
     def rows_of(first: list[str], texts: list[str]) -> tuple[list[list[int]], list[bool]]:
         if title_join == "space":
@@ -40,15 +33,6 @@ def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], li
     """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
     encode = make_cutter(tokenizer_folder, max_length)
     return lambda texts: encode(texts)[0]
-
-
-def _refuse_no_pairs(folder: Path, title_join: TitleJoin) -> None:
-    """Raises UserError for a tokenizer that joins two texts without a separator."""
-    if load_tokenizer(folder)("a", "a")["input_ids"].count(Vocabulary.of(folder).sep_id) < 2:
-        raise UserError(
-            f"tokens.title_join = {title_join}: the tokenizer puts no separator between two texts; set "
-            "tokens.title_join=space"
-        )
 
 
 class _Cutter(Protocol):

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.artifact import Place
+from midmask.errors import UserError
 from midmask.identity import Config, added
 from midmask.pretrained import model_folder
 from midmask.sharded import Inputs, Sharded
@@ -80,6 +81,8 @@ class TokensConfig(Config):
         Raises:
             UserError: for a tokenizer that cannot join a title as `title_join` says.
         """
+        if self.title_join != "space":
+            _refuse_no_pairs(self, tokenizer_folder)
         return passage_cutter(
             tokenizer_folder,
             self.max_length,
@@ -180,6 +183,15 @@ def _read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[st
     with shard.reading() as stream:
         for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP):
             yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
+
+
+def _refuse_no_pairs(config: TokensConfig, folder: Path) -> None:
+    """Raises UserError for a tokenizer that joins two texts without a separator."""
+    if load_tokenizer(folder)("a", "a")["input_ids"].count(Vocabulary.of(folder).sep_id) < 2:
+        raise UserError(
+            f"tokens.title_join = {config.title_join}: the tokenizer of {config.tokenizer} puts no separator between "
+            "two texts; set tokens.title_join=space"
+        )
 
 
 def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:

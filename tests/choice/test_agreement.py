@@ -16,19 +16,25 @@ from midmask.choice.agreement import (
     fit_calibration,
     kendall_tau,
     regret,
+    sum_interval,
     with_prior,
 )
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.held_out import HeldOutCollection, calibration, leave_one_out
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import Variance
+from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance
 
 LEVEL = 0.9
 FINITE = st.floats(-1, 1, allow_nan=False)
 
 
+def interval_of(fit: Fit, gain: float, sampling: Variance, level: float, *, noise: float = 0.0) -> IntervalEstimate:
+    return sum_interval([(fit, gain, sampling)], level, noise=noise)
+
+
 def gain_interval(differences, level, *, between=0.0, bias=0.0, shrink=1.0, shrink_error=0.0, freedom=1e9):
-    return Fit(shrink, between, freedom, shrink_error, bias).gain(differences, level)
+    fit, values = Fit(shrink, between, freedom, shrink_error, bias), np.asarray(differences, dtype=np.float64)
+    return interval_of(fit, float(values.mean()), Variance.of_mean(values), level)
 
 
 def simulated(
@@ -106,7 +112,7 @@ def test_more_doubt_never_narrows(differences: list[float], shrink: float, small
     assert wide.low == pytest.approx(narrow.low - 0.1, abs=1e-9)
     assert narrow.low <= narrow.value <= narrow.high
     prior, wider = (
-        replace(PRIOR, between=each).interval(0.02, Variance(0.0, 30), level) for each in (small, small + more)
+        interval_of(replace(PRIOR, between=each), 0.02, Variance(0.0, 30), level) for each in (small, small + more)
     )
     assert wider.high >= prior.high
     higher = gain_interval(differences, min(level + 0.01, 0.99), shrink=shrink, between=small)
@@ -147,7 +153,7 @@ def test_gains_that_lie_on_a_line_have_no_scatter():
     records = [GainRecord(f"c{i % 3}", "all", f"s{i}", 0.01 * i, 0.0, 0.005 * i, 0.0) for i in range(1, 10)]
     fit = fit_calibration(records)
     assert fit.shrink == pytest.approx(0.5) and fit.shrink_error < 1e-9 and fit.between < 1e-9
-    found = fit.interval(0.1, Variance(0.0, 10), LEVEL)
+    found = interval_of(fit, 0.1, Variance(0.0, 10), LEVEL)
     assert (found.low, found.value, found.high) == pytest.approx((0.05, 0.05, 0.05))
 
 
@@ -176,7 +182,7 @@ def test_opposite_gains_leave_a_shrink_of_nothing():
 def test_too_few_collections_have_the_prior(collections: int):
     records, _ = simulated(np.random.default_rng(0), collections=collections, systems=5)
     assert fit_calibration(records) == PRIOR and not PRIOR.collections
-    assert PRIOR.interval(0.03, Variance(0.0, 100), LEVEL).low == pytest.approx(0.03 - 0.02 * stats.t.ppf(0.95, 4))
+    assert interval_of(PRIOR, 0.03, Variance(0.0, 100), LEVEL).low == pytest.approx(0.03 - 0.02 * stats.t.ppf(0.95, 4))
 
 
 def test_gains_of_nothing_have_the_prior():
@@ -195,9 +201,9 @@ def test_intervals_cover_real_gains_of_a_new_collection_as_stated(collections: i
         fit = fit_calibration(records[:-systems])
         for one, truth in list(zip(records, real, strict=True))[-systems:]:
             sampling = Variance(one.made_error**2, 1e9)
-            stated = fit.interval(one.made, sampling, LEVEL)
+            stated = interval_of(fit, one.made, sampling, LEVEL)
             covered.append(stated.low <= truth <= stated.high)
-            widened = fit.interval(one.made, sampling, LEVEL, noise=one.judged_error**2)
+            widened = interval_of(fit, one.made, sampling, LEVEL, noise=one.judged_error**2)
             noisy.append(widened.low <= one.judged <= widened.high)
     assert 0.85 <= np.mean(covered) <= 0.95
     assert 0.85 <= np.mean(noisy) <= 0.95
@@ -212,7 +218,7 @@ def test_two_collections_or_shared_errors_cover_a_little_less():
             records, real = simulated(generator, collections=collections + 1, systems=8, between=0.015, shared=shared)
             fit = fit_calibration(records[:-8])
             for one, truth in list(zip(records, real, strict=True))[-8:]:
-                stated = fit.interval(one.made, Variance(one.made_error**2, 1e9), LEVEL)
+                stated = interval_of(fit, one.made, Variance(one.made_error**2, 1e9), LEVEL)
                 covered.append(stated.low <= truth <= stated.high)
         assert 0.8 <= np.mean(covered) <= 0.95
 
@@ -242,7 +248,7 @@ def test_each_collection_is_judged_by_a_fit_on_the_others():
         others = fit_calibration([record for record in records if record.collection != one.collection])
         fit = with_prior(others, PRIOR)
         assert one.fits == {"all": fit} and one.collection not in fit.collections and one.systems == len(own) == 6
-        ends = [fit.interval(record.made, Variance(record.made_error**2, 1e9), LEVEL) for record in own]
+        ends = [interval_of(fit, record.made, Variance(record.made_error**2, 1e9), LEVEL) for record in own]
         inside = [end.low <= record.judged <= end.high for end, record in zip(ends, own, strict=True)]
         assert one.covered == sum(inside) <= one.covered_with_noise <= 6
         made, judged = [0.0, *(record.made for record in own)], [0.0, *(record.judged for record in own)]

@@ -51,32 +51,6 @@ class Fit:
     collections: tuple[str, ...] = ()
     gains: int = 0
 
-    def gain(self, per_query_differences: Doubles | Sequence[float], level: float) -> IntervalEstimate:
-        """The gain that people's queries would show, from paired differences on made queries, and its interval.
-
-        With m the mean of n differences and se² = variance / n, m = M + N(0, se²) around the gain M on all queries that
-        could be made, and real gain = shrink · M - bias + N(0, between²). Put together, given m,
-
-            real gain - (shrink · m - bias)   has variance   shrink² · se² + between²,
-
-        since the errors are independent. An estimated shrink adds m² · shrink_error². The interval is symmetric around
-        shrink · m - bias, with the quantile of t whose degrees of freedom are Welch and Satterthwaite's: n - 1 of se²,
-        `freedom` of between². A single difference shows no spread, so its interval is infinite.
-
-        Args:
-            level: that the interval covers, such as 0.9.
-        """
-        differences = np.asarray(per_query_differences, dtype=np.float64)
-        return self.interval(float(differences.mean()), Variance.of_mean(differences), level)
-
-    def interval(self, gain: float, sampling: Variance, level: float, *, noise: float = 0.0) -> IntervalEstimate:
-        """The real gain, given the mean gain on made queries and the variance of that mean; see `gain`.
-
-        Args:
-            noise: variance of another estimate of the real gain; the interval then covers that estimate.
-        """
-        return interval(self.expected(gain), [*self.variances(gain, sampling), Variance(noise, KNOWN)], 1 - level)
-
     def expected(self, gain: float) -> float:
         """The real gain, given the mean gain on made queries."""
         return self.shrink * gain - self.bias
@@ -88,6 +62,27 @@ class Fit:
             Variance(gain**2 * self.shrink_error**2, max(len(self.collections) - 1, 1)),
             Variance(self.between**2, self.freedom),
         ]
+
+
+def sum_interval(parts: Sequence[tuple[Fit, float, Variance]], level: float, *, noise: float = 0.0) -> IntervalEstimate:
+    """The sum of real gains, each given its model, the mean gain on made queries and the variance of that mean.
+
+    With m the mean of n differences and se² = variance / n, m = M + N(0, se²) around the gain M on all queries that
+    could be made, and real gain = shrink · M - bias + N(0, between²). Put together, given m,
+
+        real gain - (shrink · m - bias)   has variance   shrink² · se² + between²,
+
+    since the errors are independent. An estimated shrink adds m² · shrink_error². The interval is symmetric around
+    shrink · m - bias, with the quantile of t whose degrees of freedom are Welch and Satterthwaite's: n - 1 of se²,
+    `freedom` of between². A single difference shows no spread, so its interval is infinite.
+
+    Args:
+        level: that the interval covers, such as 0.9.
+        noise: variance of another estimate of the real gain; the interval then covers that estimate.
+    """
+    value = math.fsum(fit.expected(gain) for fit, gain, _ in parts)
+    variances = [one for fit, gain, sampling in parts for one in fit.variances(gain, sampling)]
+    return interval(value, [*variances, Variance(noise, KNOWN)], 1 - level)
 
 
 PRIOR = Fit(shrink=1.0, between=0.02, freedom=4)
@@ -217,10 +212,7 @@ def with_prior(fit: Fit, prior: Fit) -> Fit:
     """The fit, with `between` weighed against what is assumed of it: systems of one collection scatter together, so C
     collections are worth C - 1 degrees of freedom, beside the prior's own. Predicted from two others alone, 72% of the
     gains of three collections lay within 90% intervals, so weighed 94% (docs/results/choose.md).
-
-    The posterior of a variance under its conjugate prior, a scaled inverse chi-squared distribution.
     """
     own = max(len(fit.collections) - 1, 1)
-    freedom = prior.freedom + own
-    between2 = (prior.freedom * prior.between**2 + own * fit.between**2) / freedom
-    return replace(fit, between=math.sqrt(between2), freedom=freedom)
+    found = Variance(prior.between**2, prior.freedom).pooled(Variance(fit.between**2, own))
+    return replace(fit, between=math.sqrt(found.value), freedom=found.freedom)

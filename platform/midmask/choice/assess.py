@@ -8,7 +8,7 @@ import numpy as np
 from midmask.arrays import Doubles
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import KNOWN, PRIOR, Fit, fit_kinds
+from midmask.choice.agreement import PRIOR, Fit, fit_kinds, sum_interval
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.contenders import MEASURE, WITH_BM25, is_joined, name_of
 from midmask.choice.held_out import HeldOutCollection, leave_one_out
@@ -41,9 +41,9 @@ LEXICAL_PRIOR = Fit(shrink=0.5, between=0.1, freedom=4)
 far more than people's do, so that half of such a gain is expected, give or take 0.1.
 """
 
-TRAINED, WORDS, JOINED = "trained", "words", "with BM25"
+TRAINED, WORDS, JOIN = "trained", "words", "with BM25"
 
-PRIORS = {TRAINED: PRIOR, WORDS: LEXICAL_PRIOR, JOINED: LEXICAL_PRIOR, BM25: LEXICAL_PRIOR}
+PRIORS = {TRAINED: PRIOR, WORDS: LEXICAL_PRIOR, JOIN: LEXICAL_PRIOR, BM25: LEXICAL_PRIOR}
 """Kind of gain -> what is assumed of it. trained: of an encoder over the same one as it is, both alone or both with
 BM25. words: of SPLADE and hybrids over the encoder as it is. with BM25: of the encoder as it is, by BM25's list. bm25:
 of BM25 over the encoder.
@@ -84,7 +84,7 @@ def kind_of(system: str, representation: str, *, over_joined: bool) -> str:
         return BM25
     if representation.removesuffix(WITH_BM25) != "dense":
         return WORDS
-    return JOINED if representation.endswith(WITH_BM25) and not over_joined else TRAINED
+    return JOIN if representation.endswith(WITH_BM25) and not over_joined else TRAINED
 
 
 def record_kind(record: GainRecord) -> str:
@@ -114,13 +114,11 @@ class Experience:
 
     def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
-        value, variances = 0.0, [Variance(0.0, KNOWN)]
+        parts = []
         for one, over in counterparts.path(own):
-            fit, differences = self.gains[self._kind(one, over)], paired(one, over)
-            made = float(differences.mean())
-            value += fit.expected(made)
-            variances += fit.variances(made, Variance.of_mean(differences))
-        return interval(value, variances, 1 - LEVEL)
+            differences = paired(one, over)
+            parts.append((self.gains[self._kind(one, over)], float(differences.mean()), Variance.of_mean(differences)))
+        return sum_interval(parts, LEVEL)
 
     def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", counterparts: Counterparts) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from midmask.choice.agreement import KNOWN, Fit, KindOf, fit_kinds, kendall_tau, one_kind, regret
+from midmask.choice.agreement import KNOWN, Fit, KindOf, fit_kinds, kendall_tau, one_kind, regret, sum_interval
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.verdict import Calibration
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import Variance, interval
+from midmask.evaluation.statistics.intervals import Variance
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,12 @@ def _evaluate(
     covered = [0, 0]
     for one in records:
         parts = [one, *([by_label[one.over]] if one.over else [])]
+        fitted = [(fits[kind_of(part)], part.made, Variance(part.made_error**2, KNOWN)) for part in parts]
         judged.append(sum(part.judged for part in parts))
-        expected.append(sum(fits[kind_of(part)].expected(part.made) for part in parts))
-        variances = [
-            variance
-            for part in parts
-            for variance in fits[kind_of(part)].variances(part.made, Variance(part.made_error**2, KNOWN))
-        ]
-        noise = Variance(sum(part.judged_error**2 for part in parts), KNOWN)
-        for number, own in enumerate((variances, [*variances, noise])):
-            found = interval(expected[-1], own, 1 - level)
+        for number, noise in enumerate((0.0, sum(part.judged_error**2 for part in parts))):
+            found = sum_interval(fitted, level, noise=noise)
             covered[number] += found.low <= judged[-1] <= found.high
+        expected.append(found.value)
     return HeldOutCollection(
         collection=records[0].collection,
         source=records[0].source,

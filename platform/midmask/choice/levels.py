@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from midmask.evaluation.statistics.intervals import Variance
+
 FILE = Path(__file__).with_name("levels.jsonl")
 
 PRIOR_SPREAD, PRIOR_FREEDOM = 0.15, 4
@@ -51,9 +53,8 @@ def level_interval(made: float, records: Sequence[LevelRecord], level: float) ->
     if len(offsets) < 2:
         middle, margin = made, float(stats.norm.ppf((1 + level) / 2)) * PRIOR_SPREAD
     else:
-        own = len(offsets) - 1
-        freedom = PRIOR_FREEDOM + own
-        variance = (PRIOR_FREEDOM * PRIOR_SPREAD**2 + own * float(np.var(offsets, ddof=1))) / freedom
-        spread, wide = math.sqrt(variance), float(stats.t.ppf((1 + level) / 2, freedom))
+        own = Variance(float(np.var(offsets, ddof=1)), len(offsets) - 1)
+        found = Variance(PRIOR_SPREAD**2, PRIOR_FREEDOM).pooled(own)
+        spread, wide = math.sqrt(found.value), float(stats.t.ppf((1 + level) / 2, found.freedom))
         middle, margin = made + float(np.mean(offsets)), wide * spread * math.sqrt(1 + 1 / len(offsets))
     return middle, middle - margin, middle + margin

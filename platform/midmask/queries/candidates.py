@@ -84,14 +84,15 @@ def collect(
         wanted = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * wanted)
         opened = open_source(source, config, index_known, limit, out / WRITTEN / f"{number:02d}")
-        drawn = _drawn(source, config, known, roles.splits(source), splits, limit)
+        purpose = roles.splits(source)
+        drawn = _drawn(source, config, known, purpose, splits, limit)
         for some in read_drawn(corpus, drawn):
             of = {passage.doc_id: passage for passage in some}
             seen: Counter[MadeQuery] = Counter()
             for made in opened.queries(some):
                 one = _candidate(made, seen[made], source, weight, config.seed, splits.get(made.doc_id, ""))
                 seen[made] += 1
-                if one.split and one.split not in roles.splits(source):
+                if one.split and one.split not in purpose:
                     one.reason = OTHER_PURPOSE
                 found[one.query_id] = one
                 passages[made.doc_id] = of[made.doc_id]

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
 from midmask.artifact import Artifact
 from midmask.errors import UserError
 from midmask.retrieve.blocks import Block, passage_blocks
@@ -17,7 +15,6 @@ from midmask.retrieve.shards import Shard, open_shard, search_shard
 from midmask.retrieve.stored_passages import StoredPassages
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.retrieve.views import Views
-from midmask.token_rows import encoder
 
 
 class Hit(NamedTuple):
@@ -79,10 +76,7 @@ class Searcher:
 
     def encode(self, queries: Sequence[str]) -> Views:
         """The vectors of queries, in their order; at least one."""
-        length = int(self._tokens.record["config"]["query_length"])
-        cut = encoder(self._queries.tokenizer, length)
-        rows = cut([self._queries.prompt + query for query in queries])
-        return self._queries.encode([np.array(row) for row in rows])
+        return self._queries.encode_queries(queries)
 
     def nearest(self, queries: Views, k: int) -> Neighbours:
         """As `find`, for queries that are encoded."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -20,7 +21,7 @@ from midmask.errors import UserError
 from midmask.retrieve.models import Encoder, open_encoder
 from midmask.retrieve.vectors import BATCH_TOKENS, Encoding, encode_rows
 from midmask.retrieve.views import Views
-from midmask.token_rows import prompt_tokens
+from midmask.token_rows import encoder, prompt_tokens
 from midmask.vocabulary import Vocabulary
 
 
@@ -69,6 +70,11 @@ class TextEncoder:
             NotFinite: if there is a NaN or an infinity among them.
         """
         return encode_rows(self._encoder, rows, self._encoding)
+
+    def encode_queries(self, texts: Sequence[str]) -> Views:
+        """The views of texts that are no rows yet, cut and prompted as the tokens artifact's queries; at least one."""
+        cut = encoder(self.tokenizer, int(self.tokens.record["config"]["query_length"]))
+        return self.encode([np.array(row) for row in cut([self.prompt + text for text in texts])])
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:

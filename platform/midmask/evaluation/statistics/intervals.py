@@ -40,6 +40,13 @@ class Variance:
             return cls(math.inf, 1)
         return cls(float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
+    def pooled(self, other: "Variance") -> "Variance":
+        """Two estimates of one variance as one; of a prior and data, the posterior under the conjugate prior, a scaled
+        inverse chi-squared distribution.
+        """
+        freedom = self.freedom + other.freedom
+        return Variance((self.freedom * self.value + other.freedom * other.value) / freedom, freedom)
+
     @classmethod
     def of_share(cls, share: float, count: int) -> Self:
         """Of a share of `count` things: the binomial's."""
