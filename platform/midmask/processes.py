@@ -1,7 +1,15 @@
-"""Identifies a process, so that another one can see whether it still runs."""
+"""The cores of this process, and what identifies a process, so that another one can see whether it still runs."""
 
 import os
 from pathlib import Path
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may use: all of the machine's, unless it was given some of them (`taskset`)."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS has no such thing
+        return os.cpu_count() or 1
 
 
 def machine() -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds, room
+from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds, room, same_size
 from midmask.choice.contenders import Size
 from midmask.errors import UserError
 
@@ -79,6 +79,21 @@ def test_a_round_has_as_many_contenders_as_can_be_trained_at_all(seconds, most, 
     else:
         assert found[0] == max(fits)
         assert found[1] == affordable(lambda size: price(found[0], size), seconds, WIDE)
+
+
+def test_shortest_trainings_that_are_there_already_make_longer_ones_no_dearer():
+    """Their encoding is there as well: what is left of the price is not what a step costs."""
+    price = linear(60.0, 1.0, 1.0)
+    cached = Size(FEWEST_STEPS, FEWEST_STEPS)
+    known = affordable(lambda size: 0.0 if size == cached else price(size), 500.0, WIDE)
+    assert known == affordable(price, 500.0, WIDE) == Size(220, 220)
+
+
+@given(most=st.integers(0, 9), least=st.integers(0, 9), each=st.floats(0.1, 10), seconds=st.floats(0, 100))
+def test_as_many_of_one_size_as_fit(most, least, each, seconds):
+    if least <= most:
+        found = same_size(lambda count: count * each, least, most, seconds)
+        assert found == max([least, *(count for count in range(least, most + 1) if count * each <= seconds)])
 
 
 def test_no_training_repeats_a_collection_without_end():

@@ -14,11 +14,11 @@ def test_what_was_decided_is_read_again(tmp_path):
     first.give_up([MLM], "behind")
     assert first.finalists is None
     first.choose_finalists([MLM])
-    first.pace = 0.25
+    first.pace, first.sampled = 0.25, True
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds
-    assert (again.spent, again.pace, again.finalists) == (12.5, 0.25, (MLM,))
+    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM,))
     assert again.given_up == {"mlm · dense": "behind"}
 
 

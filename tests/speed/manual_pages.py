@@ -4,9 +4,9 @@ python -m tests.speed.manual_pages --out PLACE
 
     PLACE/corpus.jsonl, queries.jsonl, qrels/test.tsv   BEIR's layout
 
-A query is what the authors say of a page in one line ("list directory contents"). Its relevant passages are the DESCRIPTION
-of that page and of every other one with the same line. Passages have no titles, since a command's name says little.
-Pages of one tool's thousands of subcommands (`gcloud`) are left out. Needs groff and /usr/share/man.
+A query is what the authors say of a page in one line ("list directory contents"). Its relevant passages are the
+DESCRIPTION of that page and of every other one with the same line. Passages have no titles, since a command's name says
+little. Pages of one tool's thousands of subcommands (`gcloud`) are left out. Needs groff and /usr/share/man.
 """
 
 import argparse

@@ -18,6 +18,8 @@ LEAST = 60.0
 
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
 SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
+UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
+"""A size that is asked for its price: trainings of the shortest may be there already, and would cost nothing."""
 
 
 def budget_seconds(text: str, gpus: int | None = None) -> float:
@@ -109,20 +111,31 @@ def room(
     return None
 
 
+def same_size(price: Callable[[int], float], least: int, most: int, seconds: float) -> int:
+    """The most contenders whose price fits, at least `least`.
+
+    Args:
+        price: seconds of the first so many.
+    """
+    return next(count for count in range(most, least - 1, -1) if count == least or price(count) <= seconds)
+
+
 def affordable(price: Callable[[Size], float], seconds: float, limits: Limits) -> Size | None:
     """The longest trainings whose price fits; None if not even the shortest do.
 
     Args:
-        price: seconds of all trainings of a round, linear in both lengths.
+        price: seconds of all trainings of a round, linear in both lengths but for trainings that are there already.
     """
-    fixed = price(SHORTEST)
-    if fixed > seconds:
-        return None
-    pretrain = (price(Size(2 * FEWEST_STEPS, FEWEST_STEPS)) - fixed) / FEWEST_STEPS
-    finetune = (price(Size(FEWEST_STEPS, 2 * FEWEST_STEPS)) - fixed) / FEWEST_STEPS
+    few = UNSEEN.pretrain
+    fixed = price(UNSEEN)
+    pretrain = (price(Size(2 * few, few)) - fixed) / few
+    finetune = (price(Size(few, 2 * few)) - fixed) / few
 
     def of(steps: int) -> float:
         size = limits.size(steps)
-        return fixed + pretrain * (size.pretrain - FEWEST_STEPS) + finetune * (size.finetune - FEWEST_STEPS)
+        return fixed + pretrain * (size.pretrain - few) + finetune * (size.finetune - few)
+
+    if of(FEWEST_STEPS) > seconds:
+        return None
 
     return limits.size(bisect_right(range(MOST_STEPS), seconds, lo=FEWEST_STEPS, key=of) - 1)

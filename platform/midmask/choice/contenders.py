@@ -133,15 +133,15 @@ def trained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
 
 
 def relatives(contender: Contender, representations: Sequence[str], *, taught: bool) -> tuple[Contender, ...]:
-    """The same system by its other representations, with mined negatives and, where there is a teacher, with its
-    margins: tried once it is known to be good.
+    """The same system with mined negatives, where there is a teacher with its margins, and by other representations:
+    tried once it is known to be good. Those by words come last, since a short training does not teach them.
     """
     if contender.setting != TUNED or contender.representation != "dense":
         return ()
     headless = variant(contender.system)[0] in HEADLESS
     others = () if headless else tuple(kind for kind in representations if kind != "dense")
-    words = tuple(Contender(contender.system, kind, TUNED) for kind in others)
-    return (*words, *(Contender(contender.system, "dense", how) for how in ((MINED, GPL) if taught else (MINED,))))
+    dense = tuple(Contender(contender.system, "dense", how) for how in ((MINED, GPL) if taught else (MINED,)))
+    return (*dense, *(Contender(contender.system, kind, TUNED) for kind in others))
 
 
 def contest(

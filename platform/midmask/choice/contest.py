@@ -15,12 +15,12 @@ from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import SHORTEST, Clock, Limits, room
+from midmask.choice.budget import SHORTEST, Clock, Limits, room, same_size
 from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
+from midmask.choice.samples import Sample
 from midmask.choice.workshop import Workshop
-from midmask.corpora import CorpusConfig
 from midmask.experiment.survey import Survey
 from midmask.progress import clock as words
 
@@ -40,11 +40,17 @@ USED = 0.9
 FINALISTS = 2
 """Trained systems for whose test queries time is kept."""
 
+GROWTH = 1.25
+"""How many times as long as the last round's trainings those of the next one are at least: less tells nothing new."""
+
+MOST_FOR_TESTS = 1 / 3
+"""Share of the budget above which the test queries are not searched in the whole collection, but in a sample of it."""
+
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all rounds share. make: size, splits -> the benchmark of a round. rehearsal: what the rounds search in place
-    of the whole collection, if it is large. taught: whether there is a cross-encoder to learn from.
+    """What all rounds share. make: size, splits -> the benchmark of a round. sample: split -> what can be searched in
+    place of the whole collection, if that is large. taught: whether there is a cross-encoder to learn from.
     """
 
     make: Callable[[Size, Sequence[str]], Benchmark]
@@ -53,13 +59,14 @@ class Conditions:
     representations: tuple[str, ...]
     taught: bool
     survey: Survey
-    rehearsal: CorpusConfig | None = None
+    sample: Callable[[str], Sample | None]
 
 
 @dataclass(frozen=True)
 class ContestOutcome:
     """sizes, dev: of the last round in which each key was measured, and its result on the dev queries. measured: all
-    that were; finalists: of them, those that came through, the best on dev first. not_tried: label -> why.
+    that were; finalists: of them, those that came through, the best on dev first. not_tried: label -> why. tested_on:
+    what the test queries are searched in, if not in the whole collection.
     """
 
     sizes: Mapping[SystemKey, Size]
@@ -67,6 +74,7 @@ class ContestOutcome:
     measured: tuple[Contender, ...]
     finalists: tuple[Contender, ...]
     not_tried: Mapping[str, str]
+    tested_on: Sample | None
 
 
 class Contest:
@@ -83,9 +91,10 @@ class Contest:
 
     def hold(self, contenders: Sequence[Contender]) -> ContestOutcome:
         """All rounds; the first is with all that the budget has room for."""
-        waiting = tuple(contenders)
+        waiting = through = tuple(contenders)
         if self._journal.pace is None:
             self._try_the_machine(waiting)
+        self._decide_on_tests(waiting)
         self._end = USED * self._clock.budget - self._kept_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
@@ -95,23 +104,26 @@ class Contest:
                 self._journal.decide(decided)
             current = self._journal.rounds[number]
             self._train(current, number)
-            waiting = self._next(current)
+            through = current.contenders
+            if number + 1 < ROUNDS:
+                waiting = through = self._next(current)
         every = dict.fromkeys(one for decided in self._journal.rounds for one in decided.contenders)
         measured = tuple(one for one in every if one.keys[0] in self._dev)
         if self._journal.finalists is None:
-            self._journal.choose_finalists(self._finalists(measured))
+            self._journal.choose_finalists(self._finalists(measured, through))
         finalists = tuple(one for one in self._journal.finalists or () if one in measured)
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, self._journal.given_up)
+        given_up, tested_on = self._journal.given_up, self._sample("test")
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, given_up, tested_on)
 
     def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
-        """The cells of a contender, alone and with BM25: on the test queries, or on dev as rounds search them."""
+        """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
         benchmark = self._conditions.make(size, [split])
-        seed, survey, small = self._conditions.seed, self._conditions.survey, self._conditions.rehearsal
+        seed, survey, small = self._conditions.seed, self._conditions.survey, self._sample(split)
         found = []
         for key in contender.keys:
             recipe = recipe_of(benchmark, key).seeded(seed)
-            if split == "dev" and small is not None:
-                found.append(cell_on(benchmark, BenchmarkCell(key, seed, recipe, {}), small, split, survey))
+            if small is not None:
+                found.append(cell_on(benchmark, BenchmarkCell(key, seed, recipe, {}), small.corpus, split, survey))
             else:
                 found.append(cell_of(benchmark, key, recipe, seed, survey))
         return found
@@ -129,31 +141,42 @@ class Contest:
         """The rounds are over."""
         self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
 
+    def _sample(self, split: str) -> Sample | None:
+        """What a split's queries are searched in; None for the whole collection."""
+        return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
+
+    def _decide_on_tests(self, contenders: Sequence[Contender]) -> None:
+        """Once: test queries are searched in a sample if the whole collection would leave too little to train."""
+        if self._journal.sampled is None:
+            self._journal.sampled = False  # so that the price is that of the whole collection
+            self._journal.sampled = self._kept_for_tests(contenders) > MOST_FOR_TESTS * self._clock.budget
+            self._journal.write()
+
     def _kept_for_tests(self, contenders: Sequence[Contender]) -> float:
         """Seconds that the test queries take of what needs no training and of the first systems that are trained."""
         finalists = (*untrained_of(contenders), *trained_of(contenders)[:FINALISTS])
         return self._prices.of_tests(finalists, lambda _: SHORTEST)
 
-    def _finalists(self, measured: Sequence[Contender]) -> tuple[Contender, ...]:
-        """What needs no training, and of the last round's others the best on dev, as many as there is time to search
-        the whole collection with; the best one in any case.
+    def _finalists(self, measured: Sequence[Contender], through: Sequence[Contender]) -> tuple[Contender, ...]:
+        """What needs no training, and of those that came through the best on dev, as many as there is time to search
+        for the test queries with; the best one in any case.
         """
-        last = self._journal.rounds[-1].contenders if self._journal.rounds else ()
         untrained = untrained_of(measured)
-        trained = self._best_first(last)
+        trained = self._best_first(through)
         left = USED * self._clock.budget - self._clock.spent
         for count in range(len(trained), 1, -1):
             if self._prices.of_tests([*untrained, *trained[:count]], lambda one: self._sizes[one.keys[0]]) <= left:
                 break
         else:
             count = 1
-        self._journal.give_up(trained[count:], "no time was left to search the whole collection with it")
+        self._journal.give_up(trained[count:], "no time was left to search for the test queries with it")
         return (*untrained, *trained[:count])
 
     def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others.
         Where a first round has no time to train even one, it gets the time of all rounds; if that is too little as
-        well, it compares what needs no training.
+        well, it compares what needs no training. A later round that cannot train notably longer than the one before
+        trains what is new as long as that, and nothing again; if nothing new is left, the rounds are over.
         """
         untrained, spent = len(untrained_of(waiting)), self._clock.spent
         for shares in (ROUNDS - number, 1) if number == 0 else (ROUNDS - number,):
@@ -162,15 +185,24 @@ class Contest:
             if found is not None:
                 break
         else:
-            if number > 0:
-                return None
             found = untrained, SHORTEST
+        if number > 0 and found[1].finetune < GROWTH * self._journal.rounds[-1].size.finetune:
+            found = self._widen(waiting, self._journal.rounds[-1], seconds)
+        if found is None:
+            return None
         count, size = found
         trained, wanted = count - untrained, len(waiting) - untrained
         words = f"the budget has time to train {trained} of {wanted} in round {number + 1}"
         self._journal.give_up(waiting[count:], words)
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, size)
         return Round(size, tuple(waiting[:count]), until=min(self._end, spent + 1.5 * seconds))
+
+    def _widen(self, waiting: Sequence[Contender], last: Round, seconds: float) -> tuple[int, Size] | None:
+        """As many of what has not been trained yet as there is time for, with trainings as long as the last round's."""
+        known = sum(one in last.contenders for one in waiting)
+        price = self._price_of(waiting)
+        count = same_size(lambda wanted: price(wanted, last.size), known, len(waiting), seconds)
+        return (count, last.size) if count > known else None
 
     def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
         return lambda count, size: self._prices.of_round(waiting[:count], size)

@@ -25,7 +25,8 @@ class Round:
 class ContestJournal:
     """The decisions of one contest; another contest in the same folder begins afresh.
 
-    pace: as `Prices` has learned it; finalists: whose test queries are searched; None: not yet.
+    pace: as `Prices` has learned it; sampled: whether a sample is searched for the test queries; finalists: the systems
+    that are; None: not yet.
 
     Args:
         folder: of the verdict. identity: fingerprint of all that the decisions depend on.
@@ -37,6 +38,7 @@ class ContestJournal:
         found = self._read()
         self.spent = float(found.get("spent", 0.0))
         self.pace: float | None = found.get("pace")
+        self.sampled: bool | None = found.get("sampled")
         finalists = found.get("finalists")
         self.finalists = None if finalists is None else _contenders(finalists)
         self.rounds = [_round(one) for one in found.get("rounds", ())]
@@ -66,7 +68,7 @@ class ContestJournal:
         """Replaces the file, whole or not at all."""
         self.spent = self.spent if spent is None else spent
         rounds = [asdict(one) for one in self.rounds]
-        known = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
+        known = {"identity": self._identity, "spent": self.spent, "pace": self.pace, "sampled": self.sampled}
         finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
         content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
         Place(str(self._file)).write_json(content)

@@ -5,7 +5,6 @@ steps of an experiment, in this process, into a store beside the verdict. A step
 the collection and of the model's files, so another model is encoded anew and the same one never twice.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import override
+from midmask.processes import usable_cores
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config
@@ -151,7 +151,7 @@ class SearchStore:
         """
         recipe = as_folder_reads(self._recipe(), folder, ())
         planned = plan(recipe, self._survey)
-        wanted = recipe.evaluation.model_copy(update={"threads": os.cpu_count() or 1}).settled(planned.precision)
+        wanted = recipe.evaluation.model_copy(update={"threads": usable_cores()}).settled(planned.precision)
         passages = passage_encoding_step(planned.tokens, adopted(str(folder)), wanted)
         runner = self._runner(show)
         encoded = runner.run(passages)

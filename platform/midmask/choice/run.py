@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from midmask.artifact import Artifact, Place
 from midmask.benchmark.cells import BenchmarkCell
@@ -17,8 +17,8 @@ from midmask.choice.contest import DOCUMENTS, Conditions, Contest, ContestOutcom
 from midmask.choice.held_out import calibration
 from midmask.choice.journal import ContestJournal
 from midmask.choice.levels import load_levels
-from midmask.choice.rehearsal import rehearsal
 from midmask.choice.request import Request
+from midmask.choice.samples import Sample, Sampler
 from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
 from midmask.choice.verdict import Calibration, QueryCounts, Verdict
 from midmask.choice.workshop import Workshop
@@ -113,6 +113,7 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     survey = Survey()
     workshop.announce(DOCUMENTS, "", lambda: clock.left)
     made = make(request, workshop, survey)
+    sampler = Sampler(made.artifact, made.collection, request.short_name, made.passages, workshop.storage)
     conditions = Conditions(
         make=partial(_benchmark, request, made.collection),
         seed=request.seed,
@@ -120,7 +121,7 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
         representations=request.representations,
         taught=request.teacher is not None,
         survey=survey,
-        rehearsal=rehearsal(made.artifact, made.collection, request.short_name, made.passages, workshop.storage),
+        sample=cache(sampler.sample),
     )
     held = Contest(conditions, workshop, clock, journal)
     outcome = held.hold(first_contenders(request.systems, request.backbone))
@@ -212,7 +213,7 @@ def _verdict(
         won=won,
         lost=lost,
         not_tried=outcome.not_tried,
-        limits=_limits(request, made, bool(records)),
+        limits=_limits(request, made, outcome.tested_on, bool(records)),
     )
     return replace(verdict, model=verdict.delivered.model)
 
@@ -231,12 +232,20 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Re
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
-def _limits(request: Request, made: Made, calibrated: bool) -> tuple[str, ...]:
+def _limits(request: Request, made: Made, tested_on: Sample | None, calibrated: bool) -> tuple[str, ...]:
     train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
     return (
         f"Nobody asked these queries: they were made from the passages. Systems learned from {train} and were judged "
         f"by {judge}. People ask otherwise.",
         f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
         "Each query has one relevant passage; others that answer it as well count as wrong.",
+        *(() if tested_on is None else (_sampled(tested_on.passages, made.passages),)),
         *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
+    )
+
+
+def _sampled(searched: int, passages: int) -> str:
+    return (
+        f"The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
+        f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
     )

@@ -32,7 +32,8 @@ NARROWEST = 256
 """Width of hidden states below which bf16 is not tried: a tiny encoder spends its time between the products."""
 GAIN = 1.2
 """How many times as fast bf16 must be in the probe to be taken."""
-ROWS, PROBE_S = 1024, 0.4
+ROWS, TURNS, TURN_S = 1024, 4, 0.1
+"""Of the probe: rows of a pass; turns of each precision, and seconds of a turn."""
 
 
 class EncodingFields(Config):
@@ -104,18 +105,26 @@ def processor_model() -> str:
 
 
 def _probe(width: int) -> float:
-    """How many times as many passes a feed-forward layer makes in bf16 as in fp32, forward and backward; processor time
-    is counted, so that other processes disturb less.
+    """How many times as many passes a feed-forward layer makes in bf16 as in fp32, forward and backward.
+
+    Other processes should not decide it: one thread computes, since several that share a core wait for one another;
+    processor time is counted; the two take turns, and of each the fastest turn counts.
     """
     layer = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
     x_ND = torch.zeros(ROWS, width)
-    return _rate(layer, x_ND, bf16=True) / _rate(layer, x_ND, bf16=False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        turns = [(_rate(layer, x_ND, bf16=True), _rate(layer, x_ND, bf16=False)) for _ in range(TURNS)]
+    finally:
+        torch.set_num_threads(threads)
+    return max(fast for fast, _ in turns) / max(plain for _, plain in turns)
 
 
 def _rate(layer: nn.Module, x_ND: Tensor, *, bf16: bool) -> float:
     """Passes a second of processor time, after a first one that prepares the library's kernels."""
     passes, began = -1, 0.0
-    while passes < 1 or time.process_time() - began < PROBE_S:
+    while passes < 1 or time.process_time() - began < TURN_S:
         if passes == 0:
             began = time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):

@@ -27,6 +27,7 @@ from typing import Literal
 import torch
 
 from midmask.errors import UserError, unknown
+from midmask.processes import usable_cores
 from midmask.training.rehearsal import GIB, USABLE
 
 CORES_PER_GPU = 8
@@ -143,7 +144,7 @@ def shape_named(text: str) -> Shape:
 def this_machine() -> Shape:
     """The GPUs of this machine, else the CPU cores that this process may use. A GPU that the table lacks is taken for
     the one of the table that is next below it in memory, by its own memory."""
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     if not torch.cuda.is_available():
         return Shape(DEVICES["cpu"], cores, cores, _ram(), f"this machine ({cores} CPU cores)")
     name, memory = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).total_memory

@@ -5,7 +5,6 @@ collections it finds 61 to 74%, and its nDCG@10 on these is 10 to 13 points high
 (`tests.speed.round_trips`).
 """
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from midmask.arrays import Floats
 from midmask.artifact import Artifact
 from midmask.encoders.pooling import Side
 from midmask.encoders.precision import Precision
+from midmask.processes import usable_cores
 from midmask.queries.candidates import Candidate
 from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched
 from midmask.queries.made import Passage
@@ -73,8 +73,7 @@ def _encode_queries(texts: Sequence[str], inputs: Mapping[str, Artifact], precis
 
 
 def _reader(side: Side, inputs: Mapping[str, Artifact], precision: Precision) -> TextEncoder:
-    threads = os.cpu_count() or 1
-    return TextEncoder(inputs["encoder"], inputs["tokens"], side, threads=threads, precision=precision)
+    return TextEncoder(inputs["encoder"], inputs["tokens"], side, threads=usable_cores(), precision=precision)
 
 
 def _dense(views: Views) -> Floats:
