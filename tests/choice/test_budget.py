@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.choice.budget import FEWEST_STEPS, Clock, Limits, affordable, budget_seconds, room, same_size
+from midmask.choice.budget import (
+    ENOUGH,
+    FEWEST_STEPS,
+    SHORTEST,
+    Clock,
+    Limits,
+    affordable,
+    budget_seconds,
+    first_round,
+    room,
+    same_size,
+)
 from midmask.choice.contenders import Size
 from midmask.errors import UserError
 
@@ -87,6 +98,21 @@ def test_shortest_trainings_that_are_there_already_make_longer_ones_no_dearer():
     cached = Size(FEWEST_STEPS, FEWEST_STEPS)
     known = affordable(lambda size: 0.0 if size == cached else price(size), 500.0, WIDE)
     assert known == affordable(price, 500.0, WIDE) == Size(220, 220)
+
+
+@given(left=st.floats(1, 20_000), most=st.integers(2, 9), each=st.floats(0.01, 3), encoding=st.floats(0, 200))
+def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most, each, encoding):
+    def price(count: int, size: Size) -> float:
+        return count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
+
+    found = first_round(price, 2, most, left, 3, WIDE)
+    share, whole = (room(price, 2, most, seconds, WIDE) for seconds in (left / 3, left))
+    enough = min(most, 2 + ENOUGH)
+    if found.seconds == left / 3:
+        assert (found.count, found.size) == share and found.count >= enough
+    else:
+        assert found.seconds == left and (share is None or share[0] < enough)
+        assert (found.count, found.size) == (whole or (2, SHORTEST))
 
 
 @given(most=st.integers(0, 9), least=st.integers(0, 9), each=st.floats(0.1, 10), seconds=st.floats(0, 100))

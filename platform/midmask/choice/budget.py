@@ -17,6 +17,9 @@ LEAST = 60.0
 """Seconds below which nothing can be trained."""
 
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
+ENOUGH = 4
+"""Trained contenders that a first round should compare: fine-tuned only, and three middle trainings."""
+
 SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
 """A size that is asked for its price: trainings of the shortest may be there already, and would cost nothing."""
@@ -109,6 +112,32 @@ def room(
         if size is not None:
             return count, size
     return None
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """Of the first so many contenders that wait. seconds: that the round may take."""
+
+    count: int
+    size: Size
+    seconds: float
+
+
+def first_round(
+    price: Callable[[int, Size], float], untrained: int, most: int, left: float, rounds: int, limits: Limits
+) -> RoundPlan:
+    """As `room`, in one of so many rounds of equal time. If that is too little to train `ENOUGH` contenders, one round
+    gets all the time: a few that are trained longer do not say which training helps. If there is no time to train even
+    one, what needs no training is compared.
+
+    Args:
+        left: seconds of all rounds together.
+    """
+    wanted = untrained + min(ENOUGH, most - untrained)
+    found = room(price, untrained, most, left / rounds, limits)
+    if found is not None and found[0] >= wanted:
+        return RoundPlan(*found, left / rounds)
+    return RoundPlan(*(room(price, untrained, most, left, limits) or (untrained, SHORTEST)), left)
 
 
 def same_size(price: Callable[[int], float], least: int, most: int, seconds: float) -> int:

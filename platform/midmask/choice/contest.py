@@ -1,9 +1,9 @@
 """The contest: rounds of trainings, each longer than the one before and of fewer systems, within a budget of time.
 
 Successive halving (Jamieson & Talwalkar 2016): all rounds get the same time, so that half as many systems train about
-twice as long; what the test queries will take is kept back. A round trains anew, since a learning-rate schedule that
-was cut off tells little about a whole one. Systems are compared on the dev queries alone; the test queries are searched
-once, at the end.
+twice as long; a small budget goes to one round. What the test queries will take is kept back. A round trains anew,
+since a learning-rate schedule that was cut off tells little about a whole one. Systems are compared on the dev queries
+alone; the test queries are searched once, at the end.
 """
 
 import logging
@@ -15,7 +15,7 @@ from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import SHORTEST, Clock, Limits, room, same_size
+from midmask.choice.budget import SHORTEST, Clock, Limits, RoundPlan, first_round, room, same_size
 from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
@@ -173,36 +173,36 @@ class Contest:
         return (*untrained, *trained[:count])
 
     def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
-        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others.
-        Where a first round has no time to train even one, it gets the time of all rounds; if that is too little as
-        well, it compares what needs no training. A later round that cannot train notably longer than the one before
-        trains what is new as long as that, and nothing again; if nothing new is left, the rounds are over.
+        """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others;
+        None if there is nothing more to learn.
         """
         untrained, spent = len(untrained_of(waiting)), self._clock.spent
-        for shares in (ROUNDS - number, 1) if number == 0 else (ROUNDS - number,):
-            seconds = (self._end - spent) / shares
-            found = room(self._price_of(waiting), untrained, len(waiting), seconds, self._conditions.limits)
-            if found is not None:
-                break
-        else:
-            found = untrained, SHORTEST
-        if number > 0 and found[1].finetune < GROWTH * self._journal.rounds[-1].size.finetune:
-            found = self._widen(waiting, self._journal.rounds[-1], seconds)
+        left = self._end - spent
+        found = self._first_round(waiting, left) if number == 0 else self._later_round(number, waiting, left)
         if found is None:
             return None
-        count, size = found
-        trained, wanted = count - untrained, len(waiting) - untrained
+        trained, wanted = found.count - untrained, len(waiting) - untrained
         words = f"the budget has time to train {trained} of {wanted} in round {number + 1}"
-        self._journal.give_up(waiting[count:], words)
-        log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, count, size)
-        return Round(size, tuple(waiting[:count]), until=min(self._end, spent + 1.5 * seconds))
+        self._journal.give_up(waiting[found.count :], words)
+        log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, found.count, found.size)
+        return Round(found.size, tuple(waiting[: found.count]), until=min(self._end, spent + 1.5 * found.seconds))
 
-    def _widen(self, waiting: Sequence[Contender], last: Round, seconds: float) -> tuple[int, Size] | None:
-        """As many of what has not been trained yet as there is time for, with trainings as long as the last round's."""
+    def _first_round(self, waiting: Sequence[Contender], left: float) -> RoundPlan | None:
+        untrained, limits = len(untrained_of(waiting)), self._conditions.limits
+        return first_round(self._price_of(waiting), untrained, len(waiting), left, ROUNDS, limits)
+
+    def _later_round(self, number: int, waiting: Sequence[Contender], left: float) -> RoundPlan | None:
+        """Its share of the time for notably longer trainings than the last round's. If that is too little, all the time
+        for what has not been trained yet, with trainings as long as the last round's; None if that is too little too.
+        """
+        untrained, last = len(untrained_of(waiting)), self._journal.rounds[-1]
+        price, seconds = self._price_of(waiting), left / (ROUNDS - number)
+        longer = room(price, untrained, len(waiting), seconds, self._conditions.limits)
+        if longer is not None and longer[1].finetune >= GROWTH * last.size.finetune:
+            return RoundPlan(*longer, seconds)
         known = sum(one in last.contenders for one in waiting)
-        price = self._price_of(waiting)
-        count = same_size(lambda wanted: price(wanted, last.size), known, len(waiting), seconds)
-        return (count, last.size) if count > known else None
+        count = same_size(lambda wanted: price(wanted, last.size), known, len(waiting), left)
+        return RoundPlan(count, last.size, left) if count > known else None
 
     def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
         return lambda count, size: self._prices.of_round(waiting[:count], size)

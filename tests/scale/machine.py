@@ -1,0 +1,157 @@
+"""Machines on one machine: each has a network address, processes, a clock-independent name and a disk of its own.
+
+A machine is a set of Linux namespaces (network, mounts, processes, host name, shared memory) that its first process
+holds. It reads this machine's disk, so that what is installed is there, but writes only to its own /tmp, /home,
+/dev/shm and /run, which are in memory. All machines hang on one switch, a bridge in a namespace of its own. When the
+first process ends, the kernel ends the others and takes the network away: nothing is left behind.
+
+Needs root on Linux.
+"""
+
+import contextlib
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+NETWORK = "10.77.0"
+OWN = ("/tmp", "/home", "/run")
+HOME = "/home/node"
+OUT = "/mnt"
+"""Folder of a machine that lies on this one's disk, if it has one."""
+
+READY = "ready"
+
+HOLD = """
+set -e
+{shared}
+for folder in {own}; do mount -t tmpfs -o size=8g,mode=1777 tmpfs $folder; done
+mount -o remount,bind,ro /
+mkdir {home}
+printf '127.0.0.1 localhost\\n{hosts}' > /run/hosts
+mount --bind /run/hosts /etc/hosts
+hostname {name}
+echo {ready}
+exec sleep infinity
+"""
+
+
+def missing() -> str:
+    """What machines need and this process has not; "" if it has all."""
+    if os.geteuid() != 0:
+        return "namespaces need root: run it with sudo"
+    tried = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        return f"this system makes no namespaces: {tried.stderr.strip()}"
+    return "" if subprocess.run(["ip", "-V"], capture_output=True, check=False).returncode == 0 else "no ip command"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """holder: id of its first process, as this machine counts. switch: of the bridge's."""
+
+    name: str
+    address: str
+    holder: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, *words: str) -> list[str]:
+        """What runs these words on the machine."""
+        own = {"HOME": HOME, "TMPDIR": "/tmp", "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **self.environment}
+        enter = ["nsenter", f"--target={self.holder}", "--mount", "--uts", "--ipc", "--net", "--pid"]
+        return [*enter, "env", "-i", *(f"{name}={value}" for name, value in own.items()), *words]
+
+    def run(self, *words: str, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
+        """Runs to the end, and returns the exit code with what was written."""
+        return subprocess.run(
+            self.command(*words), capture_output=True, text=True, check=False, timeout=timeout, cwd="/"
+        )
+
+    def start(self, *words: str, log: Path) -> "subprocess.Popen[bytes]":
+        """Runs in the background."""
+        with open(log, "wb") as stream:
+            return subprocess.Popen(self.command(*words), stdout=stream, stderr=subprocess.STDOUT, cwd="/")
+
+    def lose(self) -> None:
+        """Ends the machine with all that it runs, at once, as a power cut would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.holder, 9)
+
+
+class Network:
+    """A switch, and the machines that hang on it.
+
+    Args:
+        names: of all machines that may ever hang on it; each has its address from the start. shared: folders of this
+            machine that a machine may write to, by the machine's name.
+    """
+
+    def __init__(self, names: Sequence[str], shared: Mapping[str, Path] | None = None) -> None:
+        self._shared = shared or {}
+        self.addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(names, start=2)}
+        self._holders: list[subprocess.Popen[str]] = []
+        self._switch = self._hold("switch", "")
+        self._on_switch("ip link add bridge type bridge")
+        self._on_switch("ip link set bridge up")
+
+    def add(self, name: str, environment: Mapping[str, str], *, loopback_name: bool = False) -> Machine:
+        """A new machine, also in place of one that was lost.
+
+        Args:
+            loopback_name: the machine's own name resolves to 127.0.1.1 on it, as Debian has it.
+        """
+        addresses = {**self.addresses, **({name: "127.0.1.1"} if loopback_name else {})}
+        hosts = "".join(f"{address} {other}\\n" for other, address in addresses.items())
+        holder = self._hold(name, hosts)
+        own, peer = self.addresses[name], f"to-{name}"[:15]
+        self._on_switch(f"ip link del {peer} 2>/dev/null || true")
+        self._on_switch(f"ip link add {peer} type veth peer name eth0 netns {holder}")
+        self._on_switch(f"ip link set {peer} master bridge up")
+        machine = Machine(name, own, holder, environment)
+        for line in (f"ip addr add {own}/24 dev eth0", "ip link set eth0 up", "ip link set lo up"):
+            machine.run(*line.split()).check_returncode()
+        return machine
+
+    def set_link(self, name: str, *, up: bool) -> None:
+        """Takes a machine off the network, or puts it back."""
+        self._on_switch(f"ip link set to-{name} {'up' if up else 'down'}"[:60])
+
+    def close(self) -> None:
+        """Ends all machines and the switch."""
+        for one in reversed(self._holders):
+            one.kill()
+        for one in self._holders:
+            one.wait()
+
+    def _hold(self, name: str, hosts: str) -> int:
+        """Starts the first process of a machine, and waits until its disk is its own."""
+        folder = self._shared.get(name)
+        keep = f"mount --bind {shlex.quote(str(folder))} {OUT}" if folder else ""
+        script = HOLD.format(own=" ".join(OWN), home=HOME, hosts=hosts, name=name, ready=READY, shared=keep)
+        own = subprocess.Popen(
+            ["unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+        )
+        self._holders.append(own)
+        assert own.stdout is not None
+        if own.stdout.readline().strip() != READY:
+            raise RuntimeError(f"no machine {name}: its first process ended with {own.wait()}")
+        children = Path(f"/proc/{own.pid}/task/{own.pid}/children").read_text().split()
+        return int(children[0])
+
+    def _on_switch(self, command: str) -> None:
+        subprocess.run(
+            ["nsenter", f"--target={self._switch}", "--net", "sh", "-c", command], check=True, capture_output=True
+        )
+
+
+@contextlib.contextmanager
+def network(names: Sequence[str], shared: Mapping[str, Path] | None = None) -> Iterator[Network]:
+    """A switch whose machines end with the block."""
+    made = Network(names, shared)
+    try:
+        yield made
+    finally:
+        made.close()
