@@ -29,7 +29,7 @@ PLACED = ("inputs", "attempt", "files", "report")
 whose text tells times; its numbers are in `sweep.json`."""
 
 
-def _artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
+def artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
     """Record, folder and files of every finished artifact."""
     for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
         artifact = load(Place(str(record.parent)))
@@ -42,9 +42,9 @@ def _artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
 def contents(home: Path) -> dict[str, str]:
     """`STEP/FINGERPRINT/FILE` -> digest of what of it must be equal in every run."""
     found: dict[str, str] = {}
-    for record, folder, files in _artifacts(home):
+    for record, folder, files in artifacts(home):
         name = f"{record.parent.parent.name}/{record.parent.name}"
-        found[f"{name}/{RECORD}"] = _digest(_equal_part(json.loads(record.read_text()), home))
+        found[f"{name}/{RECORD}"] = _digest(equal_part(json.loads(record.read_text()), home))
         for path in files:
             found[f"{name}/{path.relative_to(folder)}"] = _digest(_of_file(path, home))
     return found
@@ -53,20 +53,20 @@ def contents(home: Path) -> dict[str, str]:
 def unfinished(home: Path) -> set[str]:
     """Files in the store that belong to no finished artifact."""
     store = home / "store"
-    known = {path for record, _, files in _artifacts(home) for path in (record, *files)}
+    known = {path for record, _, files in artifacts(home) for path in (record, *files)}
     return {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file() and path not in known}
 
 
 def _of_file(path: Path, home: Path) -> bytes:
     if path.name == "trace.parquet":
         rows = pq.read_table(path).to_pylist()
-        return _equal_part([{key: value for key, value in row.items() if not TIMES.search(key)} for row in rows], home)
+        return equal_part([{key: value for key, value in row.items() if not TIMES.search(key)} for row in rows], home)
     if path.name == "sweep.json":
-        return _equal_part(json.loads(path.read_text()), home)
+        return equal_part(json.loads(path.read_text()), home)
     return path.read_bytes()
 
 
-def _equal_part(value: Any, home: Path) -> bytes:
+def equal_part(value: Any, home: Path) -> bytes:
     def pick(value: Any) -> Any:
         if isinstance(value, dict):
             return {
@@ -92,7 +92,7 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
 def identities(home: Path) -> dict[str, tuple[int, int, int]]:
     """Inode, time and size of every file of every finished artifact."""
     found = {}
-    for record, _, files in _artifacts(home):
+    for record, _, files in artifacts(home):
         for path in (record, *files):
             stat = os.stat(path)
             found[str(path.relative_to(home))] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)

@@ -1,0 +1,91 @@
+"""A cluster whose nodes share nothing, and one machine with a disk, do the same work: the same artifacts come out.
+
+    python -m tests.scale [--out FOLDER] [--only pipeline|sweep|benchmark]
+
+Head, two workers and the stores (an S3 emulation, MLflow's server over PostgreSQL) are machines of their own, in
+namespaces of this one: root is needed. Trainings of two workers are held against those of one process by their losses;
+all else is made again on one machine from the same weights, and must be equal byte for byte. Exit code 1 if not.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from midmask.artifact import RECORD
+from tests.chaos.compare import artifacts
+from tests.scale.bed import cluster
+from tests.scale.compare import LOSS_ALIKE, TRAININGS, same_bytes, trainings
+from tests.scale.machine import missing
+from tests.scale.services import BUCKET
+from tests.scale.workload import ROOT, Task, flags_there, run_here, tasks
+
+DATA = ROOT.parent / "shared" / "data" / "cranfield"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder of logs and stores; default: a new temporary one")
+    parser.add_argument("--only", choices=["pipeline", "sweep", "benchmark"])
+    parser.add_argument("--collection", type=Path, default=DATA, help="BEIR folder; default: Cranfield")
+    given = parser.parse_args()
+    if lacks := missing():
+        print(f"error: {lacks}", file=sys.stderr)
+        return 2
+    out: Path = given.out or Path(tempfile.mkdtemp(prefix="midmask-scale-"))
+    out.mkdir(parents=True, exist_ok=True)
+    space = Path(tempfile.mkdtemp(prefix="midmask-space-", dir="/var/tmp")) / "scale.yaml"  # every machine reads it
+    wanted = {name: task for name, task in tasks(space).items() if given.only in (None, name)}
+    there = on_cluster(wanted, given.collection, out / "cluster")
+    return report(wanted, f"beir:{given.collection}", there, out)
+
+
+def on_cluster(wanted: dict[str, Task], collection: Path, folder: Path) -> Path:
+    """The home whose store has what the cluster's has."""
+    with cluster(folder) as there:
+        corpus = f"beir:{there.upload(collection, collection.name)}"
+        for name, task in wanted.items():
+            began = time.monotonic()
+            code = there.job(task.job, *flags_there(task, corpus), log=name).wait()
+            print(f"{name} on the cluster: {time.monotonic() - began:.0f} s", flush=True)
+            if code != 0:
+                raise RuntimeError((folder / "logs" / f"{name}.log").read_text()[-3000:])
+        there.download(f"s3://{BUCKET}/store", "store")
+    return folder / "out"
+
+
+def take_weights(there: Path, home: Path, *, mined: bool) -> None:
+    """The trainings of a store that was on S3, as they lie on a disk: without the folder of the attempt.
+
+    Args:
+        mined: with those that learned from mined negatives; without them, the negatives are mined again.
+    """
+    for record, folder, _ in artifacts(there):
+        content = json.loads(record.read_text())
+        if record.parent.parent.name in TRAININGS and (mined or "negatives" not in content["inputs"]):
+            own = home / "store" / record.parent.relative_to(there / "store")
+            shutil.copytree(folder, own, dirs_exist_ok=True)
+            (own / RECORD).write_text(json.dumps({key: one for key, one in content.items() if key != "attempt"}))
+
+
+def report(wanted: dict[str, Task], corpus: str, there: Path, out: Path) -> int:
+    """Does the work on one machine, from the beginning and from the cluster's weights; the exit code."""
+    alone, again, before = out / "alone", out / "again", out / "before-mining"
+    take_weights(there, again, mined=True)
+    take_weights(there, before, mined=False)
+    for home in (alone, again, before):
+        for task in wanted.values():
+            run_here(task, corpus, home)
+    found, others = trainings(alone, there), same_bytes(there, [again, before])
+    for one in found:
+        print(f"{one.name}: losses differ by {one.loss:.1e}, {one.weights:.2%} of weights, at most by {one.most:.1e}")
+    print(f"{others.equal} files are equal")
+    print("\n".join(others.apart))
+    return 1 if others.apart or any(one.loss > LOSS_ALIKE for one in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
