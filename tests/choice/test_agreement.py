@@ -270,9 +270,9 @@ def test_a_system_that_is_worse_than_the_baseline_is_not_chosen():
 
 
 def test_the_verdicts_figures():
-    first = HeldOutCollection("a", "all", 4, 0.5, 0.0, 3, 4, {"all": PRIOR})
-    second = HeldOutCollection("b", "all", 6, None, 0.0, 6, 6, {"all": PRIOR})
-    third = HeldOutCollection("b", "titles", 2, 0.9, 0.0, 0, 2, {"all": Fit(1.0, 0.0, 3)})
+    first = HeldOutCollection("a", "all", 0, 4, 0.5, 0.0, 3, 4, {"all": PRIOR})
+    second = HeldOutCollection("b", "all", 0, 6, None, 0.0, 6, 6, {"all": PRIOR})
+    third = HeldOutCollection("b", "titles", 1, 2, 0.9, 0.0, 0, 2, {"all": Fit(1.0, 0.0, 3)})
     found = calibration([first, second, third], LEVEL, "the command")
     assert (found.collections, found.level, found.source) == (("a", "b"), LEVEL, "the command")
     assert (found.kendall_tau, found.coverage) == (pytest.approx(0.7), 9 / 12)

@@ -14,11 +14,13 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 NUMBER = st.floats(-1, 1, allow_nan=False)
 ERROR = st.floats(0, 1)
 LINE = {"collection": "a", "source": "all", "system": "s", "made": 0.1, "made_error": 0.01, "judged": 0.2, "over": ""}
-WHOLE = {**LINE, "judged_error": 0.02}
+WHOLE = {**LINE, "judged_error": 0.02, "seed": 0}
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(GainRecord, TEXT, TEXT, TEXT, NUMBER, ERROR, NUMBER, ERROR, TEXT), max_size=5))
+@given(
+    st.lists(st.builds(GainRecord, TEXT, TEXT, TEXT, NUMBER, ERROR, NUMBER, ERROR, TEXT, st.integers(0)), max_size=5)
+)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, records: list[GainRecord]) -> None:
     path = tmp_path_factory.mktemp("records") / "found.jsonl"
     write_records(records, path)

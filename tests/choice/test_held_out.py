@@ -1,5 +1,7 @@
 """Gains over a system whose own gain is another record add up to the gain over the baseline."""
 
+from dataclasses import replace
+
 import pytest
 from scipy import stats
 
@@ -49,3 +51,12 @@ def test_intervals_are_of_the_sums() -> None:
     for excess, inside, with_noise in ((-1e-4, 3, 3), ((noisy - margin) / 2, 2, 3), (noisy - margin + 1e-4, 2, 2)):
         found = held(trained=0.12 + margin + excess - 0.11, joined=0.11)
         assert found[2:] == (inside, with_noise)
+
+
+def test_seeds_of_a_collection_are_held_out_together_and_reported_apart() -> None:
+    """Each with its own joined system; were they one verdict, the sums of the first would be over the second's."""
+    first, second = records(0.01, 0.09), [replace(one, seed=1) for one in records(0.01, -0.2)]
+    apart = [leave_one_out(own, 0.9, kind_of, PRIORS)[0] for own in (first, second)]
+    together = leave_one_out([*first, *second], 0.9, kind_of, PRIORS)
+    assert [one.seed for one in together] == [0, 1]
+    assert together == apart and apart[0].covered > apart[1].covered

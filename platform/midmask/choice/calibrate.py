@@ -39,11 +39,11 @@ def calibrate(folders: Sequence[Path], into: Path = RECORDS.parent) -> str:
     gains, levels = read_revealed(folders)
     write_records(gains, into / RECORDS.name)
     write_levels(levels, into / LEVELS.name)
-    head = ["collection", "queries", "systems", "Kendall's tau", "regret", "gains within intervals"]
+    head = ["collection", "queries", "seed", "systems", "Kendall's tau", "regret", "gains within intervals"]
     return markdown(head, [_row(held) for held in held_out(gains)])
 
 
 def _row(held: HeldOutCollection) -> list[str]:
     tau = "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}"
     covered = f"{held.covered} of {held.systems}"
-    return [held.collection, held.source, str(held.systems + 1), tau, f"{held.regret:.4f}", covered]
+    return [held.collection, held.source, str(held.seed), str(held.systems + 1), tau, f"{held.regret:.4f}", covered]

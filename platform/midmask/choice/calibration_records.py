@@ -22,7 +22,8 @@ class GainRecord:
 
     over: label of the other system, whose own gain is another record; "" for the baseline of the collection. source:
     kind of the made queries, such as titles, or `all`. system: its label. made, judged: mean of the paired differences
-    over made queries and over people's; made_error, judged_error: the standard errors of these means.
+    over made queries and over people's; made_error, judged_error: the standard errors of these means. seed: of the
+    verdict; those of several seeds of one collection are held out together.
     """
 
     collection: str
@@ -33,6 +34,7 @@ class GainRecord:
     judged: float
     judged_error: float
     over: str = ""
+    seed: int = 0
 
 
 TEXTS = ("collection", "source", "system", "over")

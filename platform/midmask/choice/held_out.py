@@ -13,7 +13,7 @@ from midmask.evaluation.statistics.intervals import Variance
 
 @dataclass(frozen=True)
 class HeldOutCollection:
-    """How a fit on all other collections did on this one, for the queries of one source.
+    """How a fit on all other collections did on this one, for the queries of one source that one seed made.
 
     systems: number of gains, the baseline not counted. kendall_tau: of all systems with the baseline, between expected
     and judged gains; None where all are equal. regret: in units of the measure. covered: number of judged gains within
@@ -23,6 +23,7 @@ class HeldOutCollection:
 
     collection: str
     source: str
+    seed: int
     systems: int
     kendall_tau: float | None
     regret: float
@@ -39,14 +40,14 @@ def leave_one_out(
 ) -> list[HeldOutCollection]:
     """Each collection's judged gains against those that a fit on the records of all other collections expects.
 
-    Sources of one collection are held out together and reported apart, in the order of the records.
+    Sources and seeds of one collection are held out together and reported apart, in the order of the records.
     """
     found = []
     for collection in dict.fromkeys(one.collection for one in records):
         fits = fit_kinds([one for one in records if one.collection != collection], kind_of, priors)
         held = [one for one in records if one.collection == collection]
-        for source in dict.fromkeys(one.source for one in held):
-            found.append(_evaluate(fits, [one for one in held if one.source == source], level, kind_of))
+        for verdict in dict.fromkeys((one.source, one.seed) for one in held):
+            found.append(_evaluate(fits, [one for one in held if (one.source, one.seed) == verdict], level, kind_of))
     return found
 
 
@@ -67,6 +68,7 @@ def _evaluate(
     return HeldOutCollection(
         collection=records[0].collection,
         source=records[0].source,
+        seed=records[0].seed,
         systems=len(records),
         kendall_tau=kendall_tau(expected, judged),
         regret=regret(expected, judged),

@@ -119,7 +119,8 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
     gains = [(one, value - judged[base].measures[MEASURE]) for one, value in zip(verdict.systems, values, strict=True)]
     others = [(one, gain) for one, gain in gains if one.name != base]
     source = choice.made.judge_sources[0] if len(choice.made.judge_sources) == 1 else ALL
-    records = [_record(verdict.corpus, source, one.name, made, judged, choice.counterparts) for one, _ in others]
+    (seed,) = choice.benchmark.seeds
+    records = [_record(verdict.corpus, source, seed, one.name, made, judged, choice.counterparts) for one, _ in others]
     sources = {query: str(row["metadata"]["source"]) for query, row in queries_of(choice.made.collection).items()}
     by_name = dict(zip(names, values, strict=True))
     return Revealed(
@@ -138,6 +139,7 @@ def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapp
 def _record(
     corpus: str,
     source: str,
+    seed: int,
     name: SystemName,
     made: Mapping[SystemName, Result],
     judged: Mapping[SystemName, Result],
@@ -148,7 +150,7 @@ def _record(
     is_baseline = over.key == counterparts.baseline["test"].key
     own, people = _gain(made[name], over), _gain(judged[name], judged[name_of(over.key)])
     label = "" if is_baseline else " · ".join(name_of(over.key))
-    return GainRecord(corpus, source, " · ".join(name), own[0], own[1], people[0], people[1], label)
+    return GainRecord(corpus, source, " · ".join(name), own[0], own[1], people[0], people[1], label, seed)
 
 
 def _gain(own: Result, other: Result) -> tuple[float, float]:
