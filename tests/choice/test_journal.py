@@ -1,7 +1,9 @@
 """Decisions survive a kill; another contest in the same folder does not inherit them."""
 
 import json
+import threading
 
+from midmask.choice.budget import Clock
 from midmask.choice.contenders import LEXICAL, TUNED, Contender, Size
 from midmask.choice.journal import FILE, ContestJournal, Round
 
@@ -37,3 +39,15 @@ def test_the_file_says_what_people_would_ask(tmp_path):
     found = json.loads((tmp_path / FILE).read_text())
     assert found["rounds"][0]["size"] == {"pretrain": 30, "finetune": 20}
     assert found["rounds"][0]["contenders"][0]["system"] == "mlm"
+
+
+def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
+    """What another process would read while this one runs grows, though nothing is decided."""
+    journal, spent = ContestJournal(tmp_path, "one"), set()
+    with journal.keep_time(Clock(1e6, spent=50.0), every=0.01):
+        while len(spent) < 5:
+            spent.add(ContestJournal(tmp_path, "one").spent)
+    assert {value for value in spent if value} and all(value >= 50.0 for value in spent if value)
+    after = (tmp_path / FILE).read_bytes()
+    assert not [thread for thread in threading.enumerate() if thread.name == "contest-clock"]
+    assert (tmp_path / FILE).read_bytes() == after

@@ -2,15 +2,19 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from midmask.artifact import Place
+from midmask.choice.budget import Clock
 from midmask.choice.contenders import Contender, Size
 
 FILE = "contest.json"
+TICK_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class ContestJournal:
     def __init__(self, folder: Path, identity: str) -> None:
         self._file = folder / FILE
         self._identity = identity
+        self._writing = threading.Lock()
         found = self._read()
         self.spent = float(found.get("spent", 0.0))
         self.pace: float | None = found.get("pace")
@@ -71,7 +76,29 @@ class ContestJournal:
         known = {"identity": self._identity, "spent": self.spent, "pace": self.pace, "sampled": self.sampled}
         finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
         content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
-        Place(str(self._file)).write_json(content)
+        with self._writing:
+            Place(str(self._file)).write_json(content)
+
+    @contextmanager
+    def keep_time(self, clock: Clock, every: float = TICK_S) -> Iterator[None]:
+        """Writes what is spent again and again while the block runs, so that a kill hides no more than a tick.
+
+        Args:
+            every: seconds between two writes.
+        """
+        ended = threading.Event()
+
+        def tick() -> None:
+            while not ended.wait(every):
+                self.write(clock.spent)
+
+        thread = threading.Thread(target=tick, name="contest-clock", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def _round(found: dict[str, Any]) -> Round:

@@ -110,6 +110,11 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     """
     journal = ContestJournal(request.out, request.identity)
     clock = Clock(request.budget, journal.spent)
+    with journal.keep_time(clock):
+        return _choose(request, workshop, clock, journal)
+
+
+def _choose(request: Request, workshop: Workshop, clock: Clock, journal: ContestJournal) -> HeldContest:
     survey = Survey()
     workshop.announce(DOCUMENTS, "", lambda: clock.left)
     made = make(request, workshop, survey)
