@@ -6,9 +6,9 @@ own clock.
 """
 
 import contextlib
+import itertools
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any
 from midmask.errors import UserError
 from midmask.place import Place
 from midmask.processes import machine, start_of
+from midmask.ticking import ticking
 
 log = logging.getLogger(__name__)
 
@@ -78,24 +79,17 @@ class LeaseWatch:
 @contextlib.contextmanager
 def lease(place: Place, timing: Timing) -> Iterator[None]:
     """Holds a lease: written now, written again by a thread while the block runs, then deleted."""
-    ended = threading.Event()
-    own = _this_process()
+    own, beats = _this_process(), itertools.count()
 
     def renew() -> None:
-        beat = 0
-        while not ended.wait(timing.renew_s):
-            beat += 1
-            with contextlib.suppress(OSError, UserError):  # the work itself meets the same error and states it
-                place.write_json({**own, "beat": beat})
+        with contextlib.suppress(OSError, UserError):  # the work itself meets the same error and states it
+            place.write_json({**own, "beat": next(beats)})
 
-    place.write_json({**own, "beat": 0})
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
+    place.write_json({**own, "beat": next(beats)})
     try:
-        yield
+        with ticking(renew, timing.renew_s, "lease"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         with contextlib.suppress(OSError):
             place.delete()
             if place.is_path:

@@ -6,7 +6,6 @@ terminal other lines go above the bar.
 
 import logging
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from midmask.app.job_progress import JobProgress, JobState
 from midmask.experiment.time_left import TimeRange
 from midmask.progress import clock
+from midmask.ticking import ticking
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -77,19 +77,9 @@ class LineSchedule:
 
 @contextmanager
 def show_lines(progress: JobProgress, *listeners: Callable[[str], None]) -> Iterator[None]:
-    lines, over = LineSchedule(progress, listeners), threading.Event()
-
-    def look() -> None:
-        while not over.wait(LOOK_EVERY_S):
-            lines.look()
-
-    thread = threading.Thread(target=look, name="progress", daemon=True)
-    thread.start()
-    try:
+    # an estimate that is being made when the block ends, ends with the process
+    with ticking(LineSchedule(progress, listeners).look, LOOK_EVERY_S, "progress", patience=2 * LOOK_EVERY_S):
         yield
-    finally:
-        over.set()
-        thread.join(2 * LOOK_EVERY_S)  # an estimate that is being made ends with the process
 
 
 @contextmanager

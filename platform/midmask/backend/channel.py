@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from midmask.backend.mailbox import Post, ReportRow
 from midmask.backend.scratch import Scratch
+from midmask.ticking import ticking
 
 log = logging.getLogger(__name__)
 
@@ -130,23 +131,16 @@ class Drain(Channel):
 
         A row that makes `to` raise is logged and left out: it ends neither the thread nor the work.
         """
-        ended = threading.Event()
 
         def forward() -> None:
-            while True:
-                last = ended.wait(every_s)
-                for source, row in self.drain():
-                    try:
-                        to(source, row)
-                    except Exception:
-                        log.exception("a report of %s is left out", source)
-                if last:
-                    return
+            for source, row in self.drain():
+                try:
+                    to(source, row)
+                except Exception:
+                    log.exception("a report of %s is left out", source)
 
-        thread = threading.Thread(target=forward, name="midmask-channel", daemon=True)
-        thread.start()
         try:
-            yield
+            with ticking(forward, every_s, "midmask-channel"):
+                yield
         finally:
-            ended.set()
-            thread.join()
+            forward()

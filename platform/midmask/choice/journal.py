@@ -3,8 +3,8 @@
 import json
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from midmask.artifact import Place
 from midmask.choice.budget import Clock
 from midmask.choice.contenders import Contender, Size
+from midmask.ticking import ticking
 
 FILE = "contest.json"
 TICK_S = 10.0
@@ -79,26 +80,13 @@ class ContestJournal:
         with self._writing:
             Place(str(self._file)).write_json(content)
 
-    @contextmanager
-    def keep_time(self, clock: Clock, every: float = TICK_S) -> Iterator[None]:
+    def keep_time(self, clock: Clock, every: float = TICK_S) -> AbstractContextManager[None]:
         """Writes what is spent again and again while the block runs, so that a kill hides no more than a tick.
 
         Args:
             every: seconds between two writes.
         """
-        ended = threading.Event()
-
-        def tick() -> None:
-            while not ended.wait(every):
-                self.write(clock.spent)
-
-        thread = threading.Thread(target=tick, name="contest-clock", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return ticking(lambda: self.write(clock.spent), every, "contest-clock")
 
 
 def _round(found: dict[str, Any]) -> Round:
