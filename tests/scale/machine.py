@@ -18,7 +18,7 @@ from pathlib import Path
 
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 NETWORK = "10.77.0"
-OWN = ("/tmp", "/home", "/run")
+OWN = ("/tmp", "/home", "/run", "/dev/shm")
 HOME = "/home/node"
 OUT = "/mnt"
 """Folder of a machine that lies on this one's disk, if it has one."""
@@ -92,7 +92,7 @@ class Network:
     def __init__(self, names: Sequence[str], shared: Mapping[str, Path] | None = None) -> None:
         self._shared = shared or {}
         self.addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(names, start=2)}
-        self._holders: list[subprocess.Popen[str]] = []
+        self._holders: dict[int, subprocess.Popen[str]] = {}
         self._switch = self._hold("switch", "")
         self._on_switch("ip link add bridge type bridge")
         self._on_switch("ip link set bridge up")
@@ -106,9 +106,11 @@ class Network:
         addresses = {**self.addresses, **({name: "127.0.1.1"} if loopback_name else {})}
         hosts = "".join(f"{address} {other}\\n" for other, address in addresses.items())
         holder = self._hold(name, hosts)
-        own, peer = self.addresses[name], f"to-{name}"[:15]
+        own, peer = self.addresses[name], _port(name)
         self._on_switch(f"ip link del {peer} 2>/dev/null || true")
-        self._on_switch(f"ip link add {peer} type veth peer name eth0 netns {holder}")
+        # others remember an address' hardware by minutes, so that of a machine that takes another's place is the same
+        hardware = f"02:00:00:00:00:{int(own.rpartition('.')[2]):02x}"
+        self._on_switch(f"ip link add {peer} type veth peer name eth0 address {hardware} netns {holder}")
         self._on_switch(f"ip link set {peer} master bridge up")
         machine = Machine(name, own, holder, environment)
         for line in (f"ip addr add {own}/24 dev eth0", "ip link set eth0 up", "ip link set lo up"):
@@ -117,13 +119,14 @@ class Network:
 
     def set_link(self, name: str, *, up: bool) -> None:
         """Takes a machine off the network, or puts it back."""
-        self._on_switch(f"ip link set to-{name} {'up' if up else 'down'}"[:60])
+        self._on_switch(f"ip link set {_port(name)} {'up' if up else 'down'}")
 
     def close(self) -> None:
         """Ends all machines and the switch."""
-        for one in reversed(self._holders):
-            one.kill()
-        for one in self._holders:
+        for holder in reversed(self._holders):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(holder, 9)
+        for one in self._holders.values():
             one.wait()
 
     def _hold(self, name: str, hosts: str) -> int:
@@ -134,17 +137,22 @@ class Network:
         own = subprocess.Popen(
             ["unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE, text=True
         )
-        self._holders.append(own)
         assert own.stdout is not None
         if own.stdout.readline().strip() != READY:
             raise RuntimeError(f"no machine {name}: its first process ended with {own.wait()}")
-        children = Path(f"/proc/{own.pid}/task/{own.pid}/children").read_text().split()
-        return int(children[0])
+        holder = int(Path(f"/proc/{own.pid}/task/{own.pid}/children").read_text().split()[0])
+        self._holders[holder] = own
+        return holder
 
     def _on_switch(self, command: str) -> None:
         subprocess.run(
             ["nsenter", f"--target={self._switch}", "--net", "sh", "-c", command], check=True, capture_output=True
         )
+
+
+def _port(name: str) -> str:
+    """The switch's end of a machine's cable; Linux allows 15 characters."""
+    return f"to-{name}"[:15]
 
 
 @contextlib.contextmanager
