@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from midmask.errors import unknown
+from midmask.experiment.every_stage import for_each_stage, refuse_idle
 from midmask.experiment.schema import Recipe
 from midmask.identity import flatten
 from midmask.recipes import RECIPES
@@ -45,7 +46,8 @@ def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:
     Raises:
         UserError: for a path that is no field of the recipe, with the nearest one.
     """
+    refuse_idle(recipe, changes)
     known = flatten(recipe)
-    for path in changes:
+    for path in for_each_stage(recipe, changes):
         if path not in known and not any(name.startswith(f"{path}.") for name in known):
             raise unknown("setting", path, known, hint=f"midmask.settings({recipe.name!r}) lists them all.")

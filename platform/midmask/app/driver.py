@@ -8,6 +8,7 @@ from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Artifact, Place
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
+from midmask.experiment.every_stage import refuse_idle
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.needed_splits import refuse_missing_splits, usual_split
 from midmask.experiment.plan import Step, adopted
@@ -50,6 +51,7 @@ def apply_flags(recipe: Recipe, options: Options) -> Recipe:
         changes["pretrain_on"] = list(options.pretrain_on)
     if options.seed is not None:
         changes |= recipe.all_seeds(options.seed)
+    refuse_idle(recipe, options.changes)
     wanted = with_changes(override(recipe, changes), options.changes, options.scale)
     read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
     wanted = override(wanted, {"pretrain_on": read})

@@ -147,7 +147,7 @@ def recipe_of(benchmark: Benchmark, key: SystemKey) -> Recipe:
     changes |= {_path(base, field): value for field, value in fields.items()}
     changes |= {"corpus.name": benchmark.corpus, "evaluation.measures": list(benchmark.measures)}
     read = benchmark.collections.get(key.collection, ())
-    return apply_changes(base, {**_spread(base, changes), "pretrain_on": list(read)})
+    return apply_changes(base, {**changes, "pretrain_on": list(read)})
 
 
 def _path(recipe: Recipe, name: str) -> str:
@@ -157,19 +157,6 @@ def _path(recipe: Recipe, name: str) -> str:
     if not found and name not in known:
         raise unknown(f"field of {recipe.name}", name, [path for path in known if path.startswith(SECTIONS)])
     return found[0] if found else name
-
-
-def _spread(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes with `stages.*.…` written out for each stage; a teacher's, for each stage that has one."""
-    found: dict[str, Any] = {}
-    for path, value in changes.items():
-        if not path.startswith("stages.*."):
-            found[path] = value
-            continue
-        for number, stage in enumerate(recipe.stages):
-            if stage.teacher is not None or not path.startswith("stages.*.teacher."):
-                found[path.replace("*", str(number), 1)] = value
-    return found
 
 
 def _identity(cell: BenchmarkCell) -> str:

@@ -16,6 +16,7 @@ from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.model_settings import read_representation
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
+from midmask.experiment.every_stage import for_each_stage
 from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
 from midmask.pretrained import found_folder
@@ -99,11 +100,13 @@ no MLM head; after 200 steps of MLM on SQuAD with a fresh one the loss is 6.03 f
 
 def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """`identity.override`, and the defaults of the new backbone where the changes make it one of the other kind.
+    `stages.*.…` stands for every stage.
 
     Raises:
         UserError: for an unknown path or an impossible value.
     """
-    made = override(recipe, dict(changes))
+    changes = for_each_stage(recipe, changes)
+    made = override(recipe, changes)
     if not any("backbone" in path for path in changes):
         return made
     following = {path: value for path, value in _new_defaults(recipe, made) if not _is_set(path, changes)}

@@ -22,8 +22,8 @@ HEAD = """# Fields of a recipe
 
 A recipe is the full configuration of one system, and each value in it is a field with a dotted path. Set a field with
 `--set PATH=VALUE` in a job, with `settings={"PATH": VALUE}` in `midmask.train`, or list its values under its path in a
-[search space](sweeps.md). The stages of fine-tuning are counted from 0: for `stages.*.train.steps`, type
-`stages.0.train.steps`.
+[search space](sweeps.md). `stages.*.train.steps` is of every stage of the fine-tuning,
+`stages.0.train.steps` of the first.
 
 The column *default* is the schema's. Recipes and protocols set many fields to the values of their papers: `--dry-run`
 in the shell, or `midmask.settings("retromae")` in Python, shows the values of one recipe. A field that several methods

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.every_stage import for_each_stage
 from midmask.experiment.schema import Recipe
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
@@ -50,7 +51,9 @@ def with_changes(recipe: Recipe, changes: Mapping[str, Any], scale: Scale) -> Re
     Raises:
         UserError: for an unknown path or an impossible value.
     """
-    return override(recipe, dict(changes)) if scale == "published" else apply_changes(recipe, changes)
+    if scale == "published":
+        return override(recipe, for_each_stage(recipe, changes))
+    return apply_changes(recipe, changes)
 
 
 def has_sizes(name: str) -> bool:
