@@ -200,12 +200,36 @@ def fit_kinds(
 
     Args:
         priors: kind -> what holds where there are too few, and counts beside them; none: `PRIOR` for one kind of all.
+            Where made gains tell nothing, the prior has no shrink (`fit_constant`).
     """
     found = {}
     for kind, prior in (priors or {"all": PRIOR}).items():
-        fit = fit_calibration([one for one in records if kind_of(one) == kind])
-        found[kind] = with_prior(fit, prior) if fit.collections else prior
+        own = [one for one in records if kind_of(one) == kind]
+        if prior.shrink == 0:
+            found[kind] = fit_constant(own, prior)
+        else:
+            fit = fit_calibration(own)
+            found[kind] = with_prior(fit, prior) if fit.collections else prior
     return found
+
+
+def fit_constant(records: Sequence[GainRecord], prior: Fit) -> Fit:
+    """The model without made gains: expected is the mean of the judged gains, each collection's once.
+
+    The prior's mean counts as one more collection, and its scatter as in `with_prior`. `between` is that of a new
+    collection around the mean of these, whose own error it includes.
+    """
+    names = tuple(dict.fromkeys(one.collection for one in records))
+    if not names:
+        return prior
+    means_C = np.array([np.mean([one.judged for one in records if one.collection == name]) for name in names])
+    scatter = Variance(prior.between**2, prior.freedom)
+    if len(names) > 1:
+        scatter = scatter.pooled(Variance(float(np.var(means_C, ddof=1)), len(names) - 1))
+    count = len(names) + 1
+    bias = (prior.bias - float(means_C.sum())) / count
+    between = math.sqrt(scatter.value * (1 + 1 / count))
+    return Fit(0.0, between, scatter.freedom, bias=bias, collections=names, gains=len(records))
 
 
 def with_prior(fit: Fit, prior: Fit) -> Fit:

@@ -244,6 +244,7 @@ def _limits(request: Request, made: Made, tested_on: Sample | None, calibrated: 
         f"by {judge}. People ask otherwise.",
         f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
         "Each query has one relevant passage; others that answer it as well count as wrong.",
+        "What BM25 adds to an encoder is expected from other collections: made queries do not tell it.",
         *(() if tested_on is None else (_sampled(tested_on.passages, made.passages),)),
         *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
     )
