@@ -135,11 +135,14 @@ class Network:
         keep = f"mount --bind {shlex.quote(str(folder))} {OUT}" if folder else ""
         script = HOLD.format(own=" ".join(OWN), home=HOME, hosts=hosts, name=name, ready=READY, shared=keep)
         own = subprocess.Popen(
-            ["unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+            ["unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        assert own.stdout is not None
+        assert own.stdout is not None and own.stderr is not None
         if own.stdout.readline().strip() != READY:
-            raise RuntimeError(f"no machine {name}: its first process ended with {own.wait()}")
+            raise RuntimeError(f"no machine {name}: its first process said {own.stderr.read().strip()!r}")
         holder = int(Path(f"/proc/{own.pid}/task/{own.pid}/children").read_text().split()[0])
         self._holders[holder] = own
         return holder
