@@ -148,7 +148,6 @@ class Contest:
     def _decide_on_tests(self, contenders: Sequence[Contender]) -> None:
         """Once: test queries are searched in a sample if the whole collection would leave too little to train."""
         if self._journal.sampled is None:
-            self._journal.sampled = False  # so that the price is that of the whole collection
             self._journal.sampled = self._kept_for_tests(contenders) > MOST_FOR_TESTS * self._clock.budget
             self._journal.write()
 

@@ -67,17 +67,17 @@ class ContestJournal:
 
     def give_up(self, contenders: Sequence[Contender], reason: str) -> None:
         """These go no further, or were never tried."""
-        self.given_up |= {one.label: reason for one in contenders}
+        self.given_up = {**self.given_up, **{one.label: reason for one in contenders}}  # anew: a thread may write it
         self.write()
 
     def write(self, spent: float | None = None) -> None:
-        """Replaces the file, whole or not at all."""
-        self.spent = self.spent if spent is None else spent
-        rounds = [asdict(one) for one in self.rounds]
-        known = {"identity": self._identity, "spent": self.spent, "pace": self.pace, "sampled": self.sampled}
-        finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
-        content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
+        """Replaces the file, whole or not at all; what is written last was known last, whichever thread writes it."""
         with self._writing:
+            self.spent = self.spent if spent is None else spent
+            rounds = [asdict(one) for one in self.rounds]
+            known = {"identity": self._identity, "spent": self.spent, "pace": self.pace, "sampled": self.sampled}
+            finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
+            content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
             Place(str(self._file)).write_json(content)
 
     def keep_time(self, clock: Clock, every: float = TICK_S) -> AbstractContextManager[None]:
