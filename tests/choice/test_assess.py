@@ -8,7 +8,17 @@ import pytest
 
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import Fit
-from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
+from midmask.choice.assess import (
+    JOIN,
+    TRAINED,
+    WORDS,
+    Counterparts,
+    Experience,
+    MeasuredSystem,
+    estimates,
+    kind_of,
+    recommend,
+)
 from midmask.choice.calibration_records import GainRecord
 from midmask.choice.contenders import AS_IS, MEASURE, TUNED
 
@@ -133,3 +143,11 @@ def test_an_encoder_without_a_trained_start_has_one_reference():
     own = measured(TUNED_JOINED, 0.6, 1).result
     assert Counterparts(base).path(own) == [(own, base["test"])]
     assert Counterparts(base).path(base["test"]) == []
+
+
+def test_what_is_expected_of_the_join_alone_is_not_expected_of_a_training():
+    """Encoders that begin from fresh weights have no untrained, joined one: over BM25 they are trained and joined."""
+    joined = "dense with BM25"
+    assert kind_of("as it is", joined, over_joined=False) == JOIN
+    assert kind_of("mlm", joined, over_joined=False) == WORDS
+    assert kind_of("mlm", joined, over_joined=True) == kind_of("mlm", "dense", over_joined=False) == TRAINED

@@ -10,7 +10,7 @@ from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import PRIOR, Fit, fit_kinds, sum_interval
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.contenders import MEASURE, WITH_BM25, is_joined, name_of
+from midmask.choice.contenders import AS_IS, MEASURE, WITH_BM25, is_joined, name_of
 from midmask.choice.held_out import HeldOutCollection, leave_one_out
 from midmask.choice.levels import LevelRecord, level_interval
 from midmask.choice.verdict import Recommendation, SystemEstimate
@@ -51,8 +51,8 @@ TRAINED, WORDS, JOIN = "trained", "words", "with BM25"
 
 PRIORS = {TRAINED: PRIOR, WORDS: LEXICAL_PRIOR, JOIN: JOIN_PRIOR, BM25: LEXICAL_PRIOR}
 """Kind of gain -> what is assumed of it. trained: of an encoder over the same one as it is, both alone or both with
-BM25. words: of SPLADE and hybrids over the encoder as it is. with BM25: of the encoder as it is, by BM25's list. bm25:
-of BM25 over the encoder.
+BM25. words: of SPLADE and hybrids over the encoder as it is, and of a trained, joined encoder over BM25. with BM25: of
+the encoder as it is, by BM25's list. bm25: of BM25 over the encoder.
 """
 
 OWN = {TRAINED, WORDS}
@@ -90,7 +90,9 @@ def kind_of(system: str, representation: str, *, over_joined: bool) -> str:
         return BM25
     if representation.removesuffix(WITH_BM25) != "dense":
         return WORDS
-    return JOIN if representation.endswith(WITH_BM25) and not over_joined else TRAINED
+    if over_joined or not representation.endswith(WITH_BM25):
+        return TRAINED
+    return JOIN if system == AS_IS else WORDS
 
 
 def record_kind(record: GainRecord) -> str:

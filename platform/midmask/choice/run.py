@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 MEASURED_IN = "docs/results/choose.md"
 """What collections with judgements have shown, and by which commands."""
 
+FROM_OTHERS = "What BM25 adds to the encoder as it is, is expected from other collections: made queries do not tell it."
+
 UNCALIBRATED = "no collection with judgements was measured: intervals have an assumed width"
 
 
@@ -218,7 +220,7 @@ def _verdict(
         won=won,
         lost=lost,
         not_tried=outcome.not_tried,
-        limits=_limits(request, made, outcome.tested_on, bool(records)),
+        limits=_limits(request, made, outcome.tested_on, counterparts.joined is not None, bool(records)),
     )
     return replace(verdict, model=verdict.delivered.model)
 
@@ -237,14 +239,14 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Re
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
-def _limits(request: Request, made: Made, tested_on: Sample | None, calibrated: bool) -> tuple[str, ...]:
+def _limits(request: Request, made: Made, tested_on: Sample | None, joins: bool, calibrated: bool) -> tuple[str, ...]:
     train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
     return (
         f"Nobody asked these queries: they were made from the passages. Systems learned from {train} and were judged "
         f"by {judge}. People ask otherwise.",
         f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
         "Each query has one relevant passage; others that answer it as well count as wrong.",
-        "What BM25 adds to an encoder is expected from other collections: made queries do not tell it.",
+        *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (_sampled(tested_on.passages, made.passages),)),
         *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
     )
