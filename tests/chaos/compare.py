@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,13 @@ def _of_file(path: Path, home: Path) -> bytes:
     return path.read_bytes()
 
 
-def equal_part(value: Any, home: Path) -> bytes:
+def equal_part(value: Any, home: Path, left_out: Container[str] = PLACED) -> bytes:
+    """JSON of what must be equal: without times, and without these fields."""
+
     def pick(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: pick(inner) for key, inner in value.items() if not TIMES.search(str(key)) and key not in PLACED
+                key: pick(inner) for key, inner in value.items() if not TIMES.search(str(key)) and key not in left_out
             }
         return [pick(inner) for inner in value] if isinstance(value, list) else value
 

@@ -12,9 +12,9 @@ from midmask.choice.budget import (
     Limits,
     affordable,
     budget_seconds,
+    count_that_fits,
     first_round,
     room,
-    same_size,
 )
 from midmask.choice.contenders import Size
 from midmask.errors import UserError
@@ -118,7 +118,7 @@ def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most
 @given(most=st.integers(0, 9), least=st.integers(0, 9), each=st.floats(0.1, 10), seconds=st.floats(0, 100))
 def test_as_many_of_one_size_as_fit(most, least, each, seconds):
     if least <= most:
-        found = same_size(lambda count: count * each, least, most, seconds)
+        found = count_that_fits(lambda count: count * each, least, most, seconds)
         assert found == max([least, *(count for count in range(least, most + 1) if count * each <= seconds)])
 
 

@@ -23,10 +23,17 @@ SERVICES, HEAD = "services", "head"
 GCS = 6379
 STARTS_WITHIN_S = 120
 
+COPY = """
+import sys, pyarrow.fs
+(here, source), (there, target) = map(pyarrow.fs.FileSystem.from_uri, sys.argv[1:])
+pyarrow.fs.copy_files(source, target, here, there)
+"""
+"""Copies a folder between two places, each a path or a URI."""
+
 
 @dataclass
 class Cluster:
-    """nodes: name -> machine, the head first. logs: folder of this machine. switches: of all nodes' environments."""
+    """nodes: name -> machine, the head first. logs: folder of this machine. variables: of every node's environment."""
 
     net: Network
     logs: Path
@@ -91,22 +98,13 @@ class Cluster:
 
     def upload(self, folder: Path, name: str) -> str:
         """A folder of this machine as one of the bucket; its URI."""
-        copy = (
-            "import sys, pyarrow.fs as fs; source, name = sys.argv[1:]; "
-            "there, path = fs.FileSystem.from_uri(name); "
-            "fs.copy_files(source, path, destination_filesystem=there)"
-        )
         uri = f"s3://{BUCKET}/{name}"
-        self.head.run(sys.executable, "-c", copy, str(folder), uri).check_returncode()
+        self.head.run(sys.executable, "-c", COPY, str(folder), uri).check_returncode()
         return uri
 
     def download(self, uri: str, name: str) -> None:
         """A folder of the bucket into the stores' folder on this machine's disk."""
-        copy = (
-            "import sys, pyarrow.fs as fs; uri, target = sys.argv[1:]; "
-            "there, path = fs.FileSystem.from_uri(uri); fs.copy_files(path, target, source_filesystem=there)"
-        )
-        self.stores.run(sys.executable, "-c", copy, uri, f"{OUT}/{name}").check_returncode()
+        self.stores.run(sys.executable, "-c", COPY, uri, f"{OUT}/{name}").check_returncode()
 
 
 @contextlib.contextmanager

@@ -9,14 +9,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file
 
 from midmask.artifact import RECORD
-from tests.chaos.compare import PLACED, TIMES, artifacts
+from tests.chaos.compare import PLACED, artifacts, equal_part
 
 TRAININGS = ("pretrain", "finetune", "teach")
 """Steps whose weights depend on how many workers there are."""
@@ -41,30 +40,22 @@ class Equality:
 
 def same_bytes(home: Path, others: Sequence[Path]) -> Equality:
     """All artifacts of a home but its trainings, each held against the first of the others that has it."""
-    files, known = dict(_files(home, trainings=False)), [dict(_files(other, trainings=False)) for other in others]
+    files, known = dict(_files(home, trainings=False)), [(one, dict(_files(one, trainings=False))) for one in others]
     found = Equality()
     for name in sorted(files):
-        other = next((one[name] for one in known if name in one), None)
-        if other is None:
+        twin = next(((own[name], other) for other, own in known if name in own), None)
+        if twin is None:
             found.apart.append(f"only in one store: {name}")
-        elif _content(files[name]) != _content(other):
+        elif _content(files[name], home) != _content(*twin):
             found.apart.append(f"differs: {name}")
         else:
             found.equal += 1
     return found
 
 
-def _content(path: Path) -> bytes:
-    if path.suffix != ".json":
-        return path.read_bytes()
-    return json.dumps(_result(json.loads(path.read_text())), sort_keys=True).encode()
-
-
-def _result(value: Any) -> Any:
-    """Without times, and without what says how or where it was made."""
-    if isinstance(value, dict):
-        return {key: _result(one) for key, one in value.items() if not TIMES.search(str(key)) and key not in OF_RUN}
-    return [_result(one) for one in value] if isinstance(value, list) else value
+def _content(path: Path, home: Path) -> bytes:
+    """A record without times, and without what says how or where it was made."""
+    return equal_part(json.loads(path.read_text()), home, OF_RUN) if path.suffix == ".json" else path.read_bytes()
 
 
 @dataclass

@@ -140,7 +140,7 @@ def first_round(
     return RoundPlan(*(room(price, untrained, most, left, limits) or (untrained, SHORTEST)), left)
 
 
-def same_size(price: Callable[[int], float], least: int, most: int, seconds: float) -> int:
+def count_that_fits(price: Callable[[int], float], least: int, most: int, seconds: float) -> int:
     """The most contenders whose price fits, at least `least`.
 
     Args:

@@ -9,13 +9,14 @@ alone; the test queries are searched once, at the end.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from midmask.benchmark.cells import BenchmarkCell, cell_of, cell_on
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import SHORTEST, Clock, Limits, RoundPlan, first_round, room, same_size
+from midmask.choice.budget import SHORTEST, Clock, Limits, RoundPlan, count_that_fits, first_round, room
 from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
@@ -200,11 +201,12 @@ class Contest:
         if longer is not None and longer[1].finetune >= GROWTH * last.size.finetune:
             return RoundPlan(*longer, seconds)
         known = sum(one in last.contenders for one in waiting)
-        count = same_size(lambda wanted: price(wanted, last.size), known, len(waiting), left)
+        count = count_that_fits(lambda wanted: price(wanted, last.size), known, len(waiting), left)
         return RoundPlan(count, last.size, left) if count > known else None
 
     def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
-        return lambda count, size: self._prices.of_round(waiting[:count], size)
+        """Each price is worked out once: a plan of all the round's steps is made for it."""
+        return cache(lambda count, size: self._prices.of_round(waiting[:count], size))
 
     def _try_the_machine(self, contenders: Sequence[Contender]) -> None:
         """Measures what needs no training, and one system after the shortest, so that rounds are planned by what
