@@ -85,7 +85,7 @@ def test_compare_counts_tests_and_shows_the_queries(browser: Chrome, site: Site,
     last = cards(browser)[-1]
     browser.get(browser.find_element(By.CSS_SELECTOR, f'[data-query="{last}"] a').get_attribute("href") or "")
     WebDriverWait(browser, PATIENCE).until(lambda page: cards(page) == [last])
-    (size,) = browser.execute_script(SQUARE)
+    (size,) = WebDriverWait(browser, PATIENCE).until(lambda page: page.execute_script(SQUARE))
     assert size[0] == pytest.approx(size[1], rel=0.02), "both axes of the scatter plot have one scale"
 
 
