@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from midmask.benchmark.results import Results
-from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.rendering import MISSING, markdown, plain_csv
 from midmask.registry import Registry
 from midmask_papers.claims_cotmote import COTMOTE, divergences, lowest_divergences
 from midmask_papers.claims_dupmae import CONCLUSIONS
@@ -22,6 +22,12 @@ queries; t with Welch's degrees of freedom). A claim **holds** if the interval l
 lies below 0 or reaches 0 but not the published size, and is **not decidable** if it reaches both. Of a claim of several
 parts, which share the 5%, all must hold; the numbers are those of the part that decides. All numbers are hundredths;
 positive is the claimed direction."""
+
+
+ClaimVerdict = tuple[Claim, Ruling]
+
+FIGURES = ("ours", "low", "high", "detectable", "published")
+"""Columns for the figures of a ruling."""
 
 
 def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
@@ -61,15 +67,14 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
 CLAIMS: Registry[Claim] = claims(read_shipped())
 
 
-def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[tuple[Claim, Ruling]]:
+def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[ClaimVerdict]:
     """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
     found = CLAIMS if statistics is None else claims(statistics)
     return [(claim, claim.check(results)) for claim in found.values()]
 
 
-def claims_report(results: Results, statistics: Sequence[Statistic] | None = None) -> str:
+def claims_report(found: Sequence[ClaimVerdict]) -> str:
     """Markdown: how claims are decided, a table of all, and each paper's claims with their figures."""
-    found = verdicts(results, statistics)
     counts = ", ".join(
         f"{sum(verdict.outcome == outcome for _, verdict in found)} {said}"
         for outcome, said in (
@@ -80,11 +85,17 @@ def claims_report(results: Results, statistics: Sequence[Statistic] | None = Non
         )
     )
     rows = [[claim.name, verdict.outcome, *_figures(verdict)] for claim, verdict in found]
-    table = markdown(["claim", "verdict", "ours", "low", "high", "detectable", "published"], rows)
+    table = markdown(["claim", "verdict", *FIGURES], rows)
     parts = ["# Claims of the papers", METHOD, f"Of {len(found)} claims {counts}.", table]
     for name in PAPERS:
         parts += [f"## {paper(name).citation}", *(_section(*one) for one in found if one[0].paper == name)]
     return "\n\n".join(parts) + "\n"
+
+
+def claims_csv(found: Sequence[ClaimVerdict]) -> str:
+    """A row per claim; its figures are fractions, empty where there is none."""
+    rows = ([claim.name, claim.paper, verdict.outcome, *verdict.figures] for claim, verdict in found)
+    return plain_csv(["claim", "paper", "verdict", *FIGURES], rows)
 
 
 def _section(claim: Claim, verdict: Ruling) -> str:
@@ -92,5 +103,4 @@ def _section(claim: Claim, verdict: Ruling) -> str:
 
 
 def _figures(verdict: Ruling) -> list[str]:
-    signed = (verdict.estimate, verdict.low, verdict.high, verdict.detectable, verdict.published)
-    return [MISSING if value is None else points(value) for value in signed]
+    return [MISSING if value is None else points(value) for value in verdict.figures]

@@ -13,7 +13,7 @@ from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.tables import by_measure, tabulate
 from midmask_papers.by_collection import collections_figure
-from midmask_papers.claims import claims_report
+from midmask_papers.claims import claims_csv, claims_report, verdicts
 from midmask_papers.figures import spread_figure
 from midmask_papers.gains import gains_figure
 from midmask_papers.layouts import NamedTable
@@ -45,7 +45,7 @@ def write_report(
     left_out: Sequence[LeftOut] = (),
     failed: Mapping[str, str] | None = None,
 ) -> str:
-    """Writes `report.md`, `claims.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`,
+    """Writes `report.md`, `claims.{md,csv}`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`,
     `figures/*.png` and `results.parquet`; returns the text of the report. Statistics that claims need are those of the
     package, of the maps and, if it is there, of `statistics.yaml` in the folder.
 
@@ -62,9 +62,9 @@ def write_report(
         _write_table(named, folder / "tables")
     results.write(Place(str(folder / "results.parquet")))
     own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
-    (folder / "claims.md").write_text(
-        claims_report(results, [*read_shipped(), *as_statistics(maps), *own]), encoding="utf-8"
-    )
+    found = verdicts(results, [*read_shipped(), *as_statistics(maps), *own])
+    (folder / "claims.md").write_text(claims_report(found), encoding="utf-8")
+    (folder / "claims.csv").write_text(claims_csv(found), encoding="utf-8")
     parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
     parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
     parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]

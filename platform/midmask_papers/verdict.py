@@ -41,6 +41,11 @@ class Ruling:
     detectable: float | None = None
     published: float | None = None
 
+    @property
+    def figures(self) -> tuple[float | None, ...]:
+        """estimate, low, high, detectable, published."""
+        return (self.estimate, self.low, self.high, self.detectable, self.published)
+
 
 @dataclass(frozen=True)
 class Claim:

@@ -194,10 +194,10 @@ def test_a_single_seed_is_said_to_leave_the_spread_of_seeds_open():
 
 def test_the_report_has_every_claim_in_its_table_and_in_a_paragraph():
     found = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
-    text = claims_report(found)
+    text = claims_report(verdicts(found))
     for claim, verdict in verdicts(found):
         (row,) = (line for line in text.splitlines() if line.startswith(f"| {claim.name} "))
         assert row.split("|")[2].strip() == verdict.outcome
         assert f"**{claim.name}** {claim.text}\n*{verdict.outcome.capitalize()}.* {verdict.sentence}" in text
     assert text.count("\n## ") == len(PAPERS)
-    assert "| sigir23.a_mlm " in claims_report(Results([]))
+    assert "| sigir23.a_mlm " in claims_report(verdicts(Results([])))

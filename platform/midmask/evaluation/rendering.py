@@ -156,7 +156,7 @@ def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
         cell = table.cells.get(place)
         values = [""] * len(names) if cell is None else [_plain(getattr(cell, name)) for name in names]
         rows.append([*place, *values, *([beside.published.get(place, "")] if beside.published else [])])
-    return _csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
+    return plain_csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
 
 
 def comparisons_csv(table: ResultTable) -> str:
@@ -167,7 +167,7 @@ def comparisons_csv(table: ResultTable) -> str:
         for column, found in table.comparisons.items()
         for row in found
     )
-    return _csv(["column", *names], rows)
+    return plain_csv(["column", *names], rows)
 
 
 def caption(table: ResultTable, style: Style = Style()) -> str:
@@ -285,7 +285,8 @@ def _plain(value: object) -> object:
     return ";".join(value) if isinstance(value, tuple) else value
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def plain_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows under a header; no cell can be taken for a formula."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows([map(csv_cell, row) for row in (header, *rows)])
     return stream.getvalue()

@@ -1,0 +1,97 @@
+"""What held, what did not, and what cannot be told, paper by paper, from the claims that runs of the presets wrote:
+
+    python -m midmask_papers.answers docs/results/claims
+
+prints Markdown. The folder has a `PRESET.csv` for each paper, the `claims.csv` of the run's report, and beside it
+`PRESET.md`, its `claims.md`.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from midmask.errors import UserError
+from midmask_papers.claims import CLAIMS, FIGURES
+from midmask_papers.published import PAPERS, paper
+from midmask_papers.verdict import ClaimOutcome, points
+
+SAID: tuple[tuple[ClaimOutcome, str], ...] = (
+    ("holds", "Held here"),
+    ("does not hold", "Did not hold here"),
+    ("not decidable", "Cannot be told at this size"),
+    ("not measured", "Not measured"),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A claim's outcome in the run of its paper's preset. figures: of FIGURES, as fractions; absent ones are not in
+    it.
+    """
+
+    claim: str
+    outcome: str
+    figures: dict[str, float]
+
+    def line(self) -> str:
+        """The claim with its figures in hundredths."""
+        told = {name: points(value) for name, value in self.figures.items()}
+        ours = f" {told['ours']} [{told['low']}, {told['high']}]" if {"ours", "low", "high"} <= told.keys() else ""
+        theirs = f" published {told['published']}" if "published" in told else ""
+        return f"- {CLAIMS[self.claim].text}{','.join(part for part in (ours, theirs) if part)} ({self.claim})"
+
+
+def read_answers(path: Path, name: str) -> list[Answer]:
+    """A paper's own claims in a `claims.csv`, in its order.
+
+    Raises:
+        UserError: if there is no such file, or it has another form.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is not there; run the preset {name} and copy claims.csv of its report to it")
+    with path.open(encoding="utf-8", newline="") as stream:
+        try:
+            return [_answer(row) for row in csv.DictReader(stream) if row["paper"] == name]
+        except (KeyError, ValueError) as error:
+            raise UserError(f"{path}: not the claims.csv of a report ({error!r})") from None
+
+
+def _answer(row: dict[str, str]) -> Answer:
+    return Answer(row["claim"], row["verdict"], {name: float(row[name]) for name in FIGURES if row[name]})
+
+
+def page(found: dict[str, list[Answer]]) -> str:
+    """Markdown: a section for each paper, with the claims of each outcome."""
+    parts: list[str] = []
+    for name, answers in found.items():
+        parts += [f"## {paper(name).citation}", f"With their figures: [claims](claims/{name}.md)."]
+        parts += _outcomes(answers)
+    return "\n\n".join(parts) + "\n"
+
+
+def _outcomes(answers: Sequence[Answer]) -> Iterator[str]:
+    for outcome, said in SAID:
+        own = [answer.line() for answer in answers if answer.outcome == outcome]
+        if own:
+            yield "\n".join([f"**{said}**", "", *own])
+
+
+def answers_in(folder: Path) -> dict[str, list[Answer]]:
+    """Paper -> its answers.
+
+    Raises:
+        UserError: as `read_answers`.
+    """
+    return {name: read_answers(folder / f"{name}.csv", name) for name in PAPERS}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    try:
+        print(page(answers_in(parser.parse_args().folder)), end="")
+    except UserError as error:
+        sys.exit(f"answers: {error}")
