@@ -15,7 +15,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations mutants fuzz chaos scale races guide coverage docs check lint format types contracts venv ui leaderboard screenshots clean
+.PHONY: help demo test test-all mutations mutants fuzz chaos scale chaos-cluster races guide coverage docs check lint format types contracts venv ui leaderboard screenshots clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same r
 
 scale: $(MADE) ## a cluster of machines without a common disk, in namespaces of this one (root): the same artifacts as here
 	$(BIN)/python -m tests.scale
+
+chaos-cluster: $(MADE) ## 30 losses of nodes and stores on that cluster: the same artifacts (root; about an hour and a half)
+	$(BIN)/python -m tests.scale.chaos
 
 races: $(MADE) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.races

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import processes
-from tests.chaos.compare import contents, differences, metrics, tracked, unfinished
+from tests.chaos.compare import contents, differences, metrics, tracked, tracking_uri, unfinished
 from tests.chaos.cycle import Cycle, draw, undisturbed
 from tests.chaos.job import Timeline
 from tests.chaos.scenarios import Scenario, scenarios
@@ -94,7 +94,7 @@ class Chaos:
         cycle.run(
             [kill for kill in wanted if kill.number not in done], max((event["start"] for event in before), default=0)
         )
-        troubles = [*cycle.troubles, *self._differences(name, home), *tracked(home)]
+        troubles = [*cycle.troubles, *self._differences(name, home), *tracked(tracking_uri(home))]
         took = round(time.monotonic() - began)
         self.write(
             {"event": "cycle", **which, "struck": len(done) + cycle.struck, "seconds": took, "troubles": troubles}

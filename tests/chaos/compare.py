@@ -110,16 +110,16 @@ def tracking_uri(home: Path) -> str:
     return f"sqlite:///{home}/mlflow.db"
 
 
-def tracked(home: Path) -> list[str]:
+def tracked(uri: str) -> list[str]:
     """What is wrong with the runs of a finished job: not one finished parent, two finished runs of a step, a run that
     is still running."""
-    runs = read_runs(tracking_uri(home))
+    runs = read_runs(uri)
     parents = [run for run in runs if run.parent_id is None]
     lines = []
     if [run.status for run in parents] != ["finished"]:
         lines.append(f"parent runs: {', '.join(f'{run.name} {run.status}' for run in parents) or 'none'}")
     lines += [f"still running: {run.name}" for run in runs if run.status == "running"]
-    client = connect(tracking_uri(home))
+    client = connect(uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
     still = client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'", ViewType.ALL)
     lines += [f"RUNNING in MLflow: {run.info.run_name}" for run in still]

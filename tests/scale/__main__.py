@@ -8,20 +8,17 @@ all else is made again on one machine from the same weights, and must be equal b
 """
 
 import argparse
-import json
-import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from midmask.artifact import RECORD
-from tests.chaos.compare import artifacts
 from tests.scale.bed import cluster
-from tests.scale.compare import LOSS_ALIKE, TRAININGS, same_bytes, trainings
+from tests.scale.compare import LOSS_ALIKE
 from tests.scale.machine import missing
 from tests.scale.services import BUCKET
 from tests.scale.workload import ROOT, Task, flags_there, run_here, tasks
+from tests.scale.yardstick import held_against
 
 DATA = ROOT.parent / "shared" / "data" / "cranfield"
 
@@ -57,29 +54,11 @@ def on_cluster(wanted: dict[str, Task], collection: Path, folder: Path) -> Path:
     return folder / "out"
 
 
-def take_weights(there: Path, home: Path, *, mined: bool) -> None:
-    """The trainings of a store that was on S3, as they lie on a disk: without the folder of the attempt.
-
-    Args:
-        mined: with those that learned from mined negatives; without them, the negatives are mined again.
-    """
-    for record, folder, _ in artifacts(there):
-        content = json.loads(record.read_text())
-        if record.parent.parent.name in TRAININGS and (mined or "negatives" not in content["inputs"]):
-            own = home / "store" / record.parent.relative_to(there / "store")
-            shutil.copytree(folder, own, dirs_exist_ok=True)
-            (own / RECORD).write_text(json.dumps({key: one for key, one in content.items() if key != "attempt"}))
-
-
 def report(wanted: dict[str, Task], corpus: str, there: Path, out: Path) -> int:
     """Does the work on one machine, from the beginning and from the cluster's weights; the exit code."""
-    alone, again, before = out / "alone", out / "again", out / "before-mining"
-    take_weights(there, again, mined=True)
-    take_weights(there, before, mined=False)
-    for home in (alone, again, before):
-        for task in wanted.values():
-            run_here(task, corpus, home)
-    found, others = trainings(alone, there), same_bytes(there, [again, before])
+    for task in wanted.values():
+        run_here(task, corpus, out / "alone")
+    found, others = held_against(wanted.values(), corpus, there, out / "alone", out)
     for one in found:
         print(f"{one.name}: losses differ by {one.loss:.1e}, {one.weights:.2%} of weights, at most by {one.most:.1e}")
     print(f"{others.equal} files are equal")

@@ -33,7 +33,9 @@ pyarrow.fs.copy_files(source, target, here, there)
 
 @dataclass
 class Cluster:
-    """nodes: name -> machine, the head first. logs: folder of this machine. variables: of every node's environment."""
+    """nodes: name -> machine, the head first. logs: folder of this machine. variables: of every node's environment.
+    loopback_names: a node's own name resolves to a loopback address, as Debian has it.
+    """
 
     net: Network
     logs: Path
@@ -41,6 +43,7 @@ class Cluster:
     control: "subprocess.Popen[str]"
     variables: Mapping[str, str]
     cpus: int
+    loopback_names: bool
     nodes: dict[str, Machine] = field(default_factory=dict)
     started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
@@ -52,13 +55,13 @@ class Cluster:
     def address(self) -> str:
         return f"{self.net.addresses[HEAD]}:{GCS}"
 
-    def add(self, name: str, *, loopback_name: bool = False, node_ip: bool = True) -> None:
+    def add(self, name: str, *, node_ip: bool = True) -> None:
         """Starts a node; one of a name that was lost takes its place.
 
         Args:
-            loopback_name: the node's own name resolves to a loopback address. node_ip: it is told its address.
+            node_ip: it is told its address.
         """
-        machine = self.net.add(name, self.variables, loopback_name=loopback_name)
+        machine = self.net.add(name, self.variables, loopback_name=self.loopback_names)
         where = ["--head", f"--port={GCS}"] if name == HEAD else [f"--address={self.address}"]
         own = [f"--node-ip-address={machine.address}"] if node_ip else []
         resources = [f"--num-cpus={self.cpus}", "--object-store-memory=200000000"]
@@ -108,11 +111,13 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: Sequence[str] = ("worker1", "worker2"), *, cpus: int = 1) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, workers: Sequence[str] = ("worker1", "worker2"), *, cpus: int = 1, loopback_names: bool = False
+) -> Iterator[Cluster]:
     """The cluster with all its nodes; it ends with the block.
 
     Args:
-        folder: of logs, and `out`, into which `download` writes. cpus: of each node.
+        folder: of logs, and `out`, into which `download` writes. cpus: of each node. loopback_names: as `Cluster` has.
     """
     (folder / "logs").mkdir(parents=True)
     (folder / "out").mkdir()
@@ -134,7 +139,7 @@ def cluster(folder: Path, workers: Sequence[str] = ("worker1", "worker2"), *, cp
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         head = f"{net.addresses[HEAD]}:{GCS}"
         variables = {**reach, **token, "RAY_ADDRESS": head, "MIDMASK_HOME": "/home/node", "OMP_NUM_THREADS": "1"}
-        made = Cluster(net, folder / "logs", stores, control, variables, cpus)
+        made = Cluster(net, folder / "logs", stores, control, variables, cpus, loopback_names)
         for name in (HEAD, *workers):
             made.add(name)
         yield made

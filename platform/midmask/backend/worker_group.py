@@ -1,4 +1,8 @@
-"""Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint."""
+"""Training on several workers with Ray Train: the same loop; when a worker dies, all go on from the last checkpoint.
+
+On several nodes, the number of workers follows the nodes that are alive: without a node that is lost, fewer go on, and
+when it is back, all. The batch of a step stays the same, since workers share it.
+"""
 
 import logging
 from collections.abc import Callable
@@ -21,6 +25,7 @@ from ray.util.placement_group import PlacementGroup, get_current_placement_group
 from midmask import distributed as world
 from midmask.artifact import Place
 from midmask.backend.channel import Channel
+from midmask.backend.interface import ReachableTorch, refuse_loopback_nodes
 from midmask.backend.interrupt import run_interruptibly
 from midmask.backend.stream import READ_CPUS, ray_reader
 from midmask.encoders.backbone import SIZES
@@ -60,7 +65,7 @@ def train_on_ray(
         storage: where Ray Train keeps its own notes while it runs; all nodes must reach it. None: beside the artifact.
 
     Raises:
-        UserError: if the cluster has no room for the workers and their reading tasks.
+        UserError: if the cluster has no room for the workers and their reading tasks, or a node that none reaches.
         NonFiniteLoss: as `run_training`.
     """
     cpus = worker_cpus(workers * side_by_side, _node_cpus())
@@ -70,7 +75,7 @@ def train_on_ray(
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
     out, notes = _absolute(out), _absolute(storage or out / "ray")
     scaling = ScalingConfig(
-        num_workers=workers,
+        num_workers=_sizes(workers),
         use_gpu=use_gpu,
         resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
     )
@@ -90,6 +95,7 @@ def train_on_ray(
             train_loop_config=config,
             scaling_config=scaling,
             run_config=running,
+            torch_config=ReachableTorch(),
         )
         outcome = _train(trainer, reports)
     (notes / name if storage else notes).delete()
@@ -97,6 +103,17 @@ def train_on_ray(
         raise FINAL[outcome["error"]](outcome["message"])
     result: dict[str, Any] = outcome["result"]
     return result
+
+
+def _sizes(workers: int) -> int | tuple[int, int]:
+    """The size of the group; on several nodes, the least and the largest.
+
+    Raises:
+        UserError: if workers are on nodes that cannot reach each other.
+    """
+    nodes = ray.nodes()
+    refuse_loopback_nodes(nodes)
+    return (1, workers) if workers > 1 and sum(node["Alive"] for node in nodes) > 1 else workers
 
 
 class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no types

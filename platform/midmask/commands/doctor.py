@@ -1,4 +1,6 @@
-"""Shows the installed versions, and what the stores of this project contain."""
+"""Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
+of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, names, ports, clocks, GPUs).
+"""
 
 import importlib.metadata
 import os
@@ -28,14 +30,45 @@ def add_flags(parser: ArgumentParser) -> None:
 def work(flags: Namespace) -> None:
     """Prints a line for each check."""
     base = home(Path.cwd() / INSIDE)
-    for name, text in (
-        *_list_versions(),
-        *_list_pretrained(),
-        ("project", str(base)),
-        ("store", _store(Place(resolve_storage(flags.storage, base)))),
-        ("tracking", _tracking(resolve_tracking_uri(flags.tracking_uri, base))),
-    ):
-        print(f"{name:<14}{text}")
+    storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
+    for name, text in (*_list_versions(), *_list_pretrained(), ("project", str(base))):
+        _say(name, text)
+    found = _examine_stores(storage, tracking)
+    if os.environ.get("RAY_ADDRESS", "local") != "local":
+        found += _examine_cluster(storage, tracking)
+    if found:
+        raise UserError(f"{found} {'things need' if found > 1 else 'thing needs'} mending, as said above")
+
+
+def _say(name: str, text: str) -> None:
+    print(f"{name:<14}{text}")
+
+
+def _examine_stores(storage: Place, tracking: str) -> int:
+    """Says what they contain; how many cannot be used."""
+    from midmask.backend.nodes import why_not_writable  # here, so that versions are shown at once
+    from midmask.tracking import why_silent
+
+    closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
+    _say("store", f"{redacted(storage.uri)} cannot be used: {closed}" if closed else _store(storage))
+    silent = why_silent(tracking)
+    _say("tracking", silent or _tracking(tracking))
+    return bool(closed) + bool(silent)
+
+
+def _examine_cluster(storage: Place, tracking: str) -> int:
+    """Says of each node whether it is fine; how many faults they have."""
+    from midmask.app.checkup import faults
+    from midmask.backend.connection import connect
+    from midmask.backend.nodes import own_versions, report_on_nodes
+
+    connect()
+    reports = report_on_nodes(storage, tracking)
+    found = faults(reports, own_versions())
+    for report, own in zip(reports, found, strict=True):
+        for line in own or [f"{report.address}, {report.gpus[0]} GPUs: fine"]:
+            _say(report.name, line)
+    return sum(map(len, found))
 
 
 def _list_versions() -> Iterator[tuple[str, str]]:

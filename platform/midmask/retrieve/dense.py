@@ -53,6 +53,15 @@ def check_faiss() -> None:
         )
 
 
+def faiss_gpus() -> int:
+    """GPUs that the installed build of faiss sees; a build for CPUs sees none.
+
+    Raises:
+        UserError: as `check_faiss`.
+    """
+    return int(load_faiss().get_num_gpus())
+
+
 def load_faiss() -> Any:
     """The module.
 

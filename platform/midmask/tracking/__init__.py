@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
     from midmask.tracking.run import TrackedRun
     from midmask.tracking.runs import Found, Tracker
+    from midmask.tracking.store import why_silent
 
 _NAMES = {
     "address": ("resolve_tracking_uri", "sqlite_file", "ui_address", "ui_command"),
@@ -71,6 +72,7 @@ _NAMES = {
     "reading": ("StoreReader", "TrackedRow", "read_runs"),
     "run": ("TrackedRun",),
     "runs": ("Found", "Tracker"),
+    "store": ("why_silent",),
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names} | {
     "redacted": "midmask.redaction"
@@ -104,6 +106,7 @@ __all__ = [
     "sqlite_file",
     "ui_address",
     "ui_command",
+    "why_silent",
 ]
 
 

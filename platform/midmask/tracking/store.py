@@ -15,6 +15,7 @@ from mlflow.exceptions import MlflowException
 from midmask.errors import UserError
 from midmask.redaction import redacted
 from midmask.tracking.address import is_database, sqlite_file
+from midmask.tracking.failures import FAILURES, unreachable
 
 EXPERIMENT = "midmask"
 
@@ -25,6 +26,18 @@ def connect(uri: str) -> MlflowClient:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
     mlflow.store.db.utils.MAX_RETRY_COUNT = 1  # no setting of MLflow's reaches it
     return MlflowClient(tracking_uri=uri)
+
+
+def why_silent(uri: str) -> str:
+    """Why a store does not answer, in one line; empty if it does, or if it is a file that a first run will make."""
+    path = sqlite_file(uri)
+    if path is not None and not path.exists():
+        return ""
+    try:
+        connect(uri).get_experiment_by_name(EXPERIMENT)
+    except FAILURES as error:
+        return unreachable(uri, error)
+    return ""
 
 
 def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:

@@ -1,0 +1,63 @@
+"""What is wrong with the nodes of a cluster, and what mends it, from what they say of themselves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from midmask.backend.interface import is_loopback
+from midmask.backend.nodes import NodeReport
+
+CLOCKS_AGREE_S = 30.0
+"""Jobs on several hosts judge each other's runs by time, and must agree on it to about a minute."""
+
+BUILDS = ("faiss-cpu", "faiss-gpu")
+"""Packages of which a node with GPUs has another one than the rest."""
+
+
+def faults(reports: Sequence[NodeReport], own: Mapping[str, str]) -> list[list[str]]:
+    """Of each node what is wrong with it, a line each.
+
+    Args:
+        own: versions of Python and the packages here.
+    """
+    return [list(_faults(report, len(reports) > 1, own)) for report in reports]
+
+
+def _faults(report: NodeReport, several: bool, own: Mapping[str, str]) -> Iterator[str]:
+    if report.silent:
+        yield f"says nothing ({report.silent}); is midmask installed there, in the versions of constraints.txt?"
+        return
+    yield from _of_versions(report.versions, own)
+    yield from _of_reach(report, several)
+    if abs(report.clock) > CLOCKS_AGREE_S:
+        side = "ahead" if report.clock > 0 else "behind"
+        yield (
+            f"its clock is {abs(report.clock):.0f} s {side} of this machine's, so that living jobs look dead; let "
+            "chrony or systemd-timesyncd set it"
+        )
+    yield from _of_gpus(*report.gpus)
+    for what, why in (("the store", report.store), ("the tracking server", report.tracking)):
+        if why:
+            yield f"cannot use {what}: {why}"
+
+
+def _of_versions(found: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
+    names = [name for name in {**own, **found} if name not in BUILDS and own.get(name) != found.get(name)]
+    if names:
+        told = ", ".join(f"{name} {found.get(name, 'is not there')} ({own.get(name, 'not')} here)" for name in names)
+        yield f"has other versions: {told}; install the same with pip install -c constraints.txt"
+
+
+def _of_reach(report: NodeReport, several: bool) -> Iterator[str]:
+    if several and is_loopback(report.address):
+        yield (
+            f"joined as {report.address}, where no other machine reaches it, since its own name resolves to it; start "
+            "its Ray with --node-ip-address=ADDRESS"
+        )
+    if report.closed:
+        yield f"does not reach {', '.join(report.closed)}; open the ports of Ray between the nodes"
+
+
+def _of_gpus(reserved: int, torch: int, faiss: int) -> Iterator[str]:
+    if reserved > torch:
+        yield f"Ray has {reserved} GPUs there and torch sees {torch}; install a build of torch for CUDA, and its driver"
+    if torch and not faiss:
+        yield "its faiss is a build for CPUs; pip install 'midmask[gpu]' lets it search on the GPU"

@@ -1,0 +1,137 @@
+"""What every node of a cluster says of itself: versions, clock, GPUs, which other nodes it reaches, and the stores."""
+
+import importlib.metadata
+import platform
+import socket
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.redaction import redacted
+from midmask.tracking import why_silent
+
+PACKAGES = ("midmask", "torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", "faiss-cpu", "faiss-gpu")
+
+ANSWERS_WITHIN_S = 120.0
+"""A node's first task imports torch and MLflow."""
+
+CONNECTS_WITHIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """name: the host's. address: by which Ray knows it. clock: seconds that its clock is ahead of the asking process's.
+    versions: of Python and those of `PACKAGES` that are installed. gpus: that Ray has, that torch sees, that faiss
+    sees. closed: addresses of nodes whose Ray it cannot reach. store, tracking: why it cannot use them; empty if it
+    can. silent: why it has said nothing at all.
+    """
+
+    name: str
+    address: str
+    clock: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[int, int, int] = (0, 0, 0)
+    closed: tuple[str, ...] = ()
+    store: str = ""
+    tracking: str = ""
+    silent: str = ""
+
+
+def report_on_nodes(storage: Place, tracking_uri: str) -> list[NodeReport]:
+    """One report for each node that is alive, the head's first."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes.sort(key=lambda node: "node:__internal_head__" not in node["Resources"])
+    doors = [(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes]
+    asked = [_Examiner.options(scheduling_strategy=_on(node)).remote() for node in nodes]  # type: ignore[attr-defined]
+    answers = [one.examine.remote(doors, storage, tracking_uri) for one in asked]
+    ray.wait(answers, num_returns=len(answers), timeout=ANSWERS_WITHIN_S)
+    return [_report(*parts) for parts in zip(nodes, asked, answers, strict=True)]
+
+
+def own_versions() -> dict[str, str]:
+    """Of Python and the packages that are installed here."""
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def why_not_writable(storage: Place) -> str:
+    """Why a store cannot be written to, read and deleted from; empty if it can."""
+    probe = storage / f"check-{uuid.uuid4().hex}"
+    try:
+        probe.write(b"midmask doctor")
+        same = probe.read() == b"midmask doctor"
+        probe.delete()
+    except (OSError, UserError) as error:
+        return redacted(" ".join(str(error).split()))[:300]
+    return "" if same else f"{redacted(probe.uri)} came back with another content"
+
+
+def gpus_seen() -> tuple[int, int]:
+    """By torch and by faiss."""
+    import torch  # here, for the sake of --help
+
+    from midmask.retrieve.dense import faiss_gpus
+
+    return torch.cuda.device_count(), faiss_gpus()
+
+
+@ray.remote(num_cpus=0)
+class _Examiner:
+    """An actor on the node that it looks at."""
+
+    def clock(self) -> float:
+        return time.time()
+
+    def examine(self, doors: Sequence[tuple[str, int]], storage: Place, tracking_uri: str) -> dict[str, Any]:
+        """The fields of a report that only the node knows, but for its clock."""
+        return {
+            "versions": own_versions(),
+            "gpus": gpus_seen(),
+            "closed": tuple(address for address, port in doors if not _is_open(address, port)),
+            "store": why_not_writable(storage),
+            "tracking": why_silent(tracking_uri),
+        }
+
+
+def _is_open(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), CONNECTS_WITHIN_S):
+            return True
+    except OSError:
+        return False
+
+
+def _on(node: Mapping[str, Any]) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+
+
+def _report(node: Mapping[str, Any], examiner: Any, answer: Any) -> NodeReport:
+    name, address = node["NodeManagerHostname"], node["NodeManagerAddress"]
+    try:
+        said = ray.get(answer, timeout=0)
+        clock = _ahead(examiner)
+    except ray.exceptions.GetTimeoutError:
+        return NodeReport(name, address, silent=f"it has not answered within {ANSWERS_WITHIN_S:.0f} s")
+    except ray.exceptions.RayError as error:
+        return NodeReport(name, address, silent=" ".join(str(error).strip().splitlines()[-1].split())[:300])
+    gpus = (int(node["Resources"].get("GPU", 0)), *said.pop("gpus"))
+    return NodeReport(name, address, clock=clock, gpus=gpus, **said)
+
+
+def _ahead(examiner: Any) -> float:
+    """Seconds by which a node's clock is ahead of this process's, at the middle of the exchange."""
+    before = time.time()
+    there = ray.get(examiner.clock.remote(), timeout=ANSWERS_WITHIN_S)
+    return float(there - (before + time.time()) / 2)
