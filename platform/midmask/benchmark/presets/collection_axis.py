@@ -1,6 +1,6 @@
 """What the middle training reads as an axis: the main finding of Lassance et al. (SIGIR 2023)."""
 
-from midmask.benchmark.design import Benchmark, Setting
+from midmask.benchmark.design import IN_BATCH, Benchmark, Setting
 from midmask.benchmark.presets.given import TOY_GIVEN, Given, conditions, sizes
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
@@ -56,7 +56,7 @@ def collections(given: Given = TOY_GIVEN) -> Benchmark:
         collections={other: given.pretrain_on, own: (), "both": (given.corpus, *given.pretrain_on)},
         only={other: AXIS, "both": AXIS},
         representations=("dense", "splade"),
-        settings={"in_batch": Setting(protocols={"dense": "in_batch", "splade": "in_batch_splade"})},
+        settings={"in_batch": Setting(protocols=IN_BATCH)},
         seeds=(0, 1, 2),
         measures=("RR@10", "nDCG@10", "R@100"),
         baseline="none",
