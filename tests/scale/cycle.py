@@ -13,7 +13,7 @@ from tests.scale.workload import ROOT, Task, flags_there
 STARTS = 12
 """A job that is not done after so many starts will not be."""
 
-RUNS = "import sys; from tests.chaos.compare import tracked; print(*tracked(sys.argv[1]), sep='\\n')"
+RUNS = "import sys; from tests.chaos.compare import tracked; [print(line) for line in tracked(sys.argv[1])]"
 
 
 @dataclass
@@ -74,4 +74,4 @@ class Cycle:
         path = f"PYTHONPATH={ROOT}:{ROOT / 'platform'}"
         uri = self.there.variables["MLFLOW_TRACKING_URI"]
         asked = self.there.head.run("env", path, sys.executable, "-c", RUNS, uri)
-        return asked.stdout.split("\n")[:-1] if asked.returncode == 0 else [asked.stderr[-500:]]
+        return asked.stdout.splitlines() if asked.returncode == 0 else [asked.stderr[-500:]]
