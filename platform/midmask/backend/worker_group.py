@@ -5,6 +5,7 @@ when it is back, all. The batch of a step stays the same, since workers share it
 """
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -37,6 +38,11 @@ logger = logging.getLogger(__name__)
 
 RESTARTS = 5
 """Times that dead workers are replaced before the run fails; preempted nodes do not count."""
+
+PREEMPTION_WATCHER = "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"
+"""Ray Train starts an actor for each group that tells workers of a node's end beforehand, which they have no use for:
+they have checkpoints. Starting it takes seconds, and Ray logs an error each time (ray-project/ray issue 53727).
+"""
 
 GROUP = "group"
 """Reports of workers on their placement group; those on steps come from `train`."""
@@ -85,6 +91,7 @@ def train_on_ray(
         failure_config=FailureConfig(max_failures=RESTARTS),
         logging_config=LoggingConfig(log_level="WARNING"),  # else each group's start is five lines
     )
+    os.environ.setdefault(PREEMPTION_WATCHER, "0")
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
     reports = _Reports(log)
     with Channel.open() as channel, channel.forwarding(reports):
