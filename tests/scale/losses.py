@@ -1,5 +1,6 @@
 """What a cluster can lose while a job runs, and how it comes back."""
 
+import bisect
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,17 +42,22 @@ class Timeline:
 
 
 def draw(timeline: Timeline, count: int, seed: str) -> list[Loss]:
-    """Losses in the order of their moments, each kind about as often; every step is as likely to be hit as any other,
-    and so is every moment of it.
+    """Losses in the order of their moments, each kind about as often. Half of the moments are drawn over the time of an
+    undisturbed run, much of which trainings take, the others over its steps, so that short ones are hit too.
     """
     chance = random.Random(seed)
     rounds = -(-count // len(KINDS))
     kinds = [kind for _ in range(rounds) for kind in chance.sample(KINDS, len(KINDS))][:count]
     ends = [*timeline.starts[1:], timeline.total]
     moments = []
-    for _ in range(count):
-        step = chance.randrange(len(ends))
-        moments.append((step, chance.uniform(0, ends[step] - timeline.starts[step])))
+    for number in range(count):
+        if number % 2:
+            step = chance.randrange(len(ends))
+            moments.append((step, chance.uniform(0, ends[step] - timeline.starts[step])))
+        else:
+            at = chance.uniform(timeline.starts[0], timeline.total)
+            step = bisect.bisect_right(timeline.starts, at) - 1
+            moments.append((step, at - timeline.starts[step]))
     return [
         Loss(number, kind, step, round(after, 2), round(_away(kind, chance), 1), chance.random())
         for number, (kind, (step, after)) in enumerate(zip(kinds, sorted(moments), strict=True))

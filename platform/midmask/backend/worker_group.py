@@ -93,7 +93,7 @@ def train_on_ray(
     )
     os.environ.setdefault(PREEMPTION_WATCHER, "0")
     logger.info("training on %d workers of %.2f CPUs and %d threads", workers, cpus, threads)
-    reports = _Reports(log)
+    reports = _Reports(log, workers)
     with Channel.open() as channel, channel.forwarding(reports):
         config = {"setup": setup, "out": out, "channel": channel}
         trainer = partial(
@@ -155,7 +155,7 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """What every worker runs."""
     channel: Channel = config["channel"]
     if world.rank() == 0 and (group := get_current_placement_group()) is not None:
-        channel.push(GROUP, [{"id": group.id.hex()}])
+        channel.push(GROUP, [{"id": group.id.hex(), "workers": world.size()}])
 
     def log(done: int, values: dict[str, float]) -> None:
         channel.push("train", [{"done": done, "values": values}])
@@ -172,15 +172,21 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
 class _Reports:
     """What workers tell the driver. Steps are passed on once: after a restart, they are done and reported again, with
     the same values. Of each group of workers it keeps the placement group, which reserves their CPUs and GPUs.
+
+    Args:
+        wanted: workers that were asked for.
     """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, wanted: int) -> None:
+        self._log, self._wanted = log, wanted
         self._newest = 0
         self._groups: set[str] = set()
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
         if source == GROUP:
+            if self._groups or row["workers"] < self._wanted:
+                goes_on = "goes on" if self._groups else "begins"
+                logger.warning("the training %s with %d of %d workers", goes_on, row["workers"], self._wanted)
             self._groups.add(row["id"])
         elif row["done"] > self._newest:
             self._newest = row["done"]
