@@ -13,7 +13,11 @@ from tests.scale.workload import ROOT, Task, flags_there
 STARTS = 12
 """A job that is not done after so many starts will not be."""
 
-RUNS = "import sys; from tests.chaos.compare import tracked; [print(line) for line in tracked(sys.argv[1])]"
+RUNS = """
+import sys
+from tests.chaos.compare import tracked
+print("".join(f"{line}\\n" for line in tracked(sys.argv[1], int(sys.argv[2]))), end="")
+"""
 
 
 @dataclass
@@ -73,5 +77,6 @@ class Cycle:
         """What is wrong with the tracked runs."""
         path = f"PYTHONPATH={ROOT}:{ROOT / 'platform'}"
         uri = self.there.variables["MLFLOW_TRACKING_URI"]
-        asked = self.there.head.run("env", path, sys.executable, "-c", RUNS, uri)
+        killed = sum(loss["kind"] in LETHAL for loss in self.lost)
+        asked = self.there.head.run("env", path, sys.executable, "-c", RUNS, uri, str(killed))
         return asked.stdout.splitlines() if asked.returncode == 0 else [asked.stderr[-500:]]

@@ -11,6 +11,7 @@ Needs root on Linux.
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,18 +51,39 @@ def missing() -> str:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """holder: id of its first process, as this machine counts. switch: of the bridge's."""
+class FirstProcess:
+    """The process that holds a machine's namespaces. id: as this machine counts. handle: names it for good, while its
+    id is another process's some time after it has ended. parent: reaps it.
+    """
 
+    id: int
+    handle: int
+    parent: "subprocess.Popen[str]"
+
+    @classmethod
+    def below(cls, parent: "subprocess.Popen[str]") -> "FirstProcess":
+        """The only child of a process."""
+        own = int(Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()[0])
+        return cls(own, os.pidfd_open(own), parent)
+
+    def end(self) -> None:
+        """At once; a second time does nothing."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+        self.parent.wait()
+
+
+@dataclass(frozen=True)
+class Machine:
     name: str
     address: str
-    holder: int
+    first: "FirstProcess"
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, *words: str) -> list[str]:
         """What runs these words on the machine."""
         own = {"HOME": HOME, "TMPDIR": "/tmp", "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **self.environment}
-        enter = ["nsenter", f"--target={self.holder}", "--mount", "--uts", "--ipc", "--net", "--pid"]
+        enter = ["nsenter", f"--target={self.first.id}", "--mount", "--uts", "--ipc", "--net", "--pid"]
         return [*enter, "env", "-i", *(f"{name}={value}" for name, value in own.items()), *words]
 
     def run(self, *words: str, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
@@ -77,8 +99,7 @@ class Machine:
 
     def lose(self) -> None:
         """Ends the machine with all that it runs, at once, as a power cut would."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.holder, 9)
+        self.first.end()
 
 
 class Network:
@@ -92,7 +113,7 @@ class Network:
     def __init__(self, names: Sequence[str], shared: Mapping[str, Path] | None = None) -> None:
         self._shared = shared or {}
         self.addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(names, start=2)}
-        self._holders: dict[int, subprocess.Popen[str]] = {}
+        self._first: list[FirstProcess] = []
         self._switch = self._hold("switch", "")
         self._on_switch("ip link add bridge type bridge")
         self._on_switch("ip link set bridge up")
@@ -105,14 +126,14 @@ class Network:
         """
         addresses = {**self.addresses, **({name: "127.0.1.1"} if loopback_name else {})}
         hosts = "".join(f"{address} {other}\\n" for other, address in addresses.items())
-        holder = self._hold(name, hosts)
+        first = self._hold(name, hosts)
         own, peer = self.addresses[name], _port(name)
         self._on_switch(f"ip link del {peer} 2>/dev/null || true")
         # others remember an address' hardware by minutes, so that of a machine that takes another's place is the same
         hardware = f"02:00:00:00:00:{int(own.rpartition('.')[2]):02x}"
-        self._on_switch(f"ip link add {peer} type veth peer name eth0 address {hardware} netns {holder}")
+        self._on_switch(f"ip link add {peer} type veth peer name eth0 address {hardware} netns {first.id}")
         self._on_switch(f"ip link set {peer} master bridge up")
-        machine = Machine(name, own, holder, environment)
+        machine = Machine(name, own, first, environment)
         for line in (f"ip addr add {own}/24 dev eth0", "ip link set eth0 up", "ip link set lo up"):
             machine.run(*line.split()).check_returncode()
         return machine
@@ -123,13 +144,10 @@ class Network:
 
     def close(self) -> None:
         """Ends all machines and the switch."""
-        for holder in reversed(self._holders):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(holder, 9)
-        for one in self._holders.values():
-            one.wait()
+        for first in reversed(self._first):
+            first.end()
 
-    def _hold(self, name: str, hosts: str) -> int:
+    def _hold(self, name: str, hosts: str) -> "FirstProcess":
         """Starts the first process of a machine, and waits until its disk is its own."""
         folder = self._shared.get(name)
         keep = f"mount --bind {shlex.quote(str(folder))} {OUT}" if folder else ""
@@ -143,13 +161,12 @@ class Network:
         assert own.stdout is not None and own.stderr is not None
         if own.stdout.readline().strip() != READY:
             raise RuntimeError(f"no machine {name}: its first process said {own.stderr.read().strip()!r}")
-        holder = int(Path(f"/proc/{own.pid}/task/{own.pid}/children").read_text().split()[0])
-        self._holders[holder] = own
-        return holder
+        self._first.append(FirstProcess.below(own))
+        return self._first[-1]
 
     def _on_switch(self, command: str) -> None:
         subprocess.run(
-            ["nsenter", f"--target={self._switch}", "--net", "sh", "-c", command], check=True, capture_output=True
+            ["nsenter", f"--target={self._switch.id}", "--net", "sh", "-c", command], check=True, capture_output=True
         )
 
 

@@ -1,6 +1,7 @@
 """Machines of the test bed: a disk and a name of their own, one network, and nothing left when they are lost."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,29 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     with network(["one"]) as made:
         machine = made.add("one", {})
         machine.start("sleep", "1000", log=tmp_path / "log")
-        holder = machine.holder
+        holder = machine.first.id
     assert not os.path.exists(f"/proc/{holder}")
     assert machine.run("true").returncode != 0
+
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+@pytest.mark.skipif(not LAST_PID.exists(), reason="this kernel does not let a test choose a process id")
+def test_a_process_that_has_the_id_of_a_lost_machines_first_one_lives_on(net: Network) -> None:
+    machine = net.add("one", {})
+    machine.lose()
+    others = []
+    for _ in range(50):  # other processes may take the id first
+        LAST_PID.write_text(str(machine.first.id - 1))
+        others.append(subprocess.Popen(["sleep", "60"]))
+        if others[-1].pid == machine.first.id:
+            break
+    try:
+        assert others[-1].pid == machine.first.id
+        net.close()
+        assert others[-1].poll() is None
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -59,6 +59,18 @@ def test_runs_of_a_killed_process_are_marked_by_the_next_job_and_resumed(uri: st
     assert writer.stdout.close() is None
 
 
+def test_a_run_of_another_host_that_died_just_before_is_marked_when_the_job_ends(uri: str, tmp_path: Path) -> None:
+    """Whether its host renews the lease again is not known when the job begins."""
+    with Tracker(uri, tmp_path / "home", QUICK) as tracker:
+        client = MlflowClient(uri)
+        fresh = {**lease_tags(), OWNER: ELSEWHERE, "midmask.status": "running"}
+        run = client.create_run(tracker.experiment_id, tags=fresh)
+        with tracker.run("b", tags=TAGS, params={}):
+            assert statuses(uri)[run.info.run_id] == ("RUNNING", "running")
+        client.set_tag(run.info.run_id, LEASE, f"{time.time() - EXPIRES_S - 1:.0f}")
+    assert statuses(uri)[run.info.run_id] == ("KILLED", "killed")
+
+
 def test_a_journal_left_behind_ends_its_run_as_killed(uri: str, tmp_path: Path) -> None:
     """Also where the tags tell nothing, as those of earlier versions do."""
     writer = subprocess.Popen([sys.executable, "-c", WRITER, uri, tmp_path], stdout=subprocess.PIPE, text=True)

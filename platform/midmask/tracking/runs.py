@@ -1,5 +1,6 @@
 """Tracked runs, as a job's driver writes them. Workers never hold a tracker: they hand their values to the driver."""
 
+import contextlib
 import json
 import logging
 import time
@@ -16,7 +17,7 @@ from mlflow import MlflowClient
 from mlflow.tracking.context.registry import resolve_tags
 
 from midmask.redaction import redacted
-from midmask.tracking.failures import Patience, patiently
+from midmask.tracking.failures import FAILURES, Patience, patiently
 from midmask.tracking.journal import Journal, JournalEntry, find_left_behind, journal_path
 from midmask.tracking.lease import PARENT, Leases, close_dead_runs, is_written, lease_tags
 from midmask.tracking.machine import Machine
@@ -125,7 +126,11 @@ class Tracker:
         self._machine.watch(run)
 
     def close(self) -> None:
-        """Sends what is left, for `patience.close` seconds at most; the rest waits on disk for the next job here."""
+        """Sends what is left, for `patience.close` seconds at most; the rest waits on disk for the next job here.
+
+        If all was sent, looks once more for runs of jobs that were killed: that one had ended on another host shortly
+        before this job began, nobody could know then.
+        """
         self._machine.close()
         self._leases.close()
         if kept := self._sender.close():
@@ -134,6 +139,9 @@ class Tracker:
                 "and the next job on this store sends them first",
                 len(kept), redacted(self.uri), kept[0].parent,
             )  # fmt: skip
+        else:
+            with contextlib.suppress(*FAILURES):
+                self._mark_killed()
 
     def __enter__(self) -> "Tracker":
         return self
@@ -146,9 +154,12 @@ class Tracker:
             run.finish(status_after(kind))
         self.close()
 
-    def _settle_ended_jobs(self) -> None:
-        if closed := self._ask(lambda: close_dead_runs(self._client, self.experiment_id)):
+    def _mark_killed(self) -> None:
+        if closed := close_dead_runs(self._client, self.experiment_id):
             log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
+
+    def _settle_ended_jobs(self) -> None:
+        self._ask(self._mark_killed)
         for run_id, path in find_left_behind(self._home, self.uri):
             if journal := self._ask(partial(Journal.claim, path)):
                 self._send_left(run_id, journal)
