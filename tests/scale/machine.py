@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+WITH_THIS_PROCESS = ("setpriv", "--pdeathsig", "KILL")
+"""What follows is killed when this process ends, however it does."""
+
 NETWORK = "10.77.0"
 OWN = ("/tmp", "/home", "/run", "/dev/shm")
 HOME = "/home/node"
@@ -153,7 +156,7 @@ class Network:
         keep = f"mount --bind {shlex.quote(str(folder))} {OUT}" if folder else ""
         script = HOLD.format(own=" ".join(OWN), home=HOME, hosts=hosts, name=name, ready=READY, shared=keep)
         own = subprocess.Popen(
-            ["unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script],
+            [*WITH_THIS_PROCESS, "unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,6 +1,7 @@
 """Machines of the test bed: a disk and a name of their own, one network, and nothing left when they are lost."""
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.scale.machine import OUT, Machine, Network, missing, network
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
 
@@ -99,3 +102,22 @@ def test_a_process_that_has_the_id_of_a_lost_machines_first_one_lives_on(net: Ne
         for other in others:
             other.kill()
             other.wait()
+
+
+HOLDER = """
+import sys, time
+from tests.scale.machine import network
+with network(["one"]) as made:
+    print(made.add("one", {}).first.id, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_machines_end_with_a_process_that_is_killed() -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert holder.stdout is not None
+    handle = os.pidfd_open(int(holder.stdout.readline()))
+    holder.kill()
+    holder.wait()
+    ended, _, _ = select.select([handle], [], [], 30)
+    assert ended, "the machine's first process lives on"
