@@ -131,6 +131,21 @@ class Held:
             self.ended.set()
 
 
+def test_a_nested_run_of_a_dead_job_is_marked_although_another_process_goes_on_with_its_parent(
+    uri: str, tmp_path: Path
+) -> None:
+    client, now = MlflowClient(uri), time.time()
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        experiment = tracker.experiment_id
+    running = {"midmask.status": "running"}
+    resumed = {**running, OWNER: "third0host:18:4712", LEASE: f"{now:.0f}"}
+    parent = client.create_run(experiment, tags=resumed).info.run_id
+    orphan = {**running, OWNER: ELSEWHERE, LEASE: f"{now - EXPIRES_S - 60:.0f}", PARENT: parent}
+    nested = client.create_run(experiment, tags=orphan).info.run_id
+    Tracker(uri, tmp_path, QUICK).close()
+    assert statuses(uri)[nested] == ("KILLED", "killed") and statuses(uri)[parent] == ("RUNNING", "running")
+
+
 def test_leases_of_open_runs_are_renewed() -> None:
     leases, run, began = Leases(interval=0.01), Held(), time.time()
     leases.hold(run)

@@ -3,7 +3,8 @@
 `midmask.owner` names the process that writes the run: host, process id and the time that process started. On its own
 host this decides at once. From elsewhere `midmask.lease` decides, the time (seconds since 1970) up to which the owner
 was certainly alive: the job's own run renews it every `RENEW_S` seconds, and nested runs share the lease of their
-parent. A run whose lease is older than `EXPIRES_S` is dead; hosts must agree on the time to about a minute.
+parent as long as the same process writes it. A run whose lease is older than `EXPIRES_S` is dead; hosts must agree on
+the time to about a minute.
 
 Runs of earlier versions have neither tag and are left alone.
 """
@@ -52,7 +53,8 @@ def is_dead(tags: Mapping[str, str], parent: Mapping[str, str], now: float) -> b
     host, pid, start = tags[OWNER].split(":")
     if host == _host():
         return start_of(int(pid)) != start
-    return now - max(float(one.get(LEASE, 0)) for one in (tags, parent)) > EXPIRES_S
+    same = [one for one in (tags, parent) if one.get(OWNER) == tags[OWNER]]  # a parent may have gone on elsewhere
+    return now - max(float(one.get(LEASE, 0)) for one in same) > EXPIRES_S
 
 
 @cache
