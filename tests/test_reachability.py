@@ -20,7 +20,7 @@ CALLED_BY_LIBRARIES = {
     *("find_class", "readinto"),  # pickle, of an Unpickler and its stream
     "compose_node",  # PyYAML, of a Loader
     "_apply",  # torch, of a Module
-    "_create_default_callbacks",  # Ray Train, of a trainer
+    *("_create_default_callbacks", "backend_cls", "on_start"),  # Ray Train, of a trainer, its torch and that's backend
     "_repr_html_",  # notebooks
     "redirect_request",  # urllib, of a handler
 }

@@ -27,7 +27,7 @@ SAID: tuple[tuple[ClaimOutcome, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class ClaimAnswer:
     """A claim's outcome in the run of its paper's preset. figures: of FIGURES, as fractions; absent ones are not in
     it.
     """
@@ -44,7 +44,7 @@ class Answer:
         return f"- {CLAIMS[self.claim].text}{','.join(part for part in (ours, theirs) if part)} ({self.claim})"
 
 
-def read_answers(path: Path, name: str) -> list[Answer]:
+def read_answers(path: Path, name: str) -> list[ClaimAnswer]:
     """A paper's own claims in a `claims.csv`, in its order.
 
     Raises:
@@ -59,11 +59,11 @@ def read_answers(path: Path, name: str) -> list[Answer]:
             raise UserError(f"{path}: not the claims.csv of a report ({error!r})") from None
 
 
-def _answer(row: dict[str, str]) -> Answer:
-    return Answer(row["claim"], row["verdict"], {name: float(row[name]) for name in FIGURES if row[name]})
+def _answer(row: dict[str, str]) -> ClaimAnswer:
+    return ClaimAnswer(row["claim"], row["verdict"], {name: float(row[name]) for name in FIGURES if row[name]})
 
 
-def page(found: dict[str, list[Answer]]) -> str:
+def page(found: dict[str, list[ClaimAnswer]]) -> str:
     """Markdown: a section for each paper, with the claims of each outcome."""
     parts: list[str] = []
     for name, answers in found.items():
@@ -72,14 +72,14 @@ def page(found: dict[str, list[Answer]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _outcomes(answers: Sequence[Answer]) -> Iterator[str]:
+def _outcomes(answers: Sequence[ClaimAnswer]) -> Iterator[str]:
     for outcome, said in SAID:
         own = [answer.line() for answer in answers if answer.outcome == outcome]
         if own:
             yield "\n".join([f"**{said}**", "", *own])
 
 
-def answers_in(folder: Path) -> dict[str, list[Answer]]:
+def answers_in(folder: Path) -> dict[str, list[ClaimAnswer]]:
     """Paper -> its answers.
 
     Raises:
