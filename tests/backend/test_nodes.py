@@ -7,7 +7,8 @@ import pytest
 
 from midmask.app.checkup import faults
 from midmask.artifact import Place
-from midmask.backend.nodes import own_versions, report_on_nodes, why_not_writable
+from midmask.backend.nodes import report_on_nodes
+from midmask.checks import own_versions, why_not_writable
 
 pytestmark = pytest.mark.xdist_group("ray")
 

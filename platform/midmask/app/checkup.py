@@ -4,12 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from midmask.backend.interface import is_loopback
 from midmask.backend.nodes import NodeReport
+from midmask.checks import FAISS_BUILDS
 
 CLOCKS_AGREE_S = 30.0
 """Jobs on several hosts judge each other's runs by time, and must agree on it to about a minute."""
-
-BUILDS = ("faiss-cpu", "faiss-gpu")
-"""Packages of which a node with GPUs has another one than the rest."""
 
 
 def faults(reports: Sequence[NodeReport], own: Mapping[str, str]) -> list[list[str]]:
@@ -40,9 +38,10 @@ def _faults(report: NodeReport, several: bool, own: Mapping[str, str]) -> Iterat
 
 
 def _of_versions(found: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
-    names = [name for name in {**own, **found} if name not in BUILDS and own.get(name) != found.get(name)]
+    theirs = {name: found.get(name, "absent") for name in own if name not in FAISS_BUILDS}
+    names = [name for name, version in theirs.items() if version != own[name]]
     if names:
-        told = ", ".join(f"{name} {found.get(name, 'is not there')} ({own.get(name, 'not')} here)" for name in names)
+        told = ", ".join(f"{name} {theirs[name]} ({own[name]} here)" for name in names)
         yield f"has other versions: {told}; install the same with pip install -c constraints.txt"
 
 

@@ -69,17 +69,16 @@ def refuse_loopback_nodes(nodes: Iterable[Mapping[str, Any]]) -> None:
     """Refuses a cluster of several machines one of which the others cannot reach.
 
     Args:
-        nodes: as `ray.nodes()` has them.
+        nodes: those that are alive, as `ray.nodes()` has them.
 
     Raises:
         UserError: naming the nodes that joined with a loopback address, and how to start them.
     """
-    alive = [node for node in nodes if node["Alive"]]
-    named = [(node["NodeManagerHostname"], node["NodeManagerAddress"]) for node in alive]
+    named = [(node["NodeManagerHostname"], node["NodeManagerAddress"]) for node in nodes]
     wrong = [f"{name} as {address}" for name, address in named if is_loopback(address)]
-    if 0 < len(wrong) < len(alive):  # all of them: a cluster on one machine
+    if 0 < len(wrong) < len(named):  # all of them: a cluster on one machine
         raise UserError(
-            f"{len(wrong)} of {len(alive)} nodes joined Ray with a loopback address, where the others cannot reach "
+            f"{len(wrong)} of {len(named)} nodes joined Ray with a loopback address, where the others cannot reach "
             f"them: {', '.join(wrong)}. Their own names resolve to it; start Ray there with "
             "`ray start --node-ip-address=ADDRESS`, or correct /etc/hosts"
         )

@@ -1,10 +1,7 @@
 """What every node of a cluster says of itself: versions, clock, GPUs, which other nodes it reaches, and the stores."""
 
-import importlib.metadata
-import platform
 import socket
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,11 +10,9 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from midmask.artifact import Place
-from midmask.errors import UserError
-from midmask.redaction import redacted
+from midmask.backend.resources import alive_nodes
+from midmask.checks import own_versions, why_not_writable
 from midmask.tracking import why_silent
-
-PACKAGES = ("midmask", "torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 ANSWERS_WITHIN_S = 120.0
 """A node's first task imports torch and MLflow."""
@@ -28,7 +23,7 @@ CONNECTS_WITHIN_S = 3.0
 @dataclass(frozen=True)
 class NodeReport:
     """name: the host's. address: by which Ray knows it. clock: seconds that its clock is ahead of the asking process's.
-    versions: of Python and those of `PACKAGES` that are installed. gpus: that Ray has, that torch sees, that faiss
+    versions: as `own_versions` has them. gpus: that Ray has, that torch sees, that faiss
     sees. closed: addresses of nodes whose Ray it cannot reach. store, tracking: why it cannot use them; empty if it
     can. silent: why it has said nothing at all.
     """
@@ -46,36 +41,12 @@ class NodeReport:
 
 def report_on_nodes(storage: Place, tracking_uri: str) -> list[NodeReport]:
     """One report for each node that is alive, the head's first."""
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    nodes.sort(key=lambda node: "node:__internal_head__" not in node["Resources"])
+    nodes = sorted(alive_nodes(), key=lambda node: "node:__internal_head__" not in node["Resources"])
     doors = [(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes]
     asked = [_Examiner.options(scheduling_strategy=_on(node)).remote() for node in nodes]  # type: ignore[attr-defined]
     answers = [one.examine.remote(doors, storage, tracking_uri) for one in asked]
     ray.wait(answers, num_returns=len(answers), timeout=ANSWERS_WITHIN_S)
     return [_report(*parts) for parts in zip(nodes, asked, answers, strict=True)]
-
-
-def own_versions() -> dict[str, str]:
-    """Of Python and the packages that are installed here."""
-    found = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def why_not_writable(storage: Place) -> str:
-    """Why a store cannot be written to, read and deleted from; empty if it can."""
-    probe = storage / f"check-{uuid.uuid4().hex}"
-    try:
-        probe.write(b"midmask doctor")
-        same = probe.read() == b"midmask doctor"
-        probe.delete()
-    except (OSError, UserError) as error:
-        return redacted(" ".join(str(error).split()))[:300]
-    return "" if same else f"{redacted(probe.uri)} came back with another content"
 
 
 def gpus_seen() -> tuple[int, int]:

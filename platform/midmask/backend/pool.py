@@ -18,6 +18,7 @@ import ray
 from ray.exceptions import RayTaskError
 
 from midmask.artifact import Artifact, Place
+from midmask.backend.resources import alive_nodes
 from midmask.errors import UserError
 from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
@@ -106,7 +107,7 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
     Raises:
         UserError: stating what is asked and what there is, where the actors could never all start.
     """
-    cpus = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    cpus = [int(node["Resources"].get("CPU", 0)) for node in alive_nodes()]
     fitting = sum(count // threads for count in cpus)
     if fitting < actors:
         raise UserError(

@@ -1,6 +1,8 @@
 """How a cluster is divided among trainings that run side by side: trials of a sweep, cells of a benchmark."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import ray
 
@@ -17,6 +19,11 @@ class Resources:
     gpus: float
     side_by_side: int
     workers: int = 1
+
+
+def alive_nodes() -> list[Mapping[str, Any]]:
+    """Those that `ray.nodes()` has and that still run."""
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def whole(workers: int | None) -> Resources:

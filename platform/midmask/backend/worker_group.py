@@ -28,6 +28,7 @@ from midmask.artifact import Place
 from midmask.backend.channel import Channel
 from midmask.backend.interface import ReachableTorch, refuse_loopback_nodes
 from midmask.backend.interrupt import run_interruptibly
+from midmask.backend.resources import alive_nodes
 from midmask.backend.stream import READ_CPUS, ray_reader
 from midmask.encoders.backbone import SIZES
 from midmask.errors import UserError
@@ -118,9 +119,9 @@ def _sizes(workers: int) -> int | tuple[int, int]:
     Raises:
         UserError: if workers are on nodes that cannot reach each other.
     """
-    nodes = ray.nodes()
+    nodes = alive_nodes()
     refuse_loopback_nodes(nodes)
-    return (1, workers) if workers > 1 and sum(node["Alive"] for node in nodes) > 1 else workers
+    return (1, workers) if workers > 1 and len(nodes) > 1 else workers
 
 
 class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no types
@@ -223,7 +224,7 @@ def _fit(cpus: float, nodes: list[float]) -> int:
 
 
 def _node_cpus() -> list[float]:
-    return [float(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    return [float(node["Resources"].get("CPU", 0)) for node in alive_nodes()]
 
 
 def absolute(setup: TrainingSetup) -> TrainingSetup:

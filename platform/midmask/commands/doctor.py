@@ -2,24 +2,20 @@
 of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, names, ports, clocks, GPUs).
 """
 
-import importlib.metadata
 import os
-import platform
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from midmask import __version__
 from midmask.app.flags import add_storage_flag, add_tracking_flag
 from midmask.app.job import INSIDE, home, resolve_storage
 from midmask.artifact import RECORD, Place
+from midmask.checks import FAISS_BUILDS, own_versions, why_not_writable
 from midmask.errors import UserError
 from midmask.pretrained import PRETRAINED, model_folder
 from midmask.redaction import redacted
 from midmask.tracking import resolve_tracking_uri, sqlite_file
-
-PACKAGES = ("torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -46,8 +42,7 @@ def _say(name: str, text: str) -> None:
 
 def _examine_stores(storage: Place, tracking: str) -> int:
     """Says what they contain; how many cannot be used."""
-    from midmask.backend.nodes import why_not_writable  # here, so that versions are shown at once
-    from midmask.tracking import why_silent
+    from midmask.tracking import why_silent  # here, so that versions are shown at once
 
     closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
     _say("store", f"{redacted(storage.uri)} cannot be used: {closed}" if closed else _store(storage))
@@ -60,7 +55,7 @@ def _examine_cluster(storage: Place, tracking: str) -> int:
     """Says of each node whether it is fine; how many faults they have."""
     from midmask.app.checkup import faults
     from midmask.backend.connection import connect
-    from midmask.backend.nodes import own_versions, report_on_nodes
+    from midmask.backend.nodes import report_on_nodes
 
     connect()
     reports = report_on_nodes(storage, tracking)
@@ -72,13 +67,13 @@ def _examine_cluster(storage: Place, tracking: str) -> int:
 
 
 def _list_versions() -> Iterator[tuple[str, str]]:
-    yield "midmask", f"{__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs"
-    for name in PACKAGES:
-        try:
-            yield name, importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            if not name.startswith("faiss"):
-                yield name, "is not installed: make venv"
+    versions = own_versions()
+    yield "midmask", f"{versions.pop('midmask')}, Python {versions.pop('Python')}, {os.cpu_count()} CPUs"
+    for name, version in versions.items():
+        if version != "absent":
+            yield name, version
+        elif name not in FAISS_BUILDS:
+            yield name, "is not installed: make venv"
 
 
 def _list_pretrained() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,31 @@
+"""What a process can say of where it runs: the versions of what is installed there, and whether it can use a store."""
+
+import platform
+import uuid
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.identity import library_versions
+from midmask.redaction import redacted
+
+FAISS_BUILDS = ("faiss-cpu", "faiss-gpu")
+"""One of the two is enough."""
+
+PACKAGES = ("midmask", "torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", *FAISS_BUILDS)
+
+
+def own_versions() -> dict[str, str]:
+    """Of Python and `PACKAGES`; "absent" for what is not installed here."""
+    return {"Python": platform.python_version(), **library_versions(PACKAGES)}
+
+
+def why_not_writable(storage: Place) -> str:
+    """Why a store cannot be written to, read and deleted from; empty if it can."""
+    probe = storage / f"check-{uuid.uuid4().hex}"
+    try:
+        probe.write(b"midmask doctor")
+        same = probe.read() == b"midmask doctor"
+        probe.delete()
+    except (OSError, UserError) as error:
+        return redacted(" ".join(str(error).split()))[:300]
+    return "" if same else f"{redacted(probe.uri)} came back with another content"
