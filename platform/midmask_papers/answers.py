@@ -2,8 +2,8 @@
 
     python -m midmask_papers.answers docs/results/claims
 
-prints Markdown. The folder has a `PRESET.csv` for each paper, the `claims.csv` of the run's report, and beside it
-`PRESET.md`, its `claims.md`.
+prints Markdown. The folder has a `PRESET.csv` for each paper whose preset was run, the `claims.csv` of the run's
+report, and beside it `PRESET.md`, its `claims.md`.
 """
 
 import argparse
@@ -25,6 +25,15 @@ SAID: tuple[tuple[ClaimOutcome, str], ...] = (
     ("not measured", "Not measured"),
 )
 
+BEGINNING = """# What held of the papers
+
+Each paper's claims, checked by a run of its preset at the small scale of its page under
+[Reproduce](../reproduce/sigir23.md): an encoder of two layers that starts from random weights. So a claim that holds
+here holds for what little such an encoder learns, and one that does not may hold for BERT. Differences are in
+hundredths of the claim's measure, with their 95% interval over queries and seeds; how a claim is decided is said on
+each page of claims.
+"""
+
 
 @dataclass(frozen=True)
 class ClaimAnswer:
@@ -39,19 +48,19 @@ class ClaimAnswer:
     def line(self) -> str:
         """The claim with its figures in hundredths."""
         told = {name: points(value) for name, value in self.figures.items()}
-        ours = f" {told['ours']} [{told['low']}, {told['high']}]" if {"ours", "low", "high"} <= told.keys() else ""
-        theirs = f" published {told['published']}" if "published" in told else ""
-        return f"- {CLAIMS[self.claim].text}{','.join(part for part in (ours, theirs) if part)} ({self.claim})"
+        ours = f"{told['ours']} [{told['low']}, {told['high']}]" if {"ours", "low", "high"} <= told.keys() else ""
+        theirs = f"published {told['published']}" if "published" in told else ""
+        measured = ", ".join(part for part in (ours, theirs) if part)
+        text = CLAIMS[self.claim].text
+        return f"- {text.removesuffix('.')}: {measured} ({self.claim})" if measured else f"- {text} ({self.claim})"
 
 
 def read_answers(path: Path, name: str) -> list[ClaimAnswer]:
     """A paper's own claims in a `claims.csv`, in its order.
 
     Raises:
-        UserError: if there is no such file, or it has another form.
+        UserError: if the file has another form.
     """
-    if not path.is_file():
-        raise UserError(f"{path} is not there; run the preset {name} and copy claims.csv of its report to it")
     with path.open(encoding="utf-8", newline="") as stream:
         try:
             return [_answer(row) for row in csv.DictReader(stream) if row["paper"] == name]
@@ -65,10 +74,13 @@ def _answer(row: dict[str, str]) -> ClaimAnswer:
 
 def page(found: dict[str, list[ClaimAnswer]]) -> str:
     """Markdown: a section for each paper, with the claims of each outcome."""
-    parts: list[str] = []
-    for name, answers in found.items():
-        parts += [f"## {paper(name).citation}", f"With their figures: [claims](claims/{name}.md)."]
-        parts += _outcomes(answers)
+    parts = [BEGINNING.strip()]
+    for name in PAPERS:
+        parts.append(f"## {paper(name).citation}")
+        if name in found:
+            parts += [f"With their figures: [claims](claims/{name}.md).", *_outcomes(found[name])]
+        else:
+            parts.append(f"Not run yet: `jobs/benchmark_middle_training.py --preset {name}`.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -80,12 +92,19 @@ def _outcomes(answers: Sequence[ClaimAnswer]) -> Iterator[str]:
 
 
 def answers_in(folder: Path) -> dict[str, list[ClaimAnswer]]:
-    """Paper -> its answers.
+    """Paper -> its answers, for those whose preset was run.
 
     Raises:
-        UserError: as `read_answers`.
+        UserError: if there is none, or as `read_answers`.
     """
-    return {name: read_answers(folder / f"{name}.csv", name) for name in PAPERS}
+    files = {name: folder / f"{name}.csv" for name in PAPERS}
+    found = {name: read_answers(file, name) for name, file in files.items() if file.is_file()}
+    if not found:
+        raise UserError(
+            f"{folder}: none of {', '.join(file.name for file in files.values())} is there; run a paper's preset, and "
+            "copy claims.csv of its report to it"
+        )
+    return found
 
 
 if __name__ == "__main__":

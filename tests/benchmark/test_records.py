@@ -9,6 +9,7 @@ import pytest
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
 from midmask.artifact import Artifact, Place
+from midmask.benchmark.best import best_of
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.job import Job, describe, with_records
@@ -18,6 +19,7 @@ from midmask.errors import UserError
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask_papers.report import report_of
+from tests.support.benchmark.synthetic import drawn, results
 from tests.support.benchmark.tiny import SHORT, write_collection
 
 STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
@@ -75,6 +77,26 @@ def test_the_report_from_records_has_the_same_values(recorded, tmp_path):
     own = report_of(whole, store, tmp_path / "own", {})
     other = report_of(there.layout, there.storage, tmp_path / "other", {})
     assert [line for line in other.splitlines() if "from records" not in line] == own.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        ({"bm25": 0.9, "none": 0.3, "mlm": 0.6}, "the best of 3 systems is bm25 with "),
+        ({"none": 0.3, "mlm": 0.6}, "the best of 2 systems is mlm dense in_batch with "),
+    ],
+)
+def test_the_best_system_is_named_once_with_its_mean_and_its_seeds(recorded, tmp_path, truth, said):
+    whole, _, _ = recorded
+    cells = {cell.key.system: cell for cell in whole.cells}
+    corpus, split = cells["none"].main
+    found = {
+        cells[name].name: results(drawn({cells[name].key: mean}, corpus=corpus, split=split))
+        for name, mean in truth.items()
+    }
+    sentence, model = best_of(replace(whole, recorded=found), Place(str(tmp_path)))
+    assert sentence.startswith(f"By RR@10 on {corpus} {split}, {said}0.") and model is None
+    assert ("(3 seeds)" in sentence) == ("mlm" in said)
 
 
 def test_the_report_names_the_machine_and_the_numbers(recorded, tmp_path):

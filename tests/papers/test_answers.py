@@ -1,5 +1,7 @@
 """The page of answers: every claim of a paper once, under its outcome, with its figures."""
 
+from pathlib import Path
+
 import pytest
 
 from midmask.benchmark.results import Results
@@ -36,8 +38,20 @@ def test_figures_come_back_from_the_file_as_they_were(folder):
     assert f"{100 * ruling.low:+.2f}" in answer.line() and "published +1.50" in answer.line()
 
 
-def test_a_file_that_is_not_there_is_named_with_what_to_do(tmp_path):
-    with pytest.raises(UserError, match=r"sigir23\.csv is not there; run the preset sigir23"):
+def test_a_paper_whose_preset_was_not_run_is_said_with_its_command(folder):
+    (folder / "rom.csv").unlink()
+    found = answers_in(folder)
+    assert set(found) == set(PAPERS) - {"rom"}
+    assert "Not run yet: `jobs/benchmark_middle_training.py --preset rom`." in page(found)
+
+
+def test_the_page_of_results_is_what_its_claims_give():
+    results_pages = Path(__file__).resolve().parents[2] / "docs" / "results"
+    assert (results_pages / "papers.md").read_text("utf-8") == page(answers_in(results_pages / "claims"))
+
+
+def test_a_folder_without_claims_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(UserError, match=r"none of sigir23\.csv, .* is there; run a paper's preset"):
         answers_in(tmp_path)
     (tmp_path / "sigir23.csv").write_text("a,b\n1,2\n", "utf-8")
     with pytest.raises(UserError, match=r"sigir23\.csv: not the claims\.csv"):

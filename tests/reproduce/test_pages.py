@@ -13,6 +13,7 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.records import read_records
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask_papers.layouts import slots_of
 from midmask_papers.published import PAPERS, published
@@ -21,6 +22,8 @@ from tests.support.reproduce.pages import FOLDER, SCALES, Figure, Section, secti
 
 ROOT = FOLDER.parents[1]
 JOB = "jobs/benchmark_middle_training.py"
+
+RECORDS = ROOT / "docs" / "results" / "records"
 
 
 def commands(name: str, scale: str) -> list[str]:
@@ -85,6 +88,15 @@ def test_the_toy_names_every_system_that_it_runs_with_a_tolerance(name):
     if "--systems" in flags:
         asked = flags[flags.index("--systems") + 1].replace("],", "] ").replace(",", " ").split()
         assert {one.key.system for one in promised} == {*asked, "bm25"}
+
+
+@pytest.mark.parametrize("name", [name for name in (*PAPERS, "demo") if section(name, "Small").figures])
+def test_a_small_table_is_what_the_records_of_its_run_give(name):
+    promised = section(name, "Small").figures
+    (where,) = {(one.corpus, one.split) for one in promised}
+    measured = Results(one for record in read_records(Place(str(RECORDS / name))).values() for one in record.results)
+    found = figures(measured, *where, sorted({one.measure for one in promised}))
+    assert sorted(one.cells() for one in found) == sorted(one.cells() for one in promised)
 
 
 def test_a_tolerance_is_that_of_two_means_over_pooled_seeds():

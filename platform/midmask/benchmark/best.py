@@ -27,13 +27,19 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
     cell = next(one for one in layout.cells if one.key == best and not one.further)
     sentence = (
         f"By {wanted} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "
-        f"{mean(scores[best]):.4f} ({len(scores[best])} seeds); the tables say what can be told apart."
+        f"{mean(scores[best]):.4f}{_seeds(len(scores[best]))}; the tables say what can be told apart."
     )
     return sentence, _model(cell, storage, layout.recorded)
 
 
 def _label(key: SystemKey) -> str:
-    return " ".join(part for part in (key.system, key.representation, key.setting) if part not in ("none", ""))
+    """BM25 is its own representation, which is said once."""
+    parts = dict.fromkeys((key.system, key.representation, key.setting))
+    return " ".join(part for part in parts if part not in ("none", ""))
+
+
+def _seeds(count: int) -> str:
+    return f" ({count} seeds)" if count > 1 else ""
 
 
 def _model(cell: BenchmarkCell, storage: Place, recorded: Mapping[str, object]) -> Place | None:
