@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from midmask.app.ending import Product, ending, model_product
@@ -17,6 +18,7 @@ from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
+from midmask.pretrained import model_folder
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import random_model
 from tests.support.encoders.tokenizers import write_tokenizer
@@ -61,6 +63,14 @@ def test_the_lines_load_a_bi_encoder_and_compare_texts(
         lengths, special = tokens["attention_mask"].sum(1), Vocabulary.of(tokenizer_folder).special_V
         views = backbone.pooling(backbone, tokens["input_ids"], lengths, special, "passage")
     vectors = (views.dense_BD if view == "dense" else views.lexical_BV).double().numpy()
+    np.testing.assert_allclose(found.numpy(), vectors[:1] @ vectors[1:].T, rtol=2e-4)
+
+
+def test_the_lines_load_a_folder_of_an_older_sentence_transformers(options: Options) -> None:
+    """MiniLM's settings name no class."""
+    folder = model_folder("minilm")
+    found = ran(ending(options, "It is good.", (), model_product(Place(str(folder)))))["found"]
+    vectors = SentenceTransformer(str(folder)).encode(TEXTS).astype(np.float64)
     np.testing.assert_allclose(found.numpy(), vectors[:1] @ vectors[1:].T, rtol=2e-4)
 
 
