@@ -62,7 +62,7 @@ def model_product(folder: Place, kind: str = "model") -> Product:
 def _loading_lines(folder: Place) -> list[str]:
     """By the class of sentence-transformers that the folder names, else by its architecture."""
     if (folder / SETTINGS).exists():
-        named = (folder / SETTINGS).read_json().get("model_type", "SentenceTransformer")  # none in those before version 5
+        named = (folder / SETTINGS).read_json().get("model_type", "SentenceTransformer")  # before version 5: unnamed
         return _with_sentence_transformers(named, folder)
     (architecture, *_) = (folder / "config.json").read_json().get("architectures") or [""]
     if architecture.endswith("ForSequenceClassification"):
