@@ -27,7 +27,7 @@ from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from tests.scale.collection import write_collection
-from tests.scale.memory import Peaks
+from tests.support.memory import Peaks
 
 SIZES = (10_000, 100_000, 1_000_000)
 CPUS = 2

@@ -12,10 +12,11 @@ import itertools
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
+
+from tests.support.memory import Peaks
 
 WIKI = Path(__file__).resolve().parents[3] / "shared" / "data" / "wiki"
 SMALL, LARGE = 10_000, 113_000
@@ -40,18 +41,6 @@ def prepare_in_this_process(folder: str) -> None:
         ray.shutdown()
 
 
-def summed_uss(driver: psutil.Process) -> int:
-    """USS in bytes of the driver and of the Ray workers below it."""
-    total = 0
-    for process in [driver, *driver.children(recursive=True)]:
-        try:
-            if process == driver or process.name().startswith("ray::"):
-                total += process.memory_full_info().uss
-        except psutil.Error:
-            continue  # it has just ended
-    return total
-
-
 def peak(passages: int) -> int:
     """Highest summed USS in bytes while the first `passages` of the wiki set are prepared."""
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as folder:
@@ -65,13 +54,11 @@ def peak(passages: int) -> int:
             assert run.stdout is not None
             if run.stdout.readline() != "ready\n":
                 raise RuntimeError(f"Ray did not start: {Path(f'{folder}/log').read_text()[-2000:]}")
-            driver, highest = psutil.Process(run.pid), 0
-            while run.poll() is None:
-                highest = max(highest, summed_uss(driver))
-                time.sleep(0.02)
-            if "done" not in run.stdout.read():
+            with Peaks(psutil.Process(run.pid)) as peaks:
+                said = run.stdout.read()
+            if "done" not in said:
                 raise RuntimeError(f"preparing failed: {Path(f'{folder}/log').read_text()[-2000:]}")
-    return highest
+    return peaks.summed
 
 
 def measured_ratio() -> float:
