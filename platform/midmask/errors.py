@@ -52,6 +52,11 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
+def last_line(error: BaseException) -> str:
+    """Of an exception's text, where Ray and faiss say what happened; the exception's type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+
+
 def how_to_set(field: str, value: object) -> str:
     """How to give a recipe's field a value, for a message: in the shell, and in Python, which has no flags."""
     return f'--set {field}={value} (in Python: settings={{"{field}": {value}}})'

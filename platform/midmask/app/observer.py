@@ -20,6 +20,7 @@ from midmask.app.run_contents import (
 )
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Artifact, load
+from midmask.errors import last_line
 from midmask.experiment.run import TimeIsUp
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
@@ -119,7 +120,7 @@ class GraphObserver:
         self._progress.drop(lost)
         if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
             run.finish("failed")
-        reason = mistake_in(error) or (str(error).strip() or type(error).__name__).splitlines()[-1]
+        reason = mistake_in(error) or last_line(error)
         if isinstance(error, TimeIsUp):
             log.info("%s", error)
         elif self._keep_going:

@@ -12,6 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from midmask.artifact import Place
 from midmask.backend.resources import alive_nodes
 from midmask.checks import own_versions, why_not_writable
+from midmask.errors import last_line
 from midmask.tracking import why_silent
 
 ANSWERS_WITHIN_S = 120.0
@@ -96,7 +97,7 @@ def _report(node: Mapping[str, Any], examiner: Any, answer: Any) -> NodeReport:
     except ray.exceptions.GetTimeoutError:
         return NodeReport(name, address, silent=f"it has not answered within {ANSWERS_WITHIN_S:.0f} s")
     except ray.exceptions.RayError as error:
-        return NodeReport(name, address, silent=" ".join(str(error).strip().splitlines()[-1].split())[:300])
+        return NodeReport(name, address, silent=last_line(error)[:300])
     gpus = (int(node["Resources"].get("GPU", 0)), *said.pop("gpus"))
     return NodeReport(name, address, clock=clock, gpus=gpus, **said)
 

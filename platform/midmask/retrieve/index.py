@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from midmask.arrays import Floats
 from midmask.artifact import Artifact, Place
-from midmask.errors import UserError
+from midmask.errors import UserError, last_line
 from midmask.identity import Config, added, runtime
 from midmask.retrieve.blocks import passage_blocks
 from midmask.retrieve.dense import load_faiss
@@ -184,7 +184,7 @@ def empty_index(factory: str, width: int, place: str) -> Any:
     except RuntimeError as error:
         field = f"{place}.index" if place else "index"
         raise UserError(
-            f"{field} = {factory!r}: faiss knows no such index for {width} dimensions ({_reason(error)}); "
+            f"{field} = {factory!r}: faiss knows no such index for {width} dimensions ({last_line(error)}); "
             "use Flat, IVF256,Flat or HNSW32"
         ) from None
 
@@ -207,7 +207,3 @@ def set_search_parameters(index: Any, fields: IndexFields, depth: int) -> None:
         space.set_index_parameter(index, "nprobe", min(wanted, lists))
     if re.search("HNSW", fields.index):
         space.set_index_parameter(index, "efSearch", fields.ef_search or max(EF_SEARCH, depth))
-
-
-def _reason(error: RuntimeError) -> str:
-    return str(error).splitlines()[-1].strip()

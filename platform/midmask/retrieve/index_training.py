@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from midmask.arrays import Floats
-from midmask.errors import UserError
+from midmask.errors import UserError, last_line
 from midmask.randomness.texts import mix
 from midmask.retrieve.dense import load_faiss
 
@@ -42,9 +42,9 @@ def learn(index: Any, factory: str, vectors: Sequence[Floats], wanted: int) -> N
     try:
         index.train(_sample_rows(vectors, wanted))
     except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
         raise UserError(
-            f"index = {factory!r}: {rows} passages are too few to learn it ({reason}); use fewer lists, or Flat"
+            f"index = {factory!r}: {rows} passages are too few to learn it ({last_line(error)}); use fewer lists, or "
+            "Flat"
         ) from None
     if rows < few:
         log.warning("index = %s learns from %d passages; faiss advises at least %d", factory, rows, few)
