@@ -15,7 +15,8 @@ from midmask.backend.shards import run_sharded
 from midmask.derived.generate import GenerateConfig
 from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.spans import SPANS, SpansConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
 from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.sharded import Sharded

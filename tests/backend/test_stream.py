@@ -9,7 +9,8 @@ import pytest
 from midmask.artifact import Artifact, Place
 from midmask.backend.stream import ray_reader
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.spans import SPANS, SpansConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
 from midmask.tokens import TokensConfig, tokenise
 from midmask.training.contexts import PseudoQueryExamples, SpanExamples
 from midmask.training.examples import Examples, PassageExamples

@@ -10,7 +10,8 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.derived import given
-from midmask.derived.spans import SPANS, SpansConfig, span_texts, spans_content
+from midmask.derived.span_documents import SpansConfig, spans_content
+from midmask.derived.spans import SPANS, span_texts
 from midmask.errors import UserError
 from midmask.exchange.spans_file import DocumentSpans, read_spans, write_spans
 from midmask.identity import override

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 from midmask.artifact import Artifact, Place
 from midmask.derived.preview import preview
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.spans import SPANS, SpansConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
 from tests.support.derived.documents import text_of, titled
 
 

@@ -19,7 +19,8 @@ from midmask.batch import TokenRows
 from midmask.corpora.sentences import sentences
 from midmask.derived.cutting import Document, cut_into_spans, overlap
 from midmask.derived.sharing import find_sharing
-from midmask.derived.spans import SPANS, SpansConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
 from midmask.errors import UserError
 from midmask.masking.phrases import recurring as recurring_ends
 from midmask.vocabulary import Vocabulary, load_tokenizer

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from midmask.artifact import Place
 from midmask.derived.given_tokens import ReadTokensConfig, read_tokens
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.spans import SPANS, SpansConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.errors import UserError
 from midmask.exchange.pickles import read_pickle

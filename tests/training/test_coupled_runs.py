@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.derived.spans import SPANS, SpansConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
 from tests.support.training.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
 
 QUIET = {"name": "tiny", "dropout": 0.0}

@@ -6,7 +6,7 @@ from typing import Any
 
 from midmask.corpora import corpus_identity
 from midmask.derived.pseudo_queries import pseudo_queries_content
-from midmask.derived.spans import spans_content
+from midmask.derived.span_documents import spans_content
 from midmask.derived.terms import WeighConfig, weigh_content
 from midmask.experiment.consistency import judge_content
 from midmask.experiment.finetuning import stages_content

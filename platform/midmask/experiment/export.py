@@ -4,7 +4,8 @@ from collections.abc import Collection
 
 from midmask.artifact import Place, load
 from midmask.corpora.export import export_beir
-from midmask.derived.spans import SpansConfig, span_texts
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import span_texts
 from midmask.exchange.spans_file import write_spans
 from midmask.experiment.plan import Plan
 

@@ -8,7 +8,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, field_validator, mo
 
 from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.derived.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
-from midmask.derived.spans import SpansConfig
+from midmask.derived.span_documents import SpansConfig
 from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
