@@ -103,6 +103,9 @@ def test_costs_have_units(key: str, value: float | None, text: str) -> None:
         ({"pretrain.learning_rate": "5e-05"}, ["pre-training learning rate 5e-05"]),
         ({"objective.name": "retromae"}, ["retromae"]),
         ({"objective.decoder_layers": "2"}, ["decoder layers 2"]),
+        ({"corpus.max_passages": "5000"}, ["5,000 passages"]),
+        ({"corpus.max_passages": "null"}, ["all passages"]),
+        ({"representation.width": "null"}, ["width none"]),
     ],
 )
 def test_settings_are_said_as_people_say_them(settings: dict[str, str], words: list[str]) -> None:

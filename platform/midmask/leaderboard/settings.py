@@ -20,6 +20,9 @@ NAMES = {
 }
 """Last part of a path -> its name; empty: the value says it all."""
 
+UNSET = "null"
+"""A value of none, as a run's params have it."""
+
 PHASES = {"pretrain": "pre-training", "train": "fine-tuning", "teacher": "teacher", "mine": "mining"}
 """Part of a path -> the phase that a count or a rate belongs to."""
 
@@ -44,7 +47,7 @@ def _words(path: str, value: str) -> str:
         return _joined(_count(value), phase, COUNTS[last], stage)
     if last.endswith("mask_ratio"):
         return _joined(f"{last.removesuffix('_mask_ratio')} mask", _ratio(value))
-    return _joined(phase, NAMES.get(last, last.replace("_", " ")), value, stage)
+    return _joined(phase, NAMES.get(last, last.replace("_", " ")), "none" if value == UNSET else value, stage)
 
 
 def _joined(*parts: str) -> str:
@@ -60,4 +63,5 @@ def _ratio(value: str) -> str:
 
 
 def _count(value: str) -> str:
-    return f"{int(value):,}" if value.isdigit() else value
+    """A count that is not set limits nothing."""
+    return f"{int(value):,}" if value.isdigit() else "all" if value == UNSET else value
