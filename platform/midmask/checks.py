@@ -8,14 +8,14 @@ from midmask.errors import UserError
 from midmask.identity import library_versions
 from midmask.redaction import redacted
 
-FAISS_BUILDS = ("faiss-cpu", "faiss-gpu")
-"""One of the two is enough."""
+FAISS_BUILDS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12", "faiss-gpu-cuvs")
+"""Packages of which a machine has one."""
 
 PACKAGES = ("midmask", "torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", *FAISS_BUILDS)
 
 
 def own_versions() -> dict[str, str]:
-    """Of Python and `PACKAGES`; "absent" for what is not installed here."""
+    """Of Python and `PACKAGES`; `ABSENT` for what is not installed here."""
     return {"Python": platform.python_version(), **library_versions(PACKAGES)}
 
 

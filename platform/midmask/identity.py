@@ -25,6 +25,9 @@ NUMERIC_LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 """Libraries whose version changes numbers: they are part of every trained artifact's identity."""
 
 
+ABSENT = "absent"
+"""What stands for the version of a library that is not installed."""
+
 LARGEST = 2**53
 """Whole numbers from here on are no exact floats, and most fields would overflow long before."""
 
@@ -181,7 +184,7 @@ def _library_version(name: str) -> str:
     try:
         return version(name).split("+")[0]
     except PackageNotFoundError:
-        return "absent"
+        return ABSENT
 
 
 def as_user_error(error: ValidationError, where: str) -> UserError:

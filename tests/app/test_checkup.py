@@ -19,8 +19,10 @@ def said_of(node: NodeReport) -> list[str]:
 
 
 def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
-    build = {**{name: text for name, text in OWN.items() if name != "faiss-cpu"}, "faiss-gpu": "1.11"}
-    assert faults([HEAD, SOUND, replace(SOUND, versions=build, gpus=(1, 1, 1))], OWN) == [[], [], []]
+    build = {name: text for name, text in OWN.items() if name != "faiss-cpu"}
+    for name in ("faiss-gpu", "faiss-gpu-cu12"):
+        there = replace(SOUND, versions={**build, name: "1.11"}, gpus=(1, 1, 1))
+        assert faults([HEAD, SOUND, there], OWN) == [[], [], []]
 
 
 @pytest.mark.parametrize(

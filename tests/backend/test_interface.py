@@ -5,6 +5,7 @@ import socket
 
 import psutil
 import pytest
+import ray
 from ray.util import get_node_ip_address
 
 from midmask.backend.interface import (
@@ -14,11 +15,12 @@ from midmask.backend.interface import (
     is_loopback,
     refuse_loopback_nodes,
 )
+from midmask.backend.resources import alive_nodes
 from midmask.errors import UserError
 
 
-def node(name: str, address: str) -> dict[str, object]:
-    return {"NodeManagerHostname": name, "NodeManagerAddress": address}
+def node(name: str, address: str, *, alive: bool = True) -> dict[str, object]:
+    return {"NodeManagerHostname": name, "NodeManagerAddress": address, "Alive": alive}
 
 
 def test_every_internet_address_of_this_machine_has_its_interface():
@@ -45,6 +47,13 @@ def test_a_node_that_the_others_cannot_reach_is_refused_by_name():
 )
 def test_other_clusters_are_not(nodes):
     refuse_loopback_nodes(nodes)
+
+
+def test_a_hidden_node_that_has_gone_does_no_harm(monkeypatch):
+    nodes = [node("one", "10.0.0.1"), node("two", "10.0.0.2"), node("gone", "127.0.1.1", alive=False)]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    assert alive_nodes() == nodes[:2]
+    refuse_loopback_nodes(alive_nodes())
 
 
 def test_gloo_is_told_the_interface_of_the_nodes_address(monkeypatch):

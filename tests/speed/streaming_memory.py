@@ -54,7 +54,7 @@ def peak(passages: int) -> int:
             assert run.stdout is not None
             if run.stdout.readline() != "ready\n":
                 raise RuntimeError(f"Ray did not start: {Path(f'{folder}/log').read_text()[-2000:]}")
-            with Peaks(psutil.Process(run.pid)) as peaks:
+            with Peaks(psutil.Process(run.pid), every_s=0.02) as peaks:
                 said = run.stdout.read()
             if "done" not in said:
                 raise RuntimeError(f"preparing failed: {Path(f'{folder}/log').read_text()[-2000:]}")

@@ -6,8 +6,6 @@ from typing import Self
 
 import psutil
 
-EVERY_S = 0.05
-
 
 class Peaks:
     """While it is open: the largest USS in bytes (memory that is nobody else's) of a process, of any of the workers
@@ -15,11 +13,12 @@ class Peaks:
 
     Args:
         process: None: this one.
+        every_s: seconds between two looks, which cost the machine time: short for what is over soon.
     """
 
-    def __init__(self, process: psutil.Process | None = None) -> None:
+    def __init__(self, process: psutil.Process | None = None, every_s: float = 0.25) -> None:
         self.driver = self.worker = self.summed = 0
-        self._process = process or psutil.Process()
+        self._process, self._every_s = process or psutil.Process(), every_s
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -32,7 +31,7 @@ class Peaks:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._closed.wait(EVERY_S):
+        while not self._closed.wait(self._every_s):
             with contextlib.suppress(psutil.NoSuchProcess):  # the process has just ended
                 workers = [_worker_uss(child) for child in self._process.children(recursive=True)]
                 driver = self._process.memory_full_info().uss

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from midmask.backend.interface import is_loopback
 from midmask.backend.nodes import NodeReport
 from midmask.checks import FAISS_BUILDS
+from midmask.identity import ABSENT
 
 CLOCKS_AGREE_S = 30.0
 """Jobs on several hosts judge each other's runs by time, and must agree on it to about a minute."""
@@ -38,7 +39,7 @@ def _faults(report: NodeReport, several: bool, own: Mapping[str, str]) -> Iterat
 
 
 def _of_versions(found: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
-    theirs = {name: found.get(name, "absent") for name in own if name not in FAISS_BUILDS}
+    theirs = {name: found.get(name, ABSENT) for name in own if name not in FAISS_BUILDS}
     names = [name for name, version in theirs.items() if version != own[name]]
     if names:
         told = ", ".join(f"{name} {theirs[name]} ({own[name]} here)" for name in names)

@@ -24,9 +24,9 @@ CONNECTS_WITHIN_S = 3.0
 @dataclass(frozen=True)
 class NodeReport:
     """name: the host's. address: by which Ray knows it. clock: seconds that its clock is ahead of the asking process's.
-    versions: as `own_versions` has them. gpus: that Ray has, that torch sees, that faiss
-    sees. closed: addresses of nodes whose Ray it cannot reach. store, tracking: why it cannot use them; empty if it
-    can. silent: why it has said nothing at all.
+    versions: as `own_versions` has them. gpus: that Ray has, that torch sees, that faiss sees. closed: addresses of
+    nodes whose Ray it cannot reach. store, tracking: why it cannot use them; empty if it can. silent: why it has said
+    nothing at all.
     """
 
     name: str

@@ -13,6 +13,7 @@ from midmask.app.job import INSIDE, home, resolve_storage
 from midmask.artifact import RECORD, Place
 from midmask.checks import FAISS_BUILDS, own_versions, why_not_writable
 from midmask.errors import UserError
+from midmask.identity import ABSENT
 from midmask.pretrained import PRETRAINED, model_folder
 from midmask.redaction import redacted
 from midmask.tracking import resolve_tracking_uri, sqlite_file
@@ -70,7 +71,7 @@ def _list_versions() -> Iterator[tuple[str, str]]:
     versions = own_versions()
     yield "midmask", f"{versions.pop('midmask')}, Python {versions.pop('Python')}, {os.cpu_count()} CPUs"
     for name, version in versions.items():
-        if version != "absent":
+        if version != ABSENT:
             yield name, version
         elif name not in FAISS_BUILDS:
             yield name, "is not installed: make venv"

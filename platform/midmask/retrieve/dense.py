@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from midmask.arrays import Floats, Ints
+from midmask.checks import FAISS_BUILDS
 from midmask.errors import UserError
 from midmask.retrieve.best import in_order, places_of
 from midmask.retrieve.pairs import Embeddings, check_finite, error_of_guess, longest_of
@@ -34,8 +35,6 @@ SCORED = 1 << 16
 GPU_PROPOSALS = 2048
 """Candidates that faiss can choose among on a GPU; what needs more is searched on the CPU."""
 
-GPU_BUILDS = ("faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12", "faiss-gpu-cuvs")
-
 
 def check_faiss() -> None:
     """Exactly one build of faiss must be installed: two of them overwrite each other's files.
@@ -43,7 +42,7 @@ def check_faiss() -> None:
     Raises:
         UserError: if there is none, or more than one.
     """
-    found = [name for name in ("faiss-cpu", *GPU_BUILDS) if _is_installed(name)]
+    found = [name for name in FAISS_BUILDS if _is_installed(name)]
     if not found:
         raise UserError("faiss is not installed: pip install 'midmask[cpu]', or 'midmask[gpu]' where there is a GPU")
     if len(found) > 1:

@@ -11,6 +11,7 @@ from ray.cluster_utils import Cluster
 
 from midmask.artifact import Place
 from midmask.backend.makers import cluster_makers
+from midmask.backend.resources import alive_nodes
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Maker, Runner, Silent
 from midmask.experiment.schema import Recipe, StageConfig
@@ -55,7 +56,7 @@ def main(corpus: str, storage: str, head_folder: str, node_folder: str) -> None:
     cluster.wait_for_nodes()
     ray.init(address=cluster.address, log_to_driver=False)
     found = results(cluster_makers(2), two_stages(corpus), Place(storage))
-    print(json.dumps({"nodes": len([node for node in ray.nodes() if node["Alive"]]), "results": found}))
+    print(json.dumps({"nodes": len(alive_nodes()), "results": found}))
     ray.shutdown()
     cluster.shutdown()
 
