@@ -17,7 +17,7 @@ from midmask.leaderboard.cells import legend
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
-from midmask.leaderboard.marks import MOST, Marks, marks_of
+from midmask.leaderboard.marks import MOST, MOST_MARKED, Marks, marks_of
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
@@ -64,6 +64,18 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
     assert "Nothing was compared" in one_seed.text, "a mean over three seeds is not tested on one"
     many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
     assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query, "ties").text
+
+
+def test_many_systems_have_ranks_and_bars_but_no_superscripts() -> None:
+    own = entries(rows(compared.tracked_rows()))
+    copies = [replace(entry, note=str(number)) for number in range(MOST_MARKED // len(own)) for entry in own]
+    more = [*copies, *(replace(entry, note="last") for entry in own)]
+    assert len(copies) <= MOST_MARKED < len(more)
+    few, many = board(view(), copies), board(view(), more)
+    assert few.view.marks == "better_than" and many.view.marks == "none"
+    best = [line.cells[NDCG] for line in many.lines if line.entry.recipe == "dupmae"]
+    assert all(len(cell.better_than) > 2 and cell.ties for cell in best), "tested all the same"
+    assert f"filter these {len(more)} systems down to {MOST_MARKED}" in many.text and "Bonferroni" in many.text
 
 
 def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:

@@ -10,6 +10,7 @@ from midmask.leaderboard.board import BYTES, GAIN, HOURS, SEARCH, BoardCell, Boa
 from midmask.leaderboard.cells import decimals, number
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_csv, as_markdown
+from midmask.leaderboard.marks import MOST
 from midmask.leaderboard.ranks import lanes_of, range_of, rank_text
 from midmask.leaderboard.rows import rows
 from midmask.leaderboard.settings import said
@@ -50,7 +51,7 @@ def test_exports_tell_ranks() -> None:
 
 def test_a_board_without_tests_ranks_by_the_means_alone() -> None:
     found = entries(rows(compared.tracked_rows()))
-    many = [replace(found[0], note=str(at)) for at in range(40)]
+    many = [replace(found[0], note=str(at)) for at in range(MOST + 1)]
     shown = board(view(), many)
     assert set(shown.ranks.values()) == {1}, "equal means share a rank"
     assert not any(range_of(shown, line) for line in shown.lines) and not any(lanes_of(shown).values())

@@ -172,9 +172,7 @@ def comparisons_csv(table: ResultTable) -> str:
 
 def caption(table: ResultTable, style: Style = Style()) -> str:
     """What the marks mean: test, correction, size of the family, level; and the number of queries."""
-    how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
-    family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
-    tested = f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
+    how, tested = table.protocol, how_tested(table)
     against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
     said = {
         "better_than": f"Superscripts: the systems that a row is significantly better than ({against}; {tested}).",
@@ -195,6 +193,13 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
     averages = [column for column in table.columns if column not in table.comparisons]
     untested = f"Averages, not tested: {', '.join(averages)}." if averages else ""
     return " ".join(part for part in ("Bold: the best of a column.", said, untested, shown) if part)
+
+
+def how_tested(table: ResultTable) -> str:
+    """The test, its correction, the size of the family and the level, as a part of a sentence."""
+    how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
+    family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
+    return f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
 
 
 def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from midmask.evaluation.statistics.ranks import RankRange, competition_ranks
@@ -171,7 +171,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     known = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
     measured = [column for column in known if column.place]
     ranked = next((column for column in measured if column.key == view.order), next(iter(measured), None))
-    return Board(view, tuple(known), tuple(lines), marks.text, ranked)
+    return Board(replace(view, marks=marks.shown), tuple(known), tuple(lines), marks.text, ranked)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:

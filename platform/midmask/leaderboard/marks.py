@@ -11,7 +11,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.evaluation.rendering import Style, caption
+from midmask.evaluation.rendering import Style, caption, how_tested
 from midmask.evaluation.statistics.intervals import Variance, standard_error
 from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
 from midmask.evaluation.statistics.seeds import read_sample
@@ -24,8 +24,11 @@ Shown = Literal["better_than", "ties", "none"]
 PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
 """A row -> its table (query_id, measure, value), None if its run keeps none."""
 
-MOST = 30
-"""Systems that are compared, all pairs of them: of more, nobody reads the superscripts."""
+MOST = 80
+"""Systems that are compared, all pairs of them: more would keep a page waiting."""
+
+MOST_MARKED = 30
+"""Systems that superscripts tell apart: of more, nobody reads them."""
 
 Where = tuple[str, CollectionSplit, str]
 """An entry's name, a place, a measure."""
@@ -35,7 +38,7 @@ Where = tuple[str, CollectionSplit, str]
 class Marks:
     """What the tests say. `better_than` names the entries that one is significantly better than, `ties` has the letters
     of its tie groups, `ranks` the ranks that are consistent with the tests, `errors` the standard errors of means over
-    queries, `text` says how it was tested, or why not.
+    queries, `text` says how it was tested, or why not. `shown`: the superscripts that so many systems can bear.
     """
 
     better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)
@@ -43,6 +46,7 @@ class Marks:
     ranks: Mapping[Where, RankRange] = field(default_factory=dict)
     errors: Mapping[Where, float] = field(default_factory=dict)
     text: str = ""
+    shown: Shown = "none"
 
 
 def marks_of(
@@ -69,6 +73,7 @@ def marks_of(
     if not columns:
         return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
     table = tabulate([column for _, column in columns.values()])
+    legible: Shown = shown if len(entries) <= MOST_MARKED else "none"
     where = {(name, label): (name, columns[label][0], columns[label][1].measure) for name, label in table.cells}
     ranks = {label: rank_ranges(found) for label, found in table.comparisons.items()}
     return Marks(
@@ -76,7 +81,8 @@ def marks_of(
         {where[key]: cell.ties for key, cell in table.cells.items()},
         {where[name, label]: ranks[label][name] for name, label in table.cells},
         {where[name, label]: _error(name, columns[label][1]) for name, label in table.cells},
-        _text(table, shown, sorted(unpaired)),
+        _text(table, legible, sorted(unpaired), len(entries)),
+        legible,
     )
 
 
@@ -114,8 +120,10 @@ def has_measure(table: pa.Table, measure: str) -> bool:
     return bool(pc.any(pc.equal(table["measure"], measure)).as_py())
 
 
-def _text(table: ResultTable, shown: Shown, unpaired: Sequence[str]) -> str:
+def _text(table: ResultTable, shown: Shown, unpaired: Sequence[str], systems: int) -> str:
     said = caption(table, Style(marks=shown))
+    if systems > MOST_MARKED:
+        said += f" Tested ({how_tested(table)}); filter these {systems} systems down to {MOST_MARKED} for superscripts."
     if not unpaired:
         return said
     names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")

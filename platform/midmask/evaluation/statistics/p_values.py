@@ -12,6 +12,7 @@ from scipy import stats
 
 from midmask.arrays import Doubles
 from midmask.errors import unknown
+from midmask.evaluation.statistics.intervals import Variance, standard_error
 from midmask.randomness.streams import numpy_stream
 
 Test = Literal["t", "wilcoxon", "permutation"]
@@ -22,9 +23,7 @@ RESAMPLES = 9_999
 
 
 def _t(difference: Doubles, seed: int) -> float:
-    if difference.std() == 0:
-        return 0.0
-    return float(stats.ttest_1samp(difference, 0.0).pvalue)
+    return standard_error([Variance.of_mean(difference)]).p(float(difference.mean()))
 
 
 def _wilcoxon(difference: Doubles, seed: int) -> float:
