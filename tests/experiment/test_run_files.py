@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytrec_eval
+from scipy import stats
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig
@@ -14,7 +15,7 @@ from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.plan import plan
-from midmask.experiment.report import evaluations_table, per_query
+from midmask.experiment.report import evaluation_sentence, evaluations_table, per_query
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.run_files import collection_step, run_file_evaluation, run_names
 from midmask.experiment.steps import LOCAL
@@ -139,3 +140,22 @@ def test_names(run: dict[str, dict[str, float]], tmp_path: Path) -> None:
         run_names([tagged, ours], ["one"])
     with pytest.raises(UserError, match=r"a\.trec and .*b\.trec would both be called 'anserini'; .*--name ONE"):
         run_names([tagged, written(tmp_path / "b.trec", run, "anserini")])
+
+
+def test_a_system_is_tested_against_bm25_query_by_query(
+    collection: CorpusConfig, run: dict[str, dict[str, float]], tmp_path: Path
+) -> None:
+    own = measured(tmp_path, written(tmp_path / "other.trec", run), collection, "midmask")
+    recipe = override(RECIPES["none"](), {"corpus.name": collection.name, "corpus.splits": "official"})
+    config = EvaluateConfig(split="test", measures=tuple(MEASURES))
+    bm25 = Runner(Place(str(tmp_path)), LOCAL, Silent()).run(plan(recipe).bm25_evaluation(config))
+    values = [by_query(per_query(one), "nDCG@10") for one in (own, bm25)]
+    queries = sorted(values[0])
+    found = stats.ttest_rel(*([one[query] for query in queries] for one in values))
+    low, high = found.confidence_interval()
+    said = evaluation_sentence("tiny", "other", own, bm25, trained=False)
+    assert said.startswith("BM25 is better than other on tiny test: nDCG@10") and found.pvalue < 1e-4
+    assert f"interval {-high:+.4f} to {-low:+.4f}, p < 0.0001, {len(queries)} queries" in said
+    assert evaluation_sentence("tiny", "other", own, bm25, trained=True) == (
+        f"{said} It was trained once: what another seed would change is not known."
+    )

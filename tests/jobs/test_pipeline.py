@@ -179,6 +179,7 @@ def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeli
     tracked = [row for row in rows(read_runs(f"sqlite:///{pipeline.home}/mlflow.db")) if MODEL_PARAM in row.params]
     assert {(row.recipe, row.backbone, row.protocol) for row in tracked} == {(f"{model.parent.name}/model", "", "")}
     assert {row.corpus for row in tracked} == {"tiny", "elsewhere"}, "no system of the recipe's name"
+    assert "BM25" in done.out and "trained once" not in done.out, "a folder's seeds are not known here"
 
 
 def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline: Pipeline) -> None:
@@ -196,6 +197,7 @@ def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline
     }
     rows = {name: float(row[column]) for name, row in table.items() if "," in name}
     assert len(rows) == 4 and set(rows.values()) <= measured
+    assert "trained once" in done.out
     runs = read_runs(f"sqlite:///{pipeline.home}/mlflow.db")
     assert {run.tags["midmask.job"] for run in runs} >= {*jobs, "run_recipe"}
     assert all(run.ended is not None for run in runs)

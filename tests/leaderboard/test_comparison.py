@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from midmask.errors import UserError
+from midmask.evaluation.statistics.sentences import sentence
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.leaderboard.comparison import compare_systems
-from midmask.leaderboard.comparison_text import as_markdown, as_text, sentence
+from midmask.leaderboard.comparison_text import as_markdown, as_text
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.selection import select_systems

@@ -36,7 +36,7 @@ def work(options: Options, flags: Namespace) -> None:
         from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
 
         corpus = recipe.corpus.short_name
-        sentence = evaluation_sentence(corpus, label, done[label], done["bm25"])
+        sentence = evaluation_sentence(corpus, label, done[label], done["bm25"], trained=model is None)
         tables = [evaluations_table(f"{corpus} {split}", {name: done[name] for name in here})]
         tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
         searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"

@@ -31,7 +31,8 @@ def work(options: Options, flags: Namespace) -> None:
         from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
 
         corpus = recipe.corpus.short_name
-        sentence = evaluation_sentence(corpus, recipe.name, done[f"{recipe.name}, test"], done["bm25, test"])
+        own, bm25 = done[f"{recipe.name}, test"], done["bm25, test"]
+        sentence = evaluation_sentence(corpus, recipe.name, own, bm25, trained=True)
         tables = [evaluations_table(corpus, {name: done[name] for name in here})]
         tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
         model = planned.stages[-1].place(Place(options.storage)) / "model"

@@ -11,6 +11,7 @@ from midmask.artifact import Artifact
 from midmask.evaluation.measures import DEFAULT
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.seeds import deviation
+from midmask.evaluation.statistics.sentences import sentence
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.experiment.reading_notes import notes
 from midmask.experiment.zero_shot import with_averages
@@ -59,19 +60,16 @@ def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
     return f"{_measures_table(title, rows, queries, names)}\n\n{notes(evaluations)}"
 
 
-def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact) -> str:
-    """A system beside BM25 on the same queries, by the first of the usual measures that the evaluation has.
+def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, trained: bool) -> str:
+    """A system against BM25 on the same queries, by the first of the usual measures that the evaluations have.
 
     Args:
-        name: of the system.
+        name: of the system. trained: whether it was trained here, once.
     """
-    own, other = done.result["measures"], bm25.result["measures"]
-    measure = next((one for one in DEFAULT if one in own), next(iter(own)))
-    split, baseline = done.result["split"], _number(other.get(measure))
-    return (
-        f"{name} has {measure} {own[measure]:.4f} on {corpus} {split}, BM25 {baseline} "
-        f"({done.result['queries']:,} queries; one training, so no test of the difference)."
-    )
+    measure = next((one for one in DEFAULT if one in done.result["measures"]), next(iter(done.result["measures"])))
+    tested = compare({name: per_query(done), "BM25": per_query(bm25)}, baseline="BM25", measure=measure)
+    said = sentence(tested[0], f"{corpus} {done.result['split']}")
+    return f"{said} It was trained once: what another seed would change is not known." if trained else said
 
 
 def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:

@@ -2,12 +2,11 @@
 
 import csv
 import io
-import math
 from collections.abc import Callable, Iterator
 
 from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.rendering import MISSING, markdown
-from midmask.evaluation.statistics.significance import Comparison
+from midmask.evaluation.statistics.sentences import p_text, sentence
 from midmask.leaderboard.comparison import SystemComparison
 from midmask.leaderboard.queries import Sided
 
@@ -42,40 +41,6 @@ def _render(found: SystemComparison, text: Callable[[str], str]) -> str:
     return "\n\n".join(blocks)
 
 
-def sentence(row: Comparison, place: str, tests: int = 1) -> str:
-    """What a test says of a system and the first: which is better and by how much, or what could have been found.
-
-    Args:
-        tests: how many its p is corrected for.
-    """
-    both = f"{row.system} and {row.baseline}"
-    if row.difference == 0 and row.detectable == 0:
-        return f"{both} have the same {row.measure} on each of the {row.queries:,} queries of {place}: {row.mean:.4f}."
-    if not row.significant:
-        power = f" A true difference of {row.detectable:.4f} would be found with a probability of 0.8."
-        return (
-            f"{both} are not distinguishable on {place}: {row.measure} {row.mean:.4f} and "
-            f"{row.baseline_mean:.4f}, a difference of {row.difference:+.4f} ({_tested(row, 1, tests)})."
-            f"{power if math.isfinite(row.detectable) else ''}"
-        )
-    sign = 1 if row.difference > 0 else -1
-    better, worse = [(row.system, row.mean), (row.baseline, row.baseline_mean)][::sign]
-    return (
-        f"{better[0]} is better than {worse[0]} on {place}: {row.measure} {better[1]:.4f} against {worse[1]:.4f}, a "
-        f"difference of {abs(row.difference):.4f} ({_tested(row, sign, tests)})."
-    )
-
-
-def _tested(row: Comparison, sign: int, tests: int) -> str:
-    low, high = sorted((sign * row.low, sign * row.high))
-    corrected = " after Holm's correction" if tests > 1 else ""
-    return f"95% interval {low:+.4f} to {high:+.4f}, {_p(row, 'p = ', 'p ')}{corrected}, {row.queries:,} queries"
-
-
-def _p(row: Comparison, equal: str = "", below: str = "") -> str:
-    return f"{below}< 0.0001" if row.p_corrected < 1e-4 else f"{equal}{row.p_corrected:.2g}"
-
-
 def _measure_table(found: SystemComparison, measure: str, text: Callable[[str], str]) -> str:
     tests = {row.system: row for row in found.table.comparisons[measure]}
     heads = [measure, "mean", "difference", "95% interval", "p (Holm)", "queries", "wins", "ties", "losses"]
@@ -86,7 +51,7 @@ def _measure_table(found: SystemComparison, measure: str, text: Callable[[str], 
         test, rest = [MISSING] * 3, [MISSING] * 3
         if (row := tests.get(system)) is not None:
             pairing = found.pairings[system, measure]
-            test = [f"{row.difference:+.4f}", f"{row.low:+.4f} … {row.high:+.4f}", _p(row)]
+            test = [f"{row.difference:+.4f}", f"{row.low:+.4f} … {row.high:+.4f}", p_text(row)]
             rest = [f"{count:,}" for count in (pairing.wins, pairing.ties, pairing.losses)]
         lines.append([text(system), mean, *test, f"{cell.queries:,}", *rest])
     return markdown(heads, lines)
