@@ -1,15 +1,41 @@
-"""The cores of this process, and what identifies a process, so that another one can see whether it still runs."""
+"""What of the machine this process may use, and what identifies a process, so that another one can see whether it
+still runs.
+"""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """CPU cores that this process may use: all of the machine's, unless it was given some of them (`taskset`)."""
+    """CPU cores that this process may use; `taskset`, Slurm and containers give it fewer than the machine has."""
     try:
-        return len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS has no such thing
-        return os.cpu_count() or 1
+        cores = os.cpu_count() or 1
+    quotas = [text.split() for text in _group_limits("cpu.max")]
+    return max(1, min([cores, *(int(quota) // int(period) for quota, period in quotas if quota != "max")]))
+
+
+def usable_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or its container's limit."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *(int(text) for text in _group_limits("memory.max") if text != "max")])
+
+
+def _group_limits(name: str) -> Iterator[str]:
+    """The file `name` of this process's control group (version 2) and of each that this one is in."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for own in (Path(line.removeprefix("0::")) for line in groups if line.startswith("0::")):
+        for group in (own, *own.parents):
+            file = CONTROL_GROUPS / group.relative_to("/") / name
+            if file.exists():
+                yield file.read_text().strip()
 
 
 def machine() -> str:

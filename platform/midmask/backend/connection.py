@@ -18,6 +18,7 @@ from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 from midmask.backend.liveness import end_with_local_ray
 from midmask.backend.scratch import RAY, Scratch
 from midmask.errors import UserError
+from midmask.processes import usable_cores, usable_memory
 from midmask.switches import TRUST
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ def _status(address: str) -> grpc.StatusCode:
 
 
 def _start() -> None:
-    """A Ray of this process's own: all CPUs, no dashboard, its files in a private folder that goes with the process.
+    """A Ray of this process's own: its CPUs, no dashboard, its files in a private folder that goes with the process.
 
     Ray guards a local cluster by a token and would leave one in the user's home, after which every `ray start` demands
     it; a token of this process's own leaves no trace.
@@ -127,12 +128,12 @@ def _start() -> None:
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
     own = Scratch()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         ray.init(
             address="local",
             include_dashboard=False,
-            object_store_memory=min(LARGEST_LOCAL_STORE, memory // 5),
+            num_cpus=usable_cores(),
+            object_store_memory=min(LARGEST_LOCAL_STORE, usable_memory() // 5),
             logging_level=logging.ERROR,
             _temp_dir=str(own.folder / RAY),
         )

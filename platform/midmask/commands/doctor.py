@@ -15,6 +15,7 @@ from midmask.checks import FAISS_BUILDS, own_versions, why_not_writable
 from midmask.errors import UserError
 from midmask.identity import ABSENT
 from midmask.pretrained import PRETRAINED, model_folder
+from midmask.processes import usable_cores
 from midmask.redaction import redacted
 from midmask.tracking import resolve_tracking_uri, sqlite_file
 
@@ -69,7 +70,7 @@ def _examine_cluster(storage: Place, tracking: str) -> int:
 
 def _list_versions() -> Iterator[tuple[str, str]]:
     versions = own_versions()
-    yield "midmask", f"{versions.pop('midmask')}, Python {versions.pop('Python')}, {os.cpu_count()} CPUs"
+    yield "midmask", f"{versions.pop('midmask')}, Python {versions.pop('Python')}, {usable_cores()} CPUs"
     for name, version in versions.items():
         if version != ABSENT:
             yield name, version

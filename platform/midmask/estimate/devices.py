@@ -19,7 +19,6 @@ No GPU has run midmask's own trainings yet (docs/results/benchmarks.md): its mas
 be faster than what the table's utilisation was taken from.
 """
 
-import os
 import re
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,7 +26,7 @@ from typing import Literal
 import torch
 
 from midmask.errors import UserError, unknown
-from midmask.processes import usable_cores
+from midmask.processes import usable_cores, usable_memory
 from midmask.training.rehearsal import GIB, USABLE
 
 CORES_PER_GPU = 8
@@ -138,7 +137,7 @@ def shape_named(text: str) -> Shape:
         raise unknown("device", match[2], [device.name for device in DEVICES.values()], hint=hint)
     device = DEVICES[name]
     cores = count if device.kind == "cpu" else count * CORES_PER_GPU
-    return Shape(device, count, cores, _ram())
+    return Shape(device, count, cores, usable_memory())
 
 
 def this_machine() -> Shape:
@@ -146,7 +145,7 @@ def this_machine() -> Shape:
     the one of the table that is next below it in memory, by its own memory."""
     cores = usable_cores()
     if not torch.cuda.is_available():
-        return Shape(DEVICES["cpu"], cores, cores, _ram(), f"this machine ({cores} CPU cores)")
+        return Shape(DEVICES["cpu"], cores, cores, usable_memory(), f"this machine ({cores} CPU cores)")
     name, memory = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).total_memory
     gpus = [device for device in DEVICES.values() if device.memory is not None]
     smaller = [device for device in gpus if (device.memory or 0) <= 1.05 * memory] or gpus
@@ -154,9 +153,4 @@ def this_machine() -> Shape:
     like = max(named or smaller, key=lambda device: device.memory or 0)
     count = torch.cuda.device_count()
     label = f"this machine ({count} x {name}, reckoned as {like.name})"
-    return Shape(replace(like, memory=memory), count, cores, _ram(), label)
-
-
-def _ram() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Shape(replace(like, memory=memory), count, cores, usable_memory(), label)
