@@ -30,8 +30,9 @@ BEGINNING = """# What held of the papers
 Each paper's claims, checked by a run of its preset at the small scale of its page under
 [Reproduce](../reproduce/sigir23.md): an encoder of two layers that starts from random weights. So a claim that holds
 here holds for what little such an encoder learns, and one that does not may hold for BERT. Teachers are as small and
-trained as briefly, so claims on distillation say little. Differences are in hundredths of the claim's measure, with
-their 95% interval over queries and seeds; how a claim is decided is said on each page of claims.
+trained as briefly, so claims on distillation say little. Where none of the systems that a claim compares reaches a
+tenth of BM25's measure, it cannot be told, however clear their difference is. Differences are in hundredths of the
+claim's measure, with their 95% interval over queries and seeds; how a claim is decided is said on each page of claims.
 """
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.figures import COLOURS, draw_panels, quiet
-from midmask_papers.matching import DETERMINISTIC, Match, Term, order_splits
+from midmask_papers.matching import Match, Term, order_splits
 from midmask_papers.paper_tables import VIEWS
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def gain_panels(results: Results, baseline: str, measure: str) -> list[GainPanel
         base = {one.key.setting: one.key for one in here.where(system=baseline)}
         gains: dict[str, dict[str, IntervalEstimate]] = {}
         for key in dict.fromkeys(one.key for one in here):
-            if key.system not in (baseline, *DETERMINISTIC) and key.setting in base:
+            if key.system not in (baseline, BM25) and key.setting in base:
                 own = gains.setdefault(_name(key, here), {})
                 own[key.setting] = _gain(key, base[key.setting], (corpus, split), results, measure)
         if len(base) > 1 and gains:

@@ -4,7 +4,9 @@ one other setting, or after reading one other collection, all of them alike. Dif
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
+from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
 from midmask.evaluation.statistics.seeds import Weighted, contrast, read_sample
@@ -18,9 +20,6 @@ CORPUS = "corpus"
 
 SPLITS = ("test", "dev")
 """In order of preference: what was selected on dev is told on test."""
-
-DETERMINISTIC = ("bm25",)
-"""Systems without a seed to differ by."""
 
 CorpusSplit = tuple[str, str]
 """(corpus, split)."""
@@ -52,6 +51,22 @@ class Match:
         """
         return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], level)
 
+    def best(self, results: Results, measure: str) -> float:
+        """The highest of its systems' means over these places."""
+        return max(_mean(results.where(**vars(term.key)), self.places, measure) for term in self.terms)
+
+    def bm25(self, results: Results, measure: str) -> float | None:
+        """BM25's mean over these places; None where it was not measured on each."""
+        own = results.where(system=BM25)
+        there = {(one.corpus, one.split) for one in own if measure in one.measures}
+        return _mean(own, self.places, measure) if there.issuperset(self.places) else None
+
+
+def _mean(own: Results, places: Sequence[CorpusSplit], measure: str) -> float:
+    """Of one system's measure, over its seeds, then over the places."""
+    there = [own.where(corpus=corpus, split=split) for corpus, split in places]
+    return fmean(fmean(one.measures[measure] for one in found) for found in there)
+
 
 def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
     """A term with its system's values on each of these places, seeds ascending."""
@@ -64,7 +79,7 @@ def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], 
         seeds.add(tuple(result.seed for result in found))
     if len(seeds) > 1:
         raise ValueError(f"{key} was not measured with the same seeds on all corpora")
-    return Weighted(key.system, term.weight, samples, is_drawn=key.system not in DETERMINISTIC)
+    return Weighted(key.system, term.weight, samples, is_drawn=key.system != BM25)
 
 
 @dataclass(frozen=True)

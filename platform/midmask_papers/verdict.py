@@ -3,7 +3,9 @@
 holds           the interval over seeds and queries lies above 0, the claimed direction
 does not hold   it lies below 0; or it reaches 0 but not the published size
 not decidable   it reaches both 0 and the published size (or there is none): what the paper saw could be there, and so
-                could nothing; the smallest detectable difference then is about as large as the published one, or larger
+                could nothing; the smallest detectable difference is about as large as the published one, or larger. Or
+                none of its systems reaches a tenth of what BM25 has there: what has hardly learned to search tells
+                nothing
 not measured    systems are absent; the sentence says which, and which preset measures them
 
 A claim of several parts holds if all parts do, and does not if one does not. Parts share the 5% (Bonferroni).
@@ -22,6 +24,12 @@ ClaimOutcome = Literal["holds", "does not hold", "not decidable", "not measured"
 
 OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not decidable", "holds")
 """Of a claim of several parts, the first that any of them has."""
+
+LEAST_OF_BM25 = 0.1
+"""Share of BM25's measure that the best of the systems that are compared must reach for a claim to be decided."""
+
+Rule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
+"""The outcome for an estimate, against the published size."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +131,8 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     return "not decidable"
 
 
-def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Ruling:
-    """The verdict on one part."""
+def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Rule = judge) -> Ruling:
+    """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
     ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
     if isinstance(ours, MissingResult):
@@ -133,9 +141,12 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL) -> Ruling:
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
     drawn = "" if found.floor else ", how much seeds differ is not known"
-    notes = "".join(f"; {one}" for one in ours.differs)
+    reached, there = ours.best(results, part.measure), ours.bm25(results, part.measure)
+    learned = there is None or reached >= LEAST_OF_BM25 * there
+    floor = () if learned else (f"at most {reached:.4f}, where BM25 has {there:.4f}: too little to decide it",)
+    notes = "".join(f"; {one}" for one in (*ours.differs, *floor))
     return Ruling(
-        judge(found, part.published),
+        rule(found, part.published) if learned else "not decidable",
         f"{sentence} ({found.queries:,} queries, {seeds}{drawn}){notes}.",
         estimate=found.value,
         low=found.low,
@@ -149,12 +160,16 @@ def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruli
     """The verdict on a claim that a contrast is no more than `bound` in either direction: it holds if the interval lies
     within the bounds, does not if it lies outside, and is not decidable if it reaches across one of them.
     """
-    found = decide(part, results)
-    if found.low is None or found.high is None:
-        return replace(found, sentence=f"{found.sentence} {how_to_measure(preset)}")
-    inside, outside = -bound <= found.low and found.high <= bound, found.low > bound or found.high < -bound
-    outcome: ClaimOutcome = "holds" if inside else "does not hold" if outside else "not decidable"
-    return replace(found, outcome=outcome, sentence=f"{found.sentence} Nothing is at most {100 * bound:g} points.")
+
+    def rule(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
+        if -bound <= found.low and found.high <= bound:
+            return "holds"
+        return "does not hold" if found.low > bound or found.high < -bound else "not decidable"
+
+    found = decide(part, results, rule=rule)
+    missing = found.outcome == "not measured"
+    said = how_to_measure(preset) if missing else f"Nothing is at most {100 * bound:g} points."
+    return replace(found, sentence=f"{found.sentence} {said}")
 
 
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:

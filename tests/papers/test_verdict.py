@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.claims import CLAIMS
 from midmask_papers.matching import Term
-from midmask_papers.verdict import ClaimPart, Ruling, combine, decide, judge
+from midmask_papers.verdict import ClaimPart, Ruling, combine, decide, judge, within
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import truth
 
@@ -27,6 +28,26 @@ def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seed
     assert (one.outcome == "holds") <= (other.outcome == "does not hold")
     sure = results(drawn(truth, noise=Noise().scaled(1e-4), queries=30, seeds=seeds, draw=draw))
     assert [decide(each, sure).outcome for each in (part, turned)] == ["holds", "does not hold"]
+
+
+@pytest.mark.parametrize(("of_bm25", "learned"), [(0.2, True), (0.11, True), (0.09, False), (0.01, False)])
+def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, learned):
+    """By the better one of them on average over the places; which of the two that is does not matter."""
+    a, b, bm25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", "none")
+    size, tiny = 0.6, Noise().scaled(1e-4)
+    truth = {a: of_bm25 * size, b: 0.0, bm25: size}
+    part = ClaimPart("", (Term(1, a, 0.3), Term(-1, b, 0.2)), "RR@10", ("msmarco", "dev"))
+    turned = replace(part, terms=(Term(1, b, 0.3), Term(-1, a, 0.2)))
+    found = results(drawn(truth, noise=tiny))
+    outcomes = [decide(each, found).outcome for each in (part, turned)]
+    assert outcomes == (["holds", "does not hold"] if learned else ["not decidable"] * 2)
+    assert ("too little to decide it" in decide(part, found).sentence) is not learned
+    assert within(part, found, 1.0, "rom").outcome == ("holds" if learned else "not decidable")
+    assert decide(part, Results([one for one in found if one.key != bm25])).outcome == "holds", "nothing to hold it to"
+    elsewhere = [drawn(truth, noise=tiny, corpus=name) for name in ("x", "y")]
+    without = results(found, elsewhere[0], [one for one in elsewhere[1] if one.key != bm25])
+    assert decide(replace(part, elsewhere=True), without).outcome == "holds", "BM25 is not known on every collection"
+    assert (decide(replace(part, elsewhere=True), results(found, *elsewhere)).outcome == "holds") is learned
 
 
 @given(value=st.floats(-1, 1), half=st.floats(0, 1), size=st.none() | st.floats(0.001, 1), factor=st.floats(0.001, 1))
