@@ -119,6 +119,19 @@ def test_only_cells_without_a_record_are_left(recorded, tmp_path):
     assert {step.name for step in there.left()} == {"evaluate"} and len(there.left()) == 2
 
 
+def test_cells_that_compute_the_same_share_a_record_under_their_own_names(recorded, corpus, tmp_path):
+    """A paper's table has one fine-tuning under two names where a single view is trained."""
+    _, _, records = recorded
+    one = layout(corpus).benchmark
+    twice = one.model_copy(update={"settings": {name: one.settings["in_batch"] for name in ("in_batch", "again")}})
+    there = job(lay_out(twice), tmp_path, records)
+    assert there.left() == []
+    found = collect(there.layout.cells, Place(there.options.storage), there.layout.recorded)
+    by_setting = [found.where(system="mlm", setting=name) for name in ("in_batch", "again")]
+    assert [len(own) for own in by_setting] == [2, 2]
+    assert [one.measures for one in by_setting[0]] == [one.measures for one in by_setting[1]]
+
+
 def test_a_record_of_other_conditions_is_not_taken(recorded, corpus, tmp_path):
     _, _, records = recorded
     longer = job(layout(corpus, **{"pretrain.steps": 4}), tmp_path, records)

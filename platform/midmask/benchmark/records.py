@@ -7,7 +7,7 @@ under version control. A cell whose record is there is not measured again; the r
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from midmask.artifact import Artifact, Place
@@ -93,9 +93,16 @@ def read_records(folder: Place) -> dict[str, CellRecord]:
 
 
 def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellRecord]) -> dict[str, CellRecord]:
-    """Cell's name -> its record, for the cells that have one."""
-    named = ((cell.name, records.get(identity_of_cell(cell))) for cell in cells)
-    return {name: record for name, record in named if record is not None}
+    """Cell's name -> its record, for the cells that have one. Cells that compute the same under two settings' names
+    share a record, and each has its results as its own.
+    """
+    found = ((cell, records.get(identity_of_cell(cell))) for cell in cells)
+    return {cell.name: _as_of(cell, record) for cell, record in found if record is not None}
+
+
+def _as_of(cell: BenchmarkCell, record: CellRecord) -> CellRecord:
+    own = Results(replace(result, key=cell.key, seed=cell.seed) for result in record.results)
+    return replace(record, results=own)
 
 
 def describe_records(known: Mapping[str, CellRecord]) -> list[str]:
