@@ -28,7 +28,7 @@ OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not deci
 LEAST_OF_BM25 = 0.1
 """Share of BM25's measure that the best of the systems that are compared must reach for a claim to be decided."""
 
-Rule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
+OutcomeRule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
 """The outcome for an estimate, against the published size."""
 
 
@@ -131,7 +131,7 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     return "not decidable"
 
 
-def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Rule = judge) -> Ruling:
+def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: OutcomeRule = judge) -> Ruling:
     """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
     ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
