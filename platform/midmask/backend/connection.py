@@ -13,6 +13,7 @@ from ray._private import auto_init_hook
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
+from ray._private.utils import get_num_cpus
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from midmask.backend.liveness import end_with_local_ray
@@ -132,7 +133,7 @@ def _start() -> None:
         ray.init(
             address="local",
             include_dashboard=False,
-            num_cpus=usable_cores(),
+            num_cpus=max(1, min(usable_cores(), int(get_num_cpus()))),  # Ray's knows quotas of version 1, too
             object_store_memory=min(LARGEST_LOCAL_STORE, usable_memory() // 5),
             logging_level=logging.ERROR,
             _temp_dir=str(own.folder / RAY),

@@ -66,7 +66,7 @@ def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, 
     Args:
         name: of the system. trained: whether it was trained here, once.
     """
-    measure = next((one for one in DEFAULT if one in done.result["measures"]), next(iter(done.result["measures"])))
+    measure = _usual_measure(done.result["measures"])
     tested = compare({name: per_query(done), "BM25": per_query(bm25)}, baseline="BM25", measure=measure)
     said = sentence(tested[0], f"{corpus} {done.result['split']}")
     return f"{said} It was trained once: what another seed would change is not known." if trained else said
@@ -79,13 +79,17 @@ def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
         done: name of a system -> its evaluation; at least one.
     """
     values = {name: one.result["measures"] for name, one in done.items()}
-    known = next(iter(values.values()))
-    measure = next((one for one in DEFAULT if one in known), next(iter(known)))
+    measure = _usual_measure(next(iter(values.values())))
     name = max(values, key=lambda one: values[one][measure])
     value = f"{values[name][measure]:.4f} on {place} ({done[name].result['queries']:,} queries)"
     if len(done) == 1:
         return f"{name} has {measure} {value}."
     return f"Of {len(done)} run files, {name} has the highest {measure}: {value}. Differences are not tested here."
+
+
+def _usual_measure(measures: Mapping[str, float]) -> str:
+    """The first of the usual ones that an evaluation has, else its own first."""
+    return next((one for one in DEFAULT if one in measures), next(iter(measures)))
 
 
 def results_table(evaluations: Mapping[str, Artifact]) -> str:

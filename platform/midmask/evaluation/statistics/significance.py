@@ -175,7 +175,7 @@ def _difference(
         "difference": mean,
         "low": mean - margin,
         "high": mean + margin,
-        "p": paired_p(difference_Q, test, seed=seed) if seeds is None else error.p(mean),
+        "p": error.p(mean) if test == "t" else paired_p(difference_Q, test, seed=seed),
         "effect": mean / spread if spread else 0.0,
         "detectable": error.detectable(level),
     }
