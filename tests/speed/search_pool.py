@@ -32,7 +32,7 @@ from midmask.retrieve.search import Search, SearchConfig, SearchWorker
 from midmask.retrieve.views import Views
 from tests.speed.own_ray import start_ray
 
-GOAL, ROWS, ACTORS = 1.15, 2048, 2
+GOAL, ROWS, ACTORS = 1.05, 2048, 2
 MEBIBYTE = 1 << 20
 
 

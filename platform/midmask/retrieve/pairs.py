@@ -11,7 +11,7 @@ import numpy as np
 from midmask.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
 
-GATHERED = 1024
+GATHERED = 512
 """Vectors copied at once for exact scoring; few enough to stay in the cache."""
 
 
@@ -29,6 +29,8 @@ class Embeddings:
         self._blocks = [np.asarray(block) for block in blocks]  # a memory map's own class is slow to take rows of
         self._starts = np.cumsum([0, *map(len, blocks)])
         self.rows, self.width = int(self._starts[-1]), blocks[0].shape[1]
+        # numpy sorts integers of 16 bits by counting, which holds up to 65,536 blocks.
+        self._block_of_N = np.repeat(np.arange(len(blocks), dtype=np.min_scalar_type(len(blocks))), [*map(len, blocks)])
         for start, block in zip(self._starts.tolist(), self._blocks, strict=False):
             check_finite(block, start)
 
@@ -44,17 +46,18 @@ class Embeddings:
     def inner(self, queries_QD: Doubles, rows_QN: Ints) -> Doubles:
         """Inner products of each query with rows of its own, in float64, [Q, N].
 
-        Each is one dot product of length D, the same in any company. Pairs are met in the order of their rows, so that
-        a block is read from one end to the other, and a vector that many queries found but once.
+        Each is one dot product of length D, the same in any company. Pairs are met block by block, so that a block that
+        lies on disk is read once.
         """
         rows, scores = rows_QN.reshape(-1), np.empty(rows_QN.size, dtype=np.float64)
-        by_row = rows.argsort()
-        edges = np.searchsorted(rows[by_row], self._starts).tolist()
+        blocks = self._block_of_N[rows]
+        by_block = blocks.argsort(kind="stable")
+        edges = np.searchsorted(blocks[by_block], np.arange(len(self._blocks) + 1)).tolist()
         for block, first, start, stop in zip(self._blocks, self._starts.tolist(), edges, edges[1:], strict=False):
             for at in range(start, stop, GATHERED):
-                pairs = by_row[at : min(at + GATHERED, stop)]
-                vectors_PD = block[rows[pairs] - first].astype(np.float64)
-                scores[pairs] = np.vecdot(vectors_PD, queries_QD[pairs // rows_QN.shape[1]])
+                pairs = by_block[at : min(at + GATHERED, stop)]
+                vectors_PD = block.take(rows[pairs] - first, axis=0).astype(np.float64)
+                scores[pairs] = np.vecdot(vectors_PD, queries_QD.take(pairs // rows_QN.shape[1], axis=0))
         return scores.reshape(rows_QN.shape)
 
 
