@@ -1,4 +1,5 @@
-"""What autograd keeps of a forward pass for the backward pass, of real tensors and of fake ones."""
+"""What autograd keeps of a forward pass for the backward pass, of real tensors and of fake ones. Of layers that are
+computed again, what there is when the backward pass is in one of them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+
+from midmask.layers import counted_layers
 
 _reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
 
@@ -34,5 +37,8 @@ class KeptTensors:
 def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
     """Counts what the forward passes of this context keep."""
     found = KeptTensors(module)
-    with torch.autograd.graph.saved_tensors_hooks(found.keep, lambda tensor: tensor):
+    with (
+        counted_layers(module, found.keep),
+        torch.autograd.graph.saved_tensors_hooks(found.keep, lambda tensor: tensor),
+    ):
         yield found

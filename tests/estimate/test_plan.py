@@ -176,6 +176,12 @@ def test_where_not_one_row_fits_the_smallest_device_with_room_for_it_is_named(la
     told = refusal(tight, "1xL4", tmp_path)
     assert "pretrain on 1xL4: 1 row at once needs" in told and "there are 1.5 GiB" in told
     assert "not even one row fits; take a smaller backbone, or shorter rows, or --on 1xT4, which holds one" in told
+    one_row = override(large, {"pretrain.batch_size": 1})
+    memory = next(one.memory for one in estimated(one_row, "1xL4", tmp_path).charges if one.step.name == "pretrain")
+    assert memory is not None
+    half = override(large, {"pretrain.memory_gib": (memory.total - memory.activations / 2) / 2**30})
+    assert "not even one row fits; set pretrain.recompute=true, or take a smaller" in refusal(half, "1xL4", tmp_path)
+    refuse_impossible(estimated(override(half, {"pretrain.recompute": True}), "1xL4", tmp_path))
 
 
 def test_memory_is_that_of_the_longest_rows_on_a_gpu(large: Recipe, tmp_path: Path) -> None:

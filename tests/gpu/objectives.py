@@ -20,6 +20,7 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.identity import override
+from midmask.layers import recompute_layers
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
@@ -70,8 +71,9 @@ def objective_cases(folder: Path) -> Iterator[Case]:
             build = partial(pretraining, name, fields)
             yield from _cases(_named(name, fields), build, PRETRAINING_BF16, guesses=name in GENERATORS)
         if name in EXPERTS:
-            build = partial(pretraining, name, {}, EXPERTS[name])
+            build = partial(pretraining, name, {}, experts=EXPERTS[name])
             yield from _cases(f"{name}, experts {EXPERTS[name]}", build, PRETRAINING_BF16)
+    yield from _cases("retromae, layers computed again", computed_again, PRETRAINING_BF16)
     for representation in ranked.REPRESENTATIONS:
         yield from _cases(f"contrastive, {representation}", partial(finetuning, "contrastive", representation, {}))
     for fields in ({"loss": "soft_ce"}, {"loss": "margin_mse"}, {"ce_weight": 0.1}):
@@ -127,12 +129,19 @@ def _tensors(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
             yield from _tensors(f"{path}.{name}", getattr(value, name))
 
 
-def pretraining(name: str, fields: dict[str, Any], experts: str = "none") -> tuple[Objective, Batch]:
+def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Objective, Batch]:
     """A middle training on two layers, and a batch of the rows that it reads."""
     config, words = override(PRETRAINING[name].Config(), fields), small_vocabulary()
-    backbone = build_backbone(BackboneConfig.model_validate({"name": "tiny", "experts": experts}), words, seed=3)
+    backbone = build_backbone(BackboneConfig(name="tiny", **encoder), words, seed=3)
     objective = _with_noise(build_objective(config, backbone, words, seed=5))
     return objective, Batch(0, pretraining_texts(config.reads()))
+
+
+def computed_again() -> tuple[Objective, Batch]:
+    """Layers are computed again while the model trains alone; here without dropout."""
+    objective, batch = pretraining("retromae", {}, dropout=0.0)
+    recompute_layers(objective.backbone)
+    return objective.train(), batch
 
 
 def _with_noise(objective: Objective) -> Objective:

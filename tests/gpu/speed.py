@@ -19,12 +19,13 @@ from typing import Any
 import torch
 
 from midmask.errors import reason
+from midmask.layers import compile_layers
 from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.training.loop import to_device
 from tests.gpu.page import table
 from tests.speed.pretraining import finish
-from tests.speed.steps import compile_parts, interleaved, objective_named, training_step
+from tests.speed.steps import interleaved, objective_named, training_step
 from tests.support.estimate.counted import count_flops
 
 PLAIN = "mlm"
@@ -172,7 +173,7 @@ def measure_method(
     objective = build(name, sizes, device)
     if compiled:
         torch.compiler.reset()  # else a forward of one class would be compiled for few of the objectives alone
-        compile_parts(objective, backend=sizes.backend, dynamic=False)
+        compile_layers(objective.backbone, backend=sizes.backend, dynamic=False)
     for length in sizes.lengths:
         if time.monotonic() >= until:
             yield Cell(name, length, compiled, missing=NO_TIME)

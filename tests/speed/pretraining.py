@@ -5,7 +5,7 @@
 Needs torch, transformers, pydantic and numpy; no Ray, no MLflow, no pyarrow. On a GPU: bf16 autocast, 128 x 150 tokens.
 On a CPU: fp32, and a reduced size unless flags say otherwise. A step is masks, forward and backward pass, and AdamW, on
 one made-up batch of full rows; the time is that of `--rounds` steps after three to warm up. `--compile` compiles the
-encoder and each decoder; the vocabulary heads run in chunks and stay as they are. Tokens are those of all texts a step
+encoder's layers, as `train.compile` does. Tokens are those of all texts a step
 reads: passages, second spans, and pseudo-queries of 32 tokens.
 
 Model FLOPs are those of the matrix products of one eager step, counted by `midmask.flops`.
@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from midmask.batch import TokenRows
+from midmask.layers import compile_layers
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.vocabulary import Vocabulary
-from tests.speed.steps import compile_parts, objective_named, training_step
+from tests.speed.steps import objective_named, training_step
 from tests.support.estimate.counted import count_flops
 
 H200_BF16_TFLOPS = 989.0
@@ -50,7 +51,7 @@ def measure(name: str, words: Vocabulary, options: argparse.Namespace) -> Speed:
     step = training_step(objective, batch, bf16=options.device == "cuda")
     flops = count_flops(step)
     if options.compile:
-        compile_parts(objective)
+        compile_layers(objective.backbone)
     for _ in range(WARM_UP):
         step()
     finish(options.device)

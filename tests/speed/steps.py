@@ -6,7 +6,6 @@ Needs torch and the objectives only: no Ray, no MLflow, no pyarrow.
 import time
 from collections.abc import Callable, Mapping
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -35,17 +34,6 @@ def training_step(objective: Objective, batch: Batch, *, bf16: bool = False) -> 
         optimiser.step()
 
     return step
-
-
-def compile_parts(objective: Objective, **settings: Any) -> None:
-    """Compiles the encoder and each decoder; the vocabulary heads run in chunks and stay as they are.
-
-    Args:
-        settings: of `torch.compile`.
-    """
-    others = (part for name, part in objective.named_children() if name != "backbone")
-    for part in (objective.backbone.encoder, *others):
-        part.compile(**settings)
 
 
 def interleaved(

@@ -20,6 +20,7 @@ from midmask.estimate.remembered import remembered
 from midmask.estimate.sizes import outline_backbone, outline_cross_encoder, outline_seq2seq
 from midmask.flops import flop_counter
 from midmask.kept import kept_tensors
+from midmask.layers import recompute_layers
 from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
@@ -85,6 +86,7 @@ def count_training(
     *,
     kind: str,
     bf16: bool,
+    recompute: bool = False,
 ) -> Counted:
     """Counts the cost of a step of an objective on an encoder.
 
@@ -92,12 +94,15 @@ def count_training(
         vocabulary: entries of the tokenizer.
         representation: what is scored, in fine-tuning.
         kind: of the device, cpu or cuda. Dropout keeps pairs of tokens on a CPU only; on a GPU it is left out.
-        bf16: whether autocast is on.
+        bf16: whether autocast is on. recompute: whether layers are computed again in the backward pass; all but the one
+            that is kept whole count twice forward.
 
     Raises:
         UserError: if there is no such model, or the objective cannot be carried out on it.
     """
     objective, words = _outline(config, encoder, vocabulary, representation)
+    if recompute:
+        recompute_layers(objective.backbone)
     parameters = sum(parameter.numel() for parameter in objective.parameters())
     rows = max(1, TEXTS // row.texts)
     if row.group:

@@ -71,7 +71,10 @@ def _advice(charge: Charge, memory: Memory, rows: int, room: float) -> str:
     field = f"{FIELDS[charge.step.name]}.micro_batch"
     if (fitting := memory.fitting(rows, room)) >= 1:
         return f"set {field}={fitting} or less"
-    advice = "not even one row fits; take a smaller backbone, or shorter rows"
+    assert charge.training is not None
+    helps = not charge.training.train.recompute and memory.total - memory.activations < room
+    again = f"set {FIELDS[charge.step.name]}.recompute=true, or " if helps else ""
+    advice = f"not even one row fits; {again}take a smaller backbone, or shorter rows"
     least = memory.total - memory.activations * (1 - 1 / rows)
     enough = [device for device in DEVICES.values() if device.room is not None and device.room >= least]
     if not enough:

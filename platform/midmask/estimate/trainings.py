@@ -111,6 +111,7 @@ def training(
         row,
         kind=kind,
         bf16=config.train.precision == "bf16" or (config.train.precision == "auto" and kind == "cuda"),
+        recompute=config.train.recompute,
     )
     if isinstance(config, PretrainConfig) and config.self_distillation:
         counted = _self_distilled(counted, encoder, vocabulary, row)

@@ -60,10 +60,11 @@ def fit_micro_batch(
         fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)
     fitting = world.least(fitting)
     if fitting < 1:
+        again = "set train.recompute=true, or " if room > once and not config.recompute else ""
         raise UserError(
             f"one row of the training keeps {(one + each) / GIB:.2f} GiB beside the weights, and there are "
-            f"{max(room, 0) / GIB:.2f} GiB; take a smaller backbone.name, shorter rows (tokens.max_length), or a "
-            "device with more memory"
+            f"{max(room, 0) / GIB:.2f} GiB; {again}take a smaller backbone.name, shorter rows (tokens.max_length), or "
+            "a device with more memory"
         )
     if fitting >= share:
         return None

@@ -23,6 +23,7 @@ import torch
 from midmask import distributed as world
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.layers import compile_layers, recompute_layers
 from midmask.objectives import Objective
 from midmask.training import checkpoint
 from midmask.training.examples import open_examples
@@ -86,6 +87,10 @@ class _Run:
         _, objective, self.vocabulary = setup.build()
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
+        if config.recompute:
+            recompute_layers(self.objective.backbone)
+        if config.compile:
+            compile_layers(self.objective.backbone)
         self.optimiser = build_optimiser(self.objective, config)
         self.guard = self._open_guard()
         micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
