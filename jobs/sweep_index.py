@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares indexes of one encoder's dense vectors: what they find, how fast, in how many bytes."""
+"""Compares indexes of one encoding, of dense vectors or of words: what they find, how fast, in how many bytes."""
 
 from _entry import run
 

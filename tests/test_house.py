@@ -234,6 +234,7 @@ def test_import_contracts_see_what_breaks_them(tmp_path: Path) -> None:
         ("registry.py", "import streamlit"),
         ("vocabulary.py", "import ir_datasets"),
         ("heads.py", "import psycopg"),
+        ("switches.py", "import seismic"),
         ("artifact.py", "import torch"),
         ("tracking/__init__.py", "import midmask.artifact"),
     ]:

@@ -8,7 +8,7 @@ import pytest
 from midmask.artifact import RECORD, Place, load
 from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.counting import count_scoring
-from midmask.estimate.searches import CODES_PER_SECOND
+from midmask.estimate.searches import CODES_PER_SECOND, SEISMIC_ENTRY_BYTES
 from midmask.estimate.storage import RANKED
 from midmask.experiment.plan import Plan, Step, adopted, plan, rungs
 from midmask.experiment.run import Runner, Silent
@@ -78,6 +78,13 @@ def test_an_index_holds_every_vector_and_only_gpus_have_a_copy(recipe: Recipe, s
     drawn = of(search.inputs["exact"], storage)
     assert drawn.flops == 2 * min(Q, 256) * N * 16 and drawn.index == 0
     assert cpu.host == gpu.host == gpu.index == (4 * 16 + 8) * N and cpu.index == 0, "in memory each has an id"
+
+
+def test_an_index_of_words_lies_beside_the_words(recipe: Recipe, storage: Place) -> None:
+    search, exact = search_of(recipe, SPLADE, index="Seismic"), search_of(recipe, SPLADE)
+    own = of(search.inputs["index"], storage).bytes
+    assert own == SEISMIC_ENTRY_BYTES * 200 * N
+    assert of(search, storage).host == own + of(exact, storage).host
 
 
 @pytest.mark.parametrize(

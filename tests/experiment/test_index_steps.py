@@ -123,3 +123,18 @@ def test_mining_without_an_encoder_has_no_index_and_its_split_is_there(retromae:
     official = {**mined, "corpus.splits": "official"}
     with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'train'. Known: test"):
         override(retromae, official).check()
+
+
+def test_an_index_of_words_is_planned_where_words_alone_are_searched(retromae: Recipe) -> None:
+    asked = override(retromae, {"evaluation.index": "Seismic", "evaluation.query_cut": 5})
+    with pytest.raises(UserError, match=r"evaluation\.index = Seismic: words are not all that is searched; leave it"):
+        plan(asked).evaluation(asked.evaluation)
+    words = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
+    search = plan(words).evaluation(words.evaluation).inputs["ranked"]
+    assert search.config.query_cut == 5 and search.inputs["exact"].config.index == "Flat"
+    other = plan(words).evaluation(words.evaluation.model_copy(update={"query_cut": 9})).inputs["ranked"]
+    assert other.fingerprint != search.fingerprint and other.inputs["index"] == search.inputs["index"]
+    hybrid = override(asked, {"representation.lexical": "splade"})
+    with pytest.raises(UserError, match=r"words are not all that is searched"):
+        plan(hybrid).evaluation(hybrid.evaluation)
+    assert plan(hybrid).evaluation(hybrid.evaluation.model_copy(update={"views": "lexical"}))

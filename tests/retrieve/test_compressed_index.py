@@ -77,7 +77,7 @@ def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: P
     (tmp_path / "index").mkdir()
     file = tmp_path / "index" / "passages.faiss"
     load_faiss().write_index(index, str(file))
-    opened = open_faiss_index(Place(str(tmp_path)))
+    opened = open_faiss_index(tmp_path / "index")
     assert str(file) in Path("/proc/self/maps").read_text()
     for expected, found in zip(index.search(queries_QD, 9), opened.search(queries_QD, 9), strict=True):
         np.testing.assert_array_equal(found, expected)

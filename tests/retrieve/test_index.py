@@ -97,7 +97,7 @@ def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
 
 
 def test_an_index_survives_its_file(vectors):
-    index = open_faiss_index(vectors["index"].place)
+    index = open_faiss_index((vectors["index"].place / "index").local())
     assert (index.ntotal, index.d) == (300, 32)
 
 

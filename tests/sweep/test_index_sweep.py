@@ -135,3 +135,24 @@ def test_the_list_that_comes_along_holds_exact_fast_and_small_indexes() -> None:
     for width in (128, 384, 768):
         for point in space.points:
             point.check_index("evaluation", width)
+
+
+def test_indexes_of_words_are_compared_likewise(tmp_path: Path) -> None:
+    write_collection(tmp_path / "tiny")
+    text = "depth: 20\npoints:\n  - {index: Flat}\n  - {index: Seismic, query_cut: 50, heap_factor: 0}\n"
+    (tmp_path / "points.yaml").write_text(text)
+    words = {"representation.dense": None, "representation.lexical": "splade"}
+    recipe = override(short(RECIPES["none"](), f"beir:{tmp_path}/tiny"), words)
+    sweep = plan_index_sweep(load_index_space(tmp_path / "points.yaml"), recipe, plan(recipe), "dev", None)
+    storage = Place(str(tmp_path / "store"))
+    runner = Runner(storage, LOCAL, Silent())
+    done = {name: runner.run(step) for name, step in sweep.targets.items()}
+    labels = [line.split("|")[1].strip() for line in index_table(sweep, done, storage).splitlines()[2:4]]
+    assert labels == ["Flat", "Seismic query_cut 50 heap_factor 0.0"]
+    found = load(sweep.evaluations["Seismic query_cut 50 heap_factor 0.0"].inputs["ranked"].place(storage)).result
+    assert found["recall"]["at_10"] > 0.9
+    lists = [
+        load_index_space(JOBS.parent / "search_spaces" / "indexes" / f"{name}.yaml") for name in ("words", "default")
+    ]
+    assert all(point.is_of_words or point.is_exact for point in lists[0].points)
+    assert not any(point.is_of_words for point in lists[1].points)

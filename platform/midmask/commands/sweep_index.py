@@ -1,4 +1,4 @@
-"""Compares indexes of one encoder's dense vectors: what they find, how fast, in how many bytes.
+"""Compares indexes of one encoding, of dense vectors or of words: what they find, how fast, in how many bytes.
 
 The collection is encoded once, by the encoder that the recipe's last stage gives or by the model of --model. Every
 index is built, searched for a split's queries, and held against the exact search; then all are timed in one process.

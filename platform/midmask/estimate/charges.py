@@ -12,7 +12,14 @@ from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.fitting import fit
 from midmask.estimate.lengths import longest_lengths, mean_lengths
 from midmask.estimate.memory import Memory
-from midmask.estimate.searches import BM25_ID_BYTES, BM25_SHARD_BYTES, bm25_seconds, index_bytes, maxsim_seconds
+from midmask.estimate.searches import (
+    BM25_ID_BYTES,
+    BM25_SHARD_BYTES,
+    SEISMIC_ENTRY_BYTES,
+    bm25_seconds,
+    index_bytes,
+    maxsim_seconds,
+)
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
 from midmask.estimate.trainings import Training, pair_tokens, training
@@ -21,6 +28,7 @@ from midmask.experiment.searching import represented_by
 from midmask.experiment.step import Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.retrieve.search import PART
+from midmask.retrieve.seismic import SEISMIC
 from midmask.teacher.teach import TeachConfig
 from midmask.tokens import ROW_GROUP, TokensConfig
 
@@ -176,7 +184,9 @@ class Charges:
     def _index(self, step: Step) -> Charge:
         """As large as the vectors: true of IVF with whole vectors and HNSW, too much for PQ. Its time is not known."""
         model = step.inputs["passages"].inputs["model"]
-        _, count, _, _ = self._encoding_volumes(step.inputs["passages"])
+        _, count, _, terms = self._encoding_volumes(step.inputs["passages"])
+        if step.config.index == SEISMIC:  # type: ignore[attr-defined]
+            return Charge(step, bytes=SEISMIC_ENTRY_BYTES * terms * count)
         width = represented_by(model).width or self.sizes(model).width
         return Charge(step, bytes=4 * count * width)
 

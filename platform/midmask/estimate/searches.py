@@ -4,12 +4,15 @@ BM25           words are counted and scored a shard at a time; a query adds up t
                of its words, on as many cores as there are workers; the index is mapped, so that it takes no memory, but
                each passage's id does
 dense          vectors in a faiss index: in the host's memory, and if there are GPUs a copy, each with its share
-lexical        all entries unpacked in the host's memory
+lexical        all entries unpacked in the host's memory, and Seismic's index beside them; its searches are reckoned as
+               exact ones
 late           a product of codes for each token of a query with each of its candidates' tokens, on CPU cores; vectors
                are mapped, so an index takes no memory
 """
 
 import re
+
+from midmask.retrieve.seismic import SEISMIC
 
 BM25_ID_BYTES = 100
 """Of the host's memory for each passage while BM25 searches: its id and its place among the sorted ids, once for the
@@ -26,6 +29,8 @@ CODES_PER_SECOND = 5e9
 of 14 tokens have 200 candidates each among 4,096 passages of 94 tokens, and 8.7e9 where all of them are scored."""
 ENTRY_BYTES = 8
 """Of an entry of a lexical view: its word and its weight."""
+SEISMIC_ENTRY_BYTES = 40
+"""Of an entry in Seismic's index: measured 13 to 42, and 100 for weights that are nearly noise."""
 LINK_BYTES = 8
 """Of an id, or of a link of HNSW's graph, of which a vector has twice as many as the factory string says."""
 
@@ -61,4 +66,5 @@ def index_bytes(factory: str, *, width: int, terms: float) -> tuple[float, float
         width: of the dense view that is searched; 0: none. terms: words of the lexical view; 0: none.
     """
     vector = dense_bytes(factory, width) if width else 0.0
-    return vector + ENTRY_BYTES * terms, 0.0 if "HNSW" in factory else vector
+    entry = ENTRY_BYTES + SEISMIC_ENTRY_BYTES * (factory == SEISMIC)
+    return vector + entry * terms, 0.0 if "HNSW" in factory else vector

@@ -26,6 +26,7 @@ from midmask.retrieve.index_recall import SampleConfig
 from midmask.retrieve.index_training import TRAINING_ROWS
 from midmask.retrieve.pool import ALL
 from midmask.retrieve.search import SearchConfig
+from midmask.retrieve.search_config import misplaced
 from midmask.tokens import TokensConfig
 
 
@@ -65,6 +66,8 @@ def ranking(
         nprobe=wanted.nprobe,
         ef_search=wanted.ef_search,
         rescore=wanted.rescore,
+        query_cut=wanted.query_cut,
+        heap_factor=wanted.heap_factor,
         threads=wanted.threads,
     )
     if isinstance(wanted, EvaluateConfig):
@@ -126,14 +129,18 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
     if wanted.is_exact:
         return
     representation = represented_by(model)
-    if representation.dense is None or getattr(wanted, "views", "all") == "lexical":
-        raise UserError(
-            f"{_place(wanted)}.index = {wanted.index}: no dense vectors are searched, and the search of all others is "
-            "always exact; leave it at Flat"
-        )
-    if wanted.rescore == 0 and representation.lexical is not None and getattr(wanted, "views", "all") != "dense":
+    given = {"dense": representation.dense, "lexical": representation.lexical, "late": representation.tokens}
+    views = {name for name, own in given.items() if own is not None} & _wanted_views(wanted)
+    if advice := misplaced(wanted, views):
+        raise UserError(f"{_place(wanted)}.index = {wanted.index}: {advice}")
+    if wanted.rescore == 0 and "lexical" in views:
         raise UserError(f"{_place(wanted)}.rescore = 0: scores of an index and of words are not added; set 1 or more")
     wanted.check_index(_place(wanted), _dense_width(model))
+
+
+def _wanted_views(wanted: EvaluateConfig | MineConfig) -> set[str]:
+    views = getattr(wanted, "views", "all")
+    return {"dense", "lexical", "late"} if views == "all" else {views}
 
 
 def _dense_width(model: Step) -> int:

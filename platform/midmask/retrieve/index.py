@@ -1,6 +1,6 @@
-"""Approximate indexes of dense vectors: their settings and checks, and the step that builds one.
+"""Approximate indexes: their settings and checks, and the step that builds one.
 
-    encoded passages ─► index (faiss, of all passages) ─► index/passages.faiss ─► every search of every split
+    encoded passages ─► index (faiss or Seismic, of all passages) ─► index/passages.* ─► every search of every split
 
 An index is built once, by one process, so that a search finds the same passages on any number of machines: each of them
 opens the whole index and searches some of the queries. "Flat" is exact and needs no index of its own: the vectors are
@@ -28,6 +28,7 @@ from midmask.identity import Config, added, runtime
 from midmask.retrieve.blocks import passage_blocks
 from midmask.retrieve.dense import load_faiss
 from midmask.retrieve.index_training import TRAINING_ROWS, learn
+from midmask.retrieve.seismic import HEAP_FACTOR, QUERY_CUT, SEISMIC, SeismicIndex, build_seismic_index, load_seismic
 from midmask.retrieve.views import read_views
 
 FLAT = "Flat"
@@ -46,9 +47,13 @@ WIDTH = 1536
 
 
 class IndexFields(Config):
-    """The index of dense vectors that a search uses, and its build and search parameters."""
+    """The index that a search uses, and its build and search parameters: of dense vectors, or of words."""
 
-    index: str = Field(FLAT, description="faiss factory string, such as IVF256,Flat or HNSW32; Flat is exact")
+    index: str = Field(
+        FLAT,
+        description="faiss factory string for dense vectors, such as IVF256,Flat or HNSW32; Seismic for words; Flat is "
+        "exact",
+    )
     nprobe: int | None = Field(None, ge=1, description="IVF: lists searched for each query; none: one in 8, at least 8")
     ef_search: int | None = Field(
         None, ge=1, description="HNSW: candidates kept while searching; none: the depth, at least 64"
@@ -64,6 +69,16 @@ class IndexFields(Config):
         ge=0,
         le=1000,
     )
+    query_cut: int | None = added(
+        None, f"Seismic: heaviest words of a query whose lists are searched; none: {QUERY_CUT}", ge=1
+    )
+    heap_factor: float | None = added(
+        None,
+        f"Seismic: how much the summary of passages is trusted before they are passed over, lower finds more; none: "
+        f"{HEAP_FACTOR}",
+        ge=0,
+        le=1,
+    )
 
     @model_validator(mode="after")
     def _parameters_belong_to_the_index(self) -> Self:
@@ -71,6 +86,8 @@ class IndexFields(Config):
             "nprobe": ("IVF", "IVF256,Flat"),
             "ef_search": ("HNSW", "HNSW32"),
             "ef_construction": ("HNSW", "HNSW32"),
+            "query_cut": (SEISMIC, SEISMIC),
+            "heap_factor": (SEISMIC, SEISMIC),
         }
         for name, (kind, example) in kinds.items():
             value = getattr(self, name)
@@ -78,11 +95,18 @@ class IndexFields(Config):
                 raise ValueError(f"{name} = {value} with index = {self.index}: {name} is of {kind}, as index={example}")
         if self.is_exact and self.rescore != 1:
             raise ValueError(f"rescore = {self.rescore} with index = Flat: all scores are exact; leave it at 1")
+        if self.is_of_words and self.rescore == 0:
+            raise ValueError(f"rescore = 0 with index = {SEISMIC}: its own weights have 16 bits; set 1 or more")
         return self
 
     @property
     def is_exact(self) -> bool:
         return self.index == FLAT
+
+    @property
+    def is_of_words(self) -> bool:
+        """Whether it finds by the lexical view, not by the dense one."""
+        return self.index == SEISMIC
 
     def learns(self, width: int | None) -> bool:
         """Whether the index learns from vectors before they are added: IVF, SQ8, PQ, OPQ; not HNSW32 or SQfp16.
@@ -90,7 +114,7 @@ class IndexFields(Config):
         Args:
             width: of the vectors; none: not known.
         """
-        return not (self.is_exact or empty_index(self.index, width or WIDTH, "").is_trained)
+        return not (self.is_exact or self.is_of_words or empty_index(self.index, width or WIDTH, "").is_trained)
 
     def check_index(self, place: str, width: int | None) -> None:
         """Finds a wrong index before anything is computed.
@@ -99,9 +123,12 @@ class IndexFields(Config):
             place: path of these fields, as typed (`evaluation`). width: of the vectors; none: not known.
 
         Raises:
-            UserError: if faiss does not know the factory string, for this width, or for more lists than there are.
+            UserError: if faiss does not know the factory string, for this width, or for more lists than there are; if
+                Seismic is wanted and not installed.
         """
-        if self.is_exact:
+        if self.is_of_words:
+            load_seismic()
+        if self.is_exact or self.is_of_words:
             return
         found = empty_index(self.index, width or WIDTH, place)
         lists = list_count(found)
@@ -112,9 +139,9 @@ class IndexFields(Config):
 
 
 class IndexConfig(Config):
-    """What index is built of the passages' dense vectors."""
+    """What index is built of the passages' vectors."""
 
-    index: str = Field(description="faiss factory string")
+    index: str = Field(description="faiss factory string, or Seismic")
     ef_construction: int | None = Field(None, ge=1, description="HNSW: candidates kept while building; none: faiss's")
     training_rows: int | None = added(
         None, f"passages that it learns from, drawn from the whole collection; none: {TRAINING_ROWS:,}", ge=1
@@ -123,26 +150,36 @@ class IndexConfig(Config):
 
 
 def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`.
+    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`, or Seismic's file beside it.
 
     Raises:
-        UserError: for fewer passages than the index has lists or codes to learn.
+        UserError: for fewer passages than the index has lists or codes to learn, or for negative weights of words.
     """
     started = time.perf_counter()
-    passages = inputs["passages"]
     names = [block.name for block in passage_blocks(inputs["tokens"].place)]
-    vectors = [read_views(passages.place, name, ("dense",)).dense_ND for name in names]
-    index = build_faiss_index([block for block in vectors if block is not None], config)
     with tempfile.TemporaryDirectory() as folder:
-        load_faiss().write_index(index, str(Path(folder) / FILE))
+        write = _write_seismic if config.index == SEISMIC else _write_faiss
+        passages = write(config, inputs["passages"].place, names, Path(folder))
         (out / "index").upload(Path(folder))
-    size = (out / "index" / FILE).size()
+        size = sum(file.stat().st_size for file in Path(folder).iterdir())
     return {
-        "passages": int(index.ntotal),
+        "passages": passages,
         "bytes": size,
-        "bytes_per_passage": round(size / int(index.ntotal), 2),
+        "bytes_per_passage": round(size / passages, 2),
         "seconds": round(time.perf_counter() - started, 3),
     }
+
+
+def _write_faiss(config: IndexConfig, encoded: Place, names: Sequence[str], folder: Path) -> int:
+    vectors = [read_views(encoded, name, ("dense",)).dense_ND for name in names]
+    index = build_faiss_index([block for block in vectors if block is not None], config)
+    load_faiss().write_index(index, str(folder / FILE))
+    return int(index.ntotal)
+
+
+def _write_seismic(config: IndexConfig, encoded: Place, names: Sequence[str], folder: Path) -> int:
+    words = [read_views(encoded, name, ("lexical",)).lexical for name in names]
+    return build_seismic_index([block for block in words if block is not None], folder, config.threads)
 
 
 def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
@@ -166,10 +203,24 @@ def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
     return index
 
 
-def open_faiss_index(place: Place) -> Any:
-    """The faiss index of a finished step, its file mapped into memory as far as faiss can."""
+def open_index(place: Place, fields: IndexFields, depth: int) -> Any:
+    """The index of a finished step, ready to be searched: faiss's with its file mapped into memory as far as faiss can,
+    or Seismic's, which is read.
+
+    Args:
+        depth: passages that will be asked for.
+    """
+    folder = (place / "index").local()
+    if fields.is_of_words:
+        return SeismicIndex(folder, fields.query_cut, fields.heap_factor)
+    index = open_faiss_index(folder)
+    set_search_parameters(index, fields, depth)
+    return index
+
+
+def open_faiss_index(folder: Path) -> Any:
     faiss = load_faiss()
-    return faiss.read_index(str((place / "index").local() / FILE), faiss.IO_FLAG_MMAP_IFC)
+    return faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
 
 
 def empty_index(factory: str, width: int, place: str) -> Any:

@@ -23,7 +23,7 @@ from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.best import places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, done_in_turn, passage_blocks, ranges
-from midmask.retrieve.index import open_faiss_index, set_search_parameters
+from midmask.retrieve.index import open_index
 from midmask.retrieve.index_recall import measure_recall
 from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
 from midmask.retrieve.pool import read_candidates
@@ -146,7 +146,8 @@ class Search:
         """Why a query may have fewer results than were asked for."""
         if "candidates" in self.inputs:
             return "some queries have fewer candidates than were asked for"
-        return f"index {self.config.index} found fewer passages than were asked for; raise nprobe or ef_search"
+        advice = "raise query_cut, or lower heap_factor" if self.config.is_of_words else "raise nprobe or ef_search"
+        return f"index {self.config.index} found fewer passages than were asked for; {advice}"
 
     def candidates(self, number: int, shard: Shard, first: int) -> list[Ints] | None:
         """For each query of a block the corpus rows of its candidates in a shard; none: all passages are scored.
@@ -205,10 +206,7 @@ class SearchWorker:
     def shard(self) -> Shard:
         """The passages and their index, opened when they are first asked for."""
         work, config = self.work, self.work.config
-        index = None
-        if not config.is_exact:
-            index = open_faiss_index(work.inputs["index"].place)
-            set_search_parameters(index, config, config.depth)
+        index = None if config.is_exact else open_index(work.inputs["index"].place, config, config.depth)
         blocks = [work.blocks[number] for number in self._shard]
         place = work.inputs["passages"].place
         return open_shard(

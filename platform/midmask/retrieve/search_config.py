@@ -1,6 +1,6 @@
 """The settings of a search, and the checks of the artifacts that it is given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -9,6 +9,7 @@ from midmask.artifact import Artifact
 from midmask.errors import UserError
 from midmask.identity import added, runtime
 from midmask.retrieve.index import IndexFields
+from midmask.retrieve.seismic import SEISMIC
 
 
 class SearchConfig(IndexFields):
@@ -45,8 +46,8 @@ def check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Se
             f"index = {config.index}: it is built by the step `index`, an input of this one, as is `exact`, the search "
             "that its recall is measured against"
         )
-    if not config.is_exact and "dense" not in views:
-        raise UserError(f"index = {config.index}: no dense view is searched; leave it at Flat")
+    if not config.is_exact and (advice := misplaced(config, views)):
+        raise UserError(f"index = {config.index}: {advice}")
     if config.rescore == 0 and "lexical" in views:
         raise UserError("rescore = 0: scores of an index and of words are not added; set 1 or more")
     if "candidates" in inputs and "late" not in views:
@@ -63,6 +64,15 @@ def check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Se
                 f"{artifact.place} was encoded from the tokens {artifact.result['tokens']}, not from "
                 f"{inputs['tokens'].place} ({inputs['tokens'].fingerprint}); encode these"
             )
+
+
+def misplaced(config: IndexFields, views: Collection[str]) -> str:
+    """Why an approximate index is not of the views that are searched, and what to set; empty if it is."""
+    if config.is_of_words:
+        return "" if set(views) == {"lexical"} else "words are not all that is searched; leave it at Flat"
+    if "dense" not in views:
+        return f"no dense vectors are searched; set {SEISMIC} for words, or leave it at Flat"
+    return ""
 
 
 def _typed_terms(config: SearchConfig) -> str:

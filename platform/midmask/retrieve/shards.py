@@ -18,10 +18,11 @@ from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.late import Candidates, LateShard
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.merging import Neighbours
+from midmask.retrieve.seismic import SeismicIndex, SeismicShard
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 
-Shard = DenseShard | CodedShard | LexicalShard | HybridShard | LateShard
+Shard = DenseShard | CodedShard | LexicalShard | SeismicShard | HybridShard | LateShard
 
 
 def open_shard(
@@ -44,7 +45,8 @@ def open_shard(
         views: what is scored: "dense", "lexical" or both; or "late".
         terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
         width: first dimensions of the dense view that count; none: all. normalise: whether they have length 1 again.
-        index: faiss index of all dense vectors, which finds approximately; none: the search is exact.
+        index: of all passages, which finds approximately: faiss's of their dense vectors, or Seismic's of their words;
+            none: the search is exact.
         rescore: candidates of an index, for each passage that is ranked, that are scored again with the stored
             vectors; 0: none, and the vectors are not read.
     """
@@ -61,6 +63,8 @@ def open_shard(
     if not lexical:
         return DenseShard(dense, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
     rows = SparseRows.concat(lexical)
+    if isinstance(index, SeismicIndex):
+        return SeismicShard(rows, doc_ids, index, rescore=rescore, threads=threads)
     if not dense:
         return LexicalShard(rows, doc_ids, first=first, threads=threads)
     return HybridShard(dense, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
@@ -85,7 +89,7 @@ def search_shard(shard: Shard, queries: Views, depth: int, candidates: Candidate
     match shard, queries.dense_ND, queries.lexical:
         case DenseShard() | CodedShard(), np.ndarray() as dense_QD, None:
             return shard.search(np.asarray(dense_QD), depth)
-        case LexicalShard(), None, SparseRows() as lexical:
+        case LexicalShard() | SeismicShard(), None, SparseRows() as lexical:
             return shard.search(lexical, depth)
         case HybridShard(), np.ndarray() as dense_QD, SparseRows() as lexical:
             return shard.search(np.asarray(dense_QD), lexical, depth)
