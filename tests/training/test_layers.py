@@ -18,7 +18,7 @@ from midmask.layers import COMPILERS, compile_layers, recompute_layers
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
 from midmask.training.optimiser import TrainConfig
-from tests.support.training.runs import run_here, spec_of, trace_of
+from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
 
 WORDS = sample_vocabulary(300)
 ROWS, LENGTH = 4, 24
@@ -143,3 +143,14 @@ def test_a_compiled_training_has_the_losses_of_one_that_is_not(tokens: Place, tm
         run_here(spec_of(tokens, out, objective={"name": "retromae"}, train={"steps": 6, **train}))
         losses.append([row["loss"] for row in trace_of(out)])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5) and losses[2] == pytest.approx(losses[0], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_two_workers_with_layers_computed_again_are_one_without(tokens: Place, tmp_path: Path) -> None:
+    def spec(name: str, **train: Any) -> dict[str, Any]:
+        backbone = {"name": "tiny", "dropout": 0.0}
+        return spec_of(tokens, tmp_path / name, backbone=backbone, objective={"name": "retromae"}, train=train)
+
+    run_here(spec("one"))
+    assert run_workers(spec("two", recompute=True, micro_batch=4), 2, tmp_path) == [0, 0]
+    assert_same_run(trace_of(tmp_path / "two"), trace_of(tmp_path / "one"), within=1e-5)
