@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import MPNetConfig, MPNetForSequenceClassification
 
 from midmask.artifact import Place
-from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
+from midmask.encoders.cross_encoder import CrossEncoder, Template
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.estimate.counting import Counted, Row, count_training
@@ -18,6 +20,7 @@ from midmask.layers import COMPILERS, compile_layers, recompute_layers
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
 from midmask.training.optimiser import TrainConfig
+from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
 
 WORDS = sample_vocabulary(300)
@@ -61,6 +64,23 @@ def test_layers_computed_again_give_the_same_gradients_and_keep_less(name: str, 
     assert kept_all.keys() == again_all.keys() and little < 0.75 * much
     for key, gradient in kept_all.items():
         assert torch.equal(gradient, again_all[key]), key
+
+
+@pytest.mark.parametrize("family", VARIANTS)
+def test_layers_of_every_family_are_computed_again(family: str, tmp_path: Path) -> None:
+    """ModernBERT's and DeBERTa's masks are not BERT's, DistilBERT's layers have another name."""
+    random_model(family).save_pretrained(tmp_path)
+    found = []
+    for again in (False, True):
+        backbone = load_backbone(tmp_path, dropout=0.1)
+        words = sample_vocabulary(40)
+        objective = build_objective(PRETRAINING["mlm"].Config(), backbone, words, seed=0).train()
+        if again:
+            recompute_layers(backbone)
+        batch = pretraining_batch(PRETRAINING["mlm"].Config(), words, rows=ROWS, length=16)
+        found.append(gradients(objective, batch))
+    (kept_all, much), (again_all, little) = found
+    assert little < much and all(torch.equal(again_all[key], gradient) for key, gradient in kept_all.items())
 
 
 def test_a_further_layer_that_is_computed_again_keeps_its_input_alone(tmp_path: Path) -> None:
@@ -113,6 +133,17 @@ def test_layers_that_queries_have_for_themselves_are_not_computed_again() -> Non
     objective, _ = built("cotmote", experts="ffn")
     with pytest.raises(UserError, match=r"train\.recompute = true: queries have weights of their own"):
         recompute_layers(objective.backbone)
+
+
+def test_a_model_whose_layers_transformers_does_not_name_is_refused() -> None:
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    model = MPNetForSequenceClassification(MPNetConfig(vocab_size=40, num_labels=1, **shape))
+    scorer = CrossEncoder(model, Template((2,), (3,), (3,), None, 0), 32)
+    for field, work in (("recompute", recompute_layers), ("compile", compile_layers)):
+        with pytest.raises(
+            UserError, match=rf"train\.{field} = true: .* no layers of a MPNetForSequenceClassification"
+        ):
+            work(scorer)
 
 
 def test_compiled_layers_are_another_training_of_the_same_weights() -> None:
