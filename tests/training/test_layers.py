@@ -141,7 +141,7 @@ def test_a_model_whose_layers_transformers_does_not_name_is_refused() -> None:
     scorer = CrossEncoder(model, Template((2,), (3,), (3,), None, 0), 32)
     for field, work in (("recompute", recompute_layers), ("compile", compile_layers)):
         with pytest.raises(
-            UserError, match=rf"train\.{field} = true: .* no layers of a MPNetForSequenceClassification"
+            UserError, match=rf"train\.{field} = true: .* no layers of a MPNetForSeq"
         ):
             work(scorer)
 
