@@ -126,13 +126,21 @@ def resolve_corpus(name: str, results: Results) -> str:
 
 
 def match(
-    terms: Sequence[Term], results: Results, measure: str, place: CorpusSplit, *, elsewhere: bool = False
+    terms: Sequence[Term],
+    results: Results,
+    measure: str,
+    place: CorpusSplit,
+    *,
+    elsewhere: bool = False,
+    collections_apart: bool = False,
 ) -> Match | MissingResult:
     """Our systems for these.
 
     Args:
         place: the paper's corpus and split; where that corpus was not measured, `home`.
         elsewhere: on every corpus but `homes` instead; of several readings, the one with most corpora.
+        collections_apart: whether different collections of middle training must be different ones here, and none of
+            them the corpus.
     """
     measured = {(one.key, one.corpus, one.split) for one in results if measure in one.measures}
     splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, place, elsewhere)}
@@ -141,6 +149,8 @@ def match(
         own = [_read(term.key, setting, collection) for term in terms]
         if len(set(own)) < len({term.key for term in terms}):
             continue  # the terms would not be told apart
+        if collections_apart and not _are_apart([term.key for term in terms], own, next(iter(splits), "")):
+            continue
         found = tuple(
             (corpus, split)
             for corpus, there in splits.items()
@@ -182,6 +192,12 @@ def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -
         setting=key.setting if setting is None or key.setting == NONE else setting,
         collection=NONE if key.collection == NONE else collections.get(key.collection, other),
     )
+
+
+def _are_apart(published: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> bool:
+    """Whether collections that differ in the paper do here, and none but the corpus is the corpus."""
+    theirs, own = ({key.collection for key in keys} - {NONE} for keys in (published, ours))
+    return len(own) == len(theirs) and (CORPUS in theirs or not own & {CORPUS, corpus})
 
 
 def _choose_split(

@@ -68,7 +68,7 @@ class Claim:
 @dataclass(frozen=True)
 class ClaimPart:
     """A contrast that is positive according to a claim, by a measure at the paper's place; elsewhere: on all other
-    corpora.
+    corpora. collections_apart: it is about collections of middle training, and none of them stands for another.
     """
 
     what: str
@@ -76,6 +76,7 @@ class ClaimPart:
     measure: str
     place: CorpusSplit
     elsewhere: bool = False
+    collections_apart: bool = False
 
     @property
     def published(self) -> float | None:
@@ -107,10 +108,11 @@ def term(weight: float, number: Published) -> Term:
     return Term(weight, key_of(number), number.value)
 
 
-def pair(better: Published, worse: Published, *, what: str = "") -> ClaimPart:
+def pair(better: Published, worse: Published, *, what: str = "", collections_apart: bool = False) -> ClaimPart:
     """The part of a claim that one printed number is higher than another."""
-    said = what or f"{name_of(better)} against {name_of(worse)}"
-    return ClaimPart(said, (term(1.0, better), term(-1.0, worse)), better.measure, (better.corpus, better.split))
+    said, terms = what or f"{name_of(better)} against {name_of(worse)}", (term(1.0, better), term(-1.0, worse))
+    place = (better.corpus, better.split)
+    return ClaimPart(said, terms, better.measure, place, collections_apart=collections_apart)
 
 
 def name_of(number: Published) -> str:
@@ -134,7 +136,8 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
 def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: OutcomeRule = judge) -> Ruling:
     """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
-    ours = match(part.terms, results, part.measure, part.place, elsewhere=part.elsewhere) if results else nothing
+    how = {"elsewhere": part.elsewhere, "collections_apart": part.collections_apart}
+    ours = match(part.terms, results, part.measure, part.place, **how) if results else nothing
     if isinstance(ours, MissingResult):
         return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
     found = ours.estimate(results, part.measure, level)

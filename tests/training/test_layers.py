@@ -140,9 +140,7 @@ def test_a_model_whose_layers_transformers_does_not_name_is_refused() -> None:
     model = MPNetForSequenceClassification(MPNetConfig(vocab_size=40, num_labels=1, **shape))
     scorer = CrossEncoder(model, Template((2,), (3,), (3,), None, 0), 32)
     for field, work in (("recompute", recompute_layers), ("compile", compile_layers)):
-        with pytest.raises(
-            UserError, match=rf"train\.{field} = true: .* no layers of a MPNetForSeq"
-        ):
+        with pytest.raises(UserError, match=rf"train\.{field} = true: .* no layers of a MPNetForSeq"):
             work(scorer)
 
 
