@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from tests.scale.bed import cluster
-from tests.scale.compare import LOSS_ALIKE
 from tests.scale.machine import missing
 from tests.scale.services import BUCKET
 from tests.scale.workload import ROOT, Task, flags_there, run_here, tasks
@@ -63,7 +62,7 @@ def report(wanted: dict[str, Task], corpus: str, there: Path, out: Path) -> int:
         print(f"{one.name}: losses differ by {one.loss:.1e}, {one.weights:.2%} of weights, at most by {one.most:.1e}")
     print(f"{others.equal} files are equal")
     print("\n".join(others.apart))
-    return 1 if others.apart or any(one.loss > LOSS_ALIKE for one in found) else 0
+    return 1 if others.apart or not all(one.is_alike for one in found) else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.scale.bed import cluster
-from tests.scale.compare import LOSS_ALIKE
 from tests.scale.cycle import Cycle
 from tests.scale.losses import KINDS, Loss, Timeline, draw
 from tests.scale.machine import missing
@@ -95,7 +94,7 @@ class Chaos:
         """What one machine would not have made."""
         found, others = held_against([self.task], self.corpus, folder / "out", self.out / "alone", folder)
         yield from others.apart
-        yield from (f"{one.name}: losses differ by {one.loss:.1e}" for one in found if one.loss > LOSS_ALIKE)
+        yield from (f"{one.name}: losses differ by {one.loss:.1e}" for one in found if not one.is_alike)
 
     def summary(self) -> str:
         """Losses by kind, as a Markdown table, and what went wrong."""

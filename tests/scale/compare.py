@@ -23,8 +23,9 @@ TRAININGS = ("pretrain", "finetune", "teach")
 OF_RUN = {"workers", "threads", "name", *PLACED}
 """Fields of a record that say how it was made, or where."""
 
-LOSS_ALIKE = 1e-5
-"""Largest relative difference of a loss."""
+LOSS_ALIKE, LEXICAL_ALIKE = 1e-5, 1e-4
+"""Largest relative difference of a loss, and of one by lexical views: each word has the highest of its tokens' weights,
+where these are nearly equal rounding decides between them, and the gradient goes to another token."""
 
 ALIKE = 1e-5
 """Largest difference of a weight that counts as equal."""
@@ -61,13 +62,18 @@ def _content(path: Path, home: Path) -> bytes:
 @dataclass
 class TrainingDifference:
     """Of two trainings of one fingerprint. loss: the largest relative difference of a step's loss. weights: share of
-    those that differ by more than `ALIKE`; most: the largest difference.
+    those that differ by more than `ALIKE`; most: the largest difference. is_lexical: whether it scores by words.
     """
 
     name: str
     loss: float
     weights: float
     most: float
+    is_lexical: bool = False
+
+    @property
+    def is_alike(self) -> bool:
+        return self.loss <= (LEXICAL_ALIKE if self.is_lexical else LOSS_ALIKE)
 
 
 def trainings(own: Path, other: Path) -> list[TrainingDifference]:
@@ -88,7 +94,9 @@ def _training(name: str, own: dict[str, Path], other: dict[str, Path]) -> Traini
     loss = float(np.max(np.abs(curves[0] - curves[1]) / np.abs(curves[0])))
     models = [load_file(files[f"{name}/model/model.safetensors"]) for files in (own, other)]
     apart = np.concatenate([np.abs(models[0][key] - models[1][key]).ravel() for key in models[0]])
-    return TrainingDifference(name, loss, float(np.mean(apart > ALIKE)), float(apart.max()))
+    config = json.loads(own[f"{name}/{RECORD}"].read_text()).get("config", {})
+    is_lexical = config.get("representation", {}).get("lexical") is not None
+    return TrainingDifference(name, loss, float(np.mean(apart > ALIKE)), float(apart.max()), is_lexical)
 
 
 def _files(home: Path, *, trainings: bool) -> Iterator[tuple[str, Path]]:

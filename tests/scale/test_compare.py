@@ -12,7 +12,15 @@ from midmask.artifact import Place, produce
 from tests.scale.compare import same_bytes, trainings
 
 
-def write(home: Path, *, value: float = 1.0, seconds: float = 1.0, loss: float = 2.0, weight: float = 0.5) -> None:
+def write(
+    home: Path,
+    *,
+    value: float = 1.0,
+    seconds: float = 1.0,
+    loss: float = 2.0,
+    weight: float = 0.5,
+    lexical: str | None = None,
+) -> None:
     """A search and a training."""
 
     def search(out: Place) -> dict[str, object]:
@@ -27,7 +35,7 @@ def write(home: Path, *, value: float = 1.0, seconds: float = 1.0, loss: float =
         return {"loss": loss}
 
     for step, make in (("search", search), ("pretrain", train)):
-        record = {"step": step, "fingerprint": "f", "config": {}, "inputs": {}}
+        record = {"step": step, "fingerprint": "f", "config": {"representation": {"lexical": lexical}}, "inputs": {}}
         produce(Place(str(home / "store" / step / "f")), record, make)
 
 
@@ -59,6 +67,16 @@ def test_trainings_are_held_against_each_other_by_loss_and_weights(tmp_path: Pat
     assert (found.loss, found.weights, found.most) == (pytest.approx(0.01), 1.0, 0.25)
     (equal,) = trainings(tmp_path / "a", tmp_path / "a")
     assert (equal.loss, equal.weights, equal.most) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("lexical", "loss", "alike"), [(None, 2.0001, False), ("splade", 2.0001, True)])
+def test_a_loss_by_words_may_differ_by_more(tmp_path: Path, lexical: str | None, loss: float, alike: bool) -> None:
+    write(tmp_path / "a", lexical=lexical)
+    write(tmp_path / "b", lexical=lexical, loss=loss)
+    (found,) = trainings(tmp_path / "a", tmp_path / "b")
+    assert found.is_alike is alike
+    write(tmp_path / "c", lexical=lexical, loss=2.01)
+    assert not trainings(tmp_path / "a", tmp_path / "c")[0].is_alike
 
 
 def test_a_training_that_is_not_there_is_named(tmp_path: Path) -> None:

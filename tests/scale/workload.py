@@ -29,6 +29,7 @@ SPACE = {
     "recipe": "mlm",
     "search": "grid",
     "parameters": {"objective.encoder_mask_ratio": {"values": [0.15, 0.3]}},
+    "rungs": {"prune": False},  # trials side by side are pruned by who comes first
     "settings": {**SMALL, **_stages(0)},
     "baselines": ["none"],
     "seeds": [0],
