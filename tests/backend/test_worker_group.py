@@ -41,6 +41,7 @@ def kill_one(actor: str, after: Path) -> None:
     os.kill(next(ray_processes(actor)).pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:
     """Two workers on two CPUs that Ray Data reads beside, dropout on, storage by URI; the oracle runs without Ray."""
     train = {"steps": 30, "checkpoint_every": 5}

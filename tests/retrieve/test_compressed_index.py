@@ -53,7 +53,13 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
 
 
 @pytest.mark.parametrize(
-    ("factory", "advised"), [("IVF16,Flat", 624), ("PQ8x4", 624), ("OPQ8_16,IVF4,PQ8", 9984), ("SQ8", None)]
+    ("factory", "advised"),
+    [
+        ("IVF16,Flat", 624),
+        ("PQ8x4", 624),
+        pytest.param("OPQ8_16,IVF4,PQ8", 9984, marks=pytest.mark.slow),
+        ("SQ8", None),
+    ],
 )
 def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, advised, caplog, capfd):
     """And the index is faiss's own, to the last byte."""
