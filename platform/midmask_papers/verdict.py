@@ -17,7 +17,7 @@ from typing import Literal
 
 from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
-from midmask_papers.matching import CorpusSplit, MissingResult, Term, key_of, match
+from midmask_papers.matching import CorpusSplit, Match, MissingResult, Term, key_of, match
 from midmask_papers.published import Published, published
 
 ClaimOutcome = Literal["holds", "does not hold", "not decidable", "not measured"]
@@ -136,8 +136,7 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
 def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: OutcomeRule = judge) -> Ruling:
     """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
-    how = {"elsewhere": part.elsewhere, "collections_apart": part.collections_apart}
-    ours = match(part.terms, results, part.measure, part.place, **how) if results else nothing
+    ours = _find(part, results) if results else nothing
     if isinstance(ours, MissingResult):
         return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
     found = ours.estimate(results, part.measure, level)
@@ -156,6 +155,17 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Outcom
         high=found.high,
         detectable=found.detectable,
         published=part.published,
+    )
+
+
+def _find(part: ClaimPart, results: Results) -> Match | MissingResult:
+    return match(
+        part.terms,
+        results,
+        part.measure,
+        part.place,
+        elsewhere=part.elsewhere,
+        collections_apart=part.collections_apart,
     )
 
 

@@ -150,7 +150,7 @@ class IndexConfig(Config):
 
 
 def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`, or Seismic's file beside it.
+    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`, or Seismic's file in its place.
 
     Raises:
         UserError: for fewer passages than the index has lists or codes to learn, or for negative weights of words.

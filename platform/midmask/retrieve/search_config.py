@@ -70,9 +70,10 @@ def misplaced(config: IndexFields, views: Collection[str]) -> str:
     """Why an approximate index is not of the views that are searched, and what to set; empty if it is."""
     if config.is_of_words:
         return "" if set(views) == {"lexical"} else "words are not all that is searched; leave it at Flat"
-    if "dense" not in views:
-        return f"no dense vectors are searched; set {SEISMIC} for words, or leave it at Flat"
-    return ""
+    if "dense" in views:
+        return ""
+    other = f"set {SEISMIC} for words, or " if "lexical" in views else ""
+    return f"no dense vectors are searched; {other}leave it at Flat"
 
 
 def _typed_terms(config: SearchConfig) -> str:
