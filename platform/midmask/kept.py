@@ -38,7 +38,7 @@ def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
     """Counts what the forward passes of this context keep."""
     found = KeptTensors(module)
     with (
-        counted_layers(module, found.keep),
+        counted_layers(module),
         torch.autograd.graph.saved_tensors_hooks(found.keep, lambda tensor: tensor),
     ):
         yield found

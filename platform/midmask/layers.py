@@ -5,11 +5,11 @@ queries. A method's own decoder has one or two layers and stays as it is.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from midmask.errors import UserError
 
@@ -68,9 +68,9 @@ def compile_layers(backbone: nn.Module, **settings: Any) -> None:
 
 
 @contextmanager
-def counted_layers(module: nn.Module, keep: Callable[[Tensor], object]) -> Iterator[None]:
+def counted_layers(module: nn.Module) -> Iterator[None]:
     """A forward pass in this context leaves with autograd what there is when the backward pass has come to a layer: of
-    layers that are computed again their inputs, which `keep` is called with, and of one layer everything.
+    layers that are computed again their inputs, and of one layer everything.
     """
     again = [layer for layer in _layers(module) if layer.gradient_checkpointing]
     trained = [layer.training for layer in again]
@@ -78,16 +78,9 @@ def counted_layers(module: nn.Module, keep: Callable[[Tensor], object]) -> Itera
         layer.training = True  # its parts may be in evaluation, which a GPU's dropout is counted in
     for layer in again[:1]:
         layer.gradient_checkpointing = False
-
-    def keep_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        keep(inputs[0])
-
-    hooks = [layer.register_forward_pre_hook(keep_input) for layer in again]
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
         for layer, before in zip(again, trained, strict=True):
             layer.training, layer.gradient_checkpointing = before, True
 

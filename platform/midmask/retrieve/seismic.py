@@ -172,8 +172,9 @@ def exact_scores(rows: SparseRows, places_N: Ints, terms: NDArray[np.int32], wei
     query_V[terms] = weights
     some = rows.take(places_N)
     row = np.repeat(np.arange(len(some)), np.diff(some.offsets))
-    products = query_V[some.terms] * some.weights.astype(np.float64)
-    return np.bincount(row, products, len(some)).astype(np.float64)  # of no entries at all it counts whole numbers
+    return np.bincount(row, query_V[some.terms] * some.weights, len(some)).astype(
+        np.float64
+    )  # of no entries at all it counts whole numbers
 
 
 def _refuse_negative(rows: SparseRows, what: str) -> None:
