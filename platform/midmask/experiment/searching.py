@@ -128,19 +128,12 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
     """
     if wanted.is_exact:
         return
-    representation = represented_by(model)
-    given = {"dense": representation.dense, "lexical": representation.lexical, "late": representation.tokens}
-    views = {name for name, own in given.items() if own is not None} & _wanted_views(wanted)
+    views = [view for view in represented_by(model).views if getattr(wanted, "views", "all") in ("all", view)]
     if advice := misplaced(wanted, views):
         raise UserError(f"{_place(wanted)}.index = {wanted.index}: {advice}")
     if wanted.rescore == 0 and "lexical" in views:
         raise UserError(f"{_place(wanted)}.rescore = 0: scores of an index and of words are not added; set 1 or more")
     wanted.check_index(_place(wanted), _dense_width(model))
-
-
-def _wanted_views(wanted: EvaluateConfig | MineConfig) -> set[str]:
-    views = getattr(wanted, "views", "all")
-    return {"dense", "lexical", "late"} if views == "all" else {views}
 
 
 def _dense_width(model: Step) -> int:

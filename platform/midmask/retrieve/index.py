@@ -126,9 +126,10 @@ class IndexFields(Config):
             UserError: if faiss does not know the factory string, for this width, or for more lists than there are; if
                 Seismic is wanted and not installed.
         """
+        if self.is_exact:
+            return
         if self.is_of_words:
             load_seismic()
-        if self.is_exact or self.is_of_words:
             return
         found = empty_index(self.index, width or WIDTH, place)
         lists = list_count(found)

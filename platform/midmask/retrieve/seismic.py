@@ -172,9 +172,9 @@ def exact_scores(rows: SparseRows, places_N: Ints, terms: NDArray[np.int32], wei
     query_V[terms] = weights
     some = rows.take(places_N)
     row = np.repeat(np.arange(len(some)), np.diff(some.offsets))
-    return np.bincount(row, query_V[some.terms] * some.weights, len(some)).astype(
-        np.float64
-    )  # of no entries at all it counts whole numbers
+    products = query_V[some.terms] * some.weights
+    scores_N = np.bincount(row, products, len(some))
+    return scores_N.astype(np.float64)  # of no entries at all it counts whole numbers
 
 
 def _refuse_negative(rows: SparseRows, what: str) -> None:
