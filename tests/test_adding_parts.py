@@ -114,9 +114,10 @@ assert re.search(r'"Counted": counted,', pathlib.Path("dashboards/leaderboard.py
 SEARCH = """
 import numpy as np
 from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index
+from midmask.retrieve.index_training import VectorBlocks
 IndexFields(index="IVF4,SQ8", nprobe=2).check_index("evaluation", 16)
 vectors = np.random.default_rng(0).standard_normal((400, 16), dtype=np.float32)
-assert build_faiss_index([vectors], IndexConfig(index="IVF4,SQ8")).ntotal == 400
+assert build_faiss_index(VectorBlocks.of(vectors), IndexConfig(index="IVF4,SQ8")).ntotal == 400
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 from midmask.artifact import RECORD, Place, load, produce
 from midmask.attempts import folder_of_attempts
 from midmask.errors import UserError
-from tests.support.object_store import object_store
+from tests.support.object_store import Requests, object_store
 
 
 def write_part(out):
@@ -57,6 +57,15 @@ def test_contents_are_not_checked_for_those_who_trust_the_disk(tmp_path, monkeyp
     monkeypatch.setenv("MIDMASK_NO_VERIFY", "1")
     assert len((artifact.place / "data" / "part.bin").read()) == 1000
     assert (artifact.place / "data").local()
+
+
+def test_a_remote_file_is_fetched_once_to_be_checked_and_read():
+    seen = Requests()
+    with object_store(requests=seen) as options:
+        artifact = produce(Place(f"s3://bucket/once?{options}"), {"fingerprint": "f"}, write_part)
+        before = (seen.reading, seen.down)
+        assert len((artifact.place / "data" / "part.bin").read()) == 1000
+    assert (seen.reading - before[0], seen.down - before[1]) == (2, 1000), "its size, its bytes"
 
 
 def test_a_damaged_local_copy_is_told_from_a_damaged_store(tmp_path, monkeypatch):

@@ -4,15 +4,17 @@ Sizes are checked whenever an artifact is loaded. Contents are checked when a pr
 MIDMASK_NO_VERIFY=1 (the flag --no-verify) leaves that out, for those who trust the disk.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from midmask.errors import UserError
-from midmask.place import DRAFT, Place
+from midmask.place import DRAFT, IN_MEMORY, Place
 from midmask.switches import NO_VERIFY, is_on
 
 RECORD = "record.json"
@@ -34,11 +36,21 @@ class Digests:
     artifact: Place
     folder: Place
 
-    def check(self, file: Place) -> None:
-        """Raises UserError if the file's contents are not those that the record states; unlisted files pass."""
+    def check(self, file: Place) -> bytes | None:
+        """Raises UserError if the file's contents are not those that the record states; unlisted files pass.
+
+        Returns:
+            The contents of a remote file that was read for it and is not large, so that it is not fetched twice.
+        """
         stated = self._files().get(file.base[len(self.folder.base) :].lstrip("/"))
-        if stated is not None and not is_on(NO_VERIFY):
-            self._compare(file, stated["sha256"], Place(file.uri))
+        if stated is None or is_on(NO_VERIFY):
+            return None
+        bare, held = Place(file.uri), None
+        if not file.is_path and stated["size"] <= IN_MEMORY and (file.uri, stated["sha256"]) not in _intact:
+            with suppress(FileNotFoundError):
+                held = bare.read()
+        self._compare(file, stated["sha256"], bare, held)
+        return held
 
     def check_below(self, folder: Place, copy: Path) -> None:
         """Raises UserError if a file of the folder, or the folder itself if it is a file, is damaged in `copy`."""
@@ -55,12 +67,13 @@ class Digests:
             remember(self.artifact, read_record(self.artifact))
         return _stated[self.artifact.uri]
 
-    def _compare(self, file: Place, sha256: str, copy: Place) -> None:
-        """Raises UserError if `copy`, the file itself or the local copy of a remote one, has another digest."""
+    def _compare(self, file: Place, sha256: str, copy: Place, held: bytes | None = None) -> None:
+        """Raises UserError if `copy`, the file itself or the local copy of a remote one, has another digest; `held` are
+        its contents, if they were read."""
         if (copy.uri, sha256) in _intact:
             return
         try:
-            found = copy.sha256()
+            found = copy.sha256() if held is None else hashlib.sha256(held).hexdigest()
         except FileNotFoundError:
             found = "missing"
         if found != sha256:

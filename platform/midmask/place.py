@@ -32,6 +32,9 @@ DRAFT = ".draft"
 IN_MEMORY = 64 * 2**20
 """Bytes of a file for an object store that are held in memory before they go to the temp folder."""
 
+READ_AT_ONCE = 8 << 20
+"""Bytes of a file that are read together, or sent: a request to an object store each."""
+
 WITH_RENAME = ("local", "hdfs", "mock")
 """Filesystems of pyarrow whose rename is atomic; on the others, a file appears when its stream is closed."""
 
@@ -39,8 +42,8 @@ WITH_RENAME = ("local", "hdfs", "mock")
 class Check(Protocol):
     """Compares contents with what a record states."""
 
-    def check(self, file: "Place") -> None:
-        """Raises UserError if the file is damaged."""
+    def check(self, file: "Place") -> bytes | None:
+        """Raises UserError if the file is damaged. The contents, where they were read into memory for it."""
 
     def check_below(self, folder: "Place", copy: Path) -> None:
         """Raises UserError if a file of the folder is damaged; reads the copy, a local folder."""
@@ -131,8 +134,10 @@ class Place:
         Raises:
             UserError: if the contents are not those that the artifact's record states.
         """
-        if self.digests is not None:
-            self.digests.check(self)
+        held = None if self.digests is None else self.digests.check(self)
+        if held is not None:
+            yield io.BytesIO(held)
+            return
         filesystem, path = self.filesystem()
         with filesystem.open_input_file(path) as stream:
             yield stream
@@ -178,7 +183,7 @@ class Place:
                 if renames:
                     filesystem.create_dir(os.path.dirname(path), recursive=True)
                 with filesystem.open_output_stream(target, compression=None) as stream:
-                    shutil.copyfileobj(spool, stream, 8 << 20)
+                    shutil.copyfileobj(spool, stream, READ_AT_ONCE)
             if renames:
                 filesystem.move(target, path)
 
@@ -196,7 +201,7 @@ class Place:
             raise
         except OSError:  # a disk without links; an object that is too large for a single copy
             with source.reading() as original, self.writing() as stream:
-                shutil.copyfileobj(original, stream, 8 << 20)
+                shutil.copyfileobj(original, stream, READ_AT_ONCE)
 
     def write(self, data: bytes) -> None:
         with self.writing() as stream:
@@ -212,7 +217,7 @@ class Place:
         """Hexadecimal SHA-256 of the file's bytes, read in a stream."""
         filesystem, path = self.filesystem()
         with filesystem.open_input_file(path) as stream:
-            return hashlib.file_digest(io.BufferedReader(stream, 1 << 20), "sha256").hexdigest()
+            return hashlib.file_digest(io.BufferedReader(stream, READ_AT_ONCE), "sha256").hexdigest()
 
     def digest(self) -> str:
         """The first 16 digits of `sha256`."""

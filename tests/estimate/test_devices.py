@@ -22,6 +22,11 @@ def test_a_shape_is_read(text: str, count: int, name: str) -> None:
     assert str(shape) == f"{count}x{name}"
 
 
+def test_memory_of_a_machine_stands_behind_a_colon() -> None:
+    assert shape_named("8xH100:2048").ram == 2048 * 2**30 and shape_named("2xcpu:24").ram == 24 * 2**30
+    assert shape_named("8xH100").ram is None and shape_named("2xcpu").ram == this_machine().ram
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -31,6 +36,7 @@ def test_a_shape_is_read(text: str, count: int, name: str) -> None:
         ("-2xcpu", ["-2 devices"]),
         ("eight H100", ["'eight H100'", "COUNTxDEVICE"]),
         ("8x", ["COUNTxDEVICE", "2xcpu"]),
+        ("8xH100:2TB", ["COUNTxDEVICE:GIB", "8xH100:2048"]),
         ("", ["COUNTxDEVICE"]),
     ],
 )

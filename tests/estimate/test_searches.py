@@ -14,10 +14,10 @@ from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
-from midmask.estimate.charges import Charge
+from midmask.estimate.charge import Charge
 from midmask.estimate.devices import BF16_GAIN
 from midmask.estimate.plan import Estimate
-from midmask.estimate.searches import BM25_SHARD_BYTES, dense_bytes
+from midmask.estimate.searches import BM25_SHARD_BYTES, INDEX_FLOPS_PER_SECOND, dense_bytes, index_flops
 from midmask.estimate.volumes import Volumes
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
@@ -67,7 +67,7 @@ def test_bm25_grows_with_the_collection(recipe: Recipe, tmp_path: Path) -> None:
     assert train == pytest.approx(502_939 * 8_841_823 * 5.9e-9 / 3_600, rel=0.02)
     assert dev == pytest.approx(train * 6_980 / 502_939)
     words, index = (only(told, name) for name in ("bm25_words", "bm25_index"))
-    assert told.hours(words) == pytest.approx(8_841_823 / 6_500 / 3_600)
+    assert told.hours(words) == pytest.approx(8_841_823 / 4_500 / 3_600)
     assert told.hours(index) < 0.1 * told.hours(words)
     small = reckoned(recipe, "1xcpu", tmp_path, {**MSMARCO, "passages": 88_418})
     assert max(small.hours(one) for one in small.charges if one.step.name == "bm25") == pytest.approx(
@@ -123,6 +123,37 @@ def test_a_billion_passages_are_refused_with_what_to_do(recipe: Recipe, tmp_path
     assert "memory of the host in bm25: 93.1 GiB" in as_text(told)
     with pytest.raises(UserError, match=r"357.6 GiB on each GPU|2,861.0 GiB on each GPU"):
         refuse_impossible(reckoned(recipe, "40xH100", tmp_path, billion, side_by_side=True))
+
+
+def test_a_machine_whose_memory_is_stated_has_no_more(recipe: Recipe, tmp_path: Path) -> None:
+    told = reckoned(recipe, "8xH100:16", tmp_path, {**MSMARCO, "passages": 10**7})
+    with pytest.raises(UserError, match=r"search on 8xH100: its index takes 28.6 GiB .* and there are 16.0 GiB"):
+        refuse_impossible(told)
+    refuse_impossible(reckoned(recipe, "8xH100:64", tmp_path, {**MSMARCO, "passages": 10**7}))
+
+
+def test_building_an_index_compares_vectors_with_centres() -> None:
+    lists = 2 * 8 * 16 * (10 * 1000 + 5000)
+    codes = 2 * 8 * 256 * (25 * 1000 + 5000)
+    own = {"width": 8, "passages": 5000, "rows": 1000}
+    assert index_flops("IVF16,Flat", **own) == lists
+    assert index_flops("IVF16,PQ4", **own) == lists + codes
+    assert index_flops("OPQ4,IVF16,PQ4", **own) == lists + 2 * 8 * 256 * (265 * 1000 + 5000)
+    assert index_flops("IVF2,Flat", **own) == 2 * 8 * 2 * (10 * 512 + 5000), "256 vectors of a centre are enough"
+    assert index_flops("HNSW32", **own) == index_flops("SQ8", **own) == 0
+
+
+def test_one_process_builds_an_index_with_its_threads(recipe: Recipe, tmp_path: Path) -> None:
+    def built(threads: int) -> tuple[Estimate, Charge]:
+        wanted = {"evaluation.index": "IVF4096,PQ64", "evaluation.threads": threads}
+        told = reckoned(override(recipe, wanted), "64xcpu", tmp_path, {**MSMARCO, "passages": 10**6})
+        return told, only(told, "index")
+
+    told, index = built(1)
+    flops = index_flops("IVF4096,PQ64", width=768, passages=10**6, rows=262_144)
+    assert 3600 * told.hours(index) == pytest.approx(flops / INDEX_FLOPS_PER_SECOND)
+    assert told.host(index) == 10**6 * (64 + 8) + 4 * 768 * 262_144, "all codes and ids, and what it learns from"
+    assert built(8)[0].hours(built(8)[1]) == pytest.approx(told.hours(index) / 8)
 
 
 def test_an_index_beyond_the_hosts_memory_is_refused(recipe: Recipe, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from midmask.retrieve.index import (
     open_faiss_index,
     set_search_parameters,
 )
+from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.retrieve.collection import encoded, with_index
 
@@ -81,19 +82,43 @@ def test_bytes_of_the_index_count_for_what_is_searched(vectors, out):
 @pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
 def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
     vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)
-    index = build_faiss_index([vectors_ND], IndexConfig(index=f"IVF{lists},Flat"))
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=f"IVF{lists},Flat"))
     set_search_parameters(index, IndexFields(index=f"IVF{lists},Flat", nprobe=wanted), DEPTH)
     assert load_faiss().extract_index_ivf(index).nprobe == nprobe
 
 
 def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
     vectors_ND = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
-    hnsw = build_faiss_index([vectors_ND], IndexConfig(index="HNSW8", ef_construction=77)).hnsw
+    hnsw = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="HNSW8", ef_construction=77)).hnsw
     assert hnsw.efConstruction == 77
-    index = build_faiss_index([vectors_ND], IndexConfig(index="HNSW8"))
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="HNSW8"))
     for fields, depth, wanted in [({}, 10, 64), ({}, 200, 200), ({"ef_search": 9}, 200, 9)]:
         set_search_parameters(index, IndexFields.model_validate({"index": "HNSW8", **fields}), depth)
         assert index.hnsw.efSearch == wanted
+
+
+@pytest.mark.parametrize("factory", ["IVF8,PQ4", "SQfp16"])
+def test_blocks_are_read_one_after_another_and_their_cut_does_not_matter(factory):
+    vectors_ND = np.random.default_rng(0).standard_normal((400, 8)).astype(np.float32)
+    parts, config = np.split(vectors_ND, [30, 150, 390]), IndexConfig(index=factory, training_rows=300)
+    read: list[int] = []
+
+    def fetch(number: int) -> np.ndarray:
+        read.append(number)
+        return parts[number]
+
+    one, other = VectorBlocks.of(vectors_ND), VectorBlocks([len(part) for part in parts], fetch)
+    files = [load_faiss().serialize_index(build_faiss_index(blocks, config)).tobytes() for blocks in (one, other)]
+    assert files[0] == files[1]
+    assert read == [0, *range(4), *range(4)] if "PQ" in factory else read == [0, *range(4)]
+
+
+@pytest.mark.parametrize("factory", ["IVF8,Flat", "OPQ4,IVF8,PQ4"])
+def test_threads_do_not_change_an_index(factory):
+    vectors_ND = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
+    blocks, configs = VectorBlocks.of(vectors_ND), [IndexConfig(index=factory, threads=threads) for threads in (1, 2)]
+    one, two = (load_faiss().serialize_index(build_faiss_index(blocks, config)).tobytes() for config in configs)
+    assert one == two
 
 
 def test_an_index_survives_its_file(vectors):
@@ -129,4 +154,4 @@ def test_a_wrong_index_is_one_line_before_anything_is_built():
 
 def test_too_few_passages_to_learn_the_lists_of_are_one_line():
     with pytest.raises(UserError, match=r"index = 'IVF16,Flat': 5 passages are too few"):
-        build_faiss_index([np.eye(5, dtype=np.float32)], IndexConfig(index=IVF))
+        build_faiss_index(VectorBlocks.of(np.eye(5, dtype=np.float32)), IndexConfig(index=IVF))

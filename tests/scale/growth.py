@@ -1,10 +1,11 @@
 """How each step grows from 10,000 passages to a million: seconds, beside what a dry run predicts, and memory.
 
-    nice python -m tests.scale.growth [--sizes 10000 100000 1000000] --out FOLDER
+    nice python -m tests.scale.growth [--sizes 10000 100000 1000000] [--only STEP] --out FOLDER
 
 A recipe with mined negatives runs at each size, step by step, on a local Ray of two CPUs, in a process of its own. What
-was measured of a size lies in FOLDER/SIZE.json, so that a run that was ended goes on with the next size. Prints two
-tables: seconds predicted and taken, with the exponents of growth, and the largest memory of one process.
+was measured of a size lies in FOLDER/SIZE.json, so that a run that was ended goes on with the next size. With --only,
+one step and what it needs. Prints two tables: seconds predicted and taken, with the exponents of growth, and the
+largest memory of one process.
 """
 
 import argparse
@@ -56,8 +57,8 @@ def steps_of(corpus: str) -> list[Step]:
     return list(found.values())
 
 
-def measure(passages: int) -> dict[str, Any]:
-    """Runs all steps at one size, in this process.
+def measure(passages: int, only: str | None) -> dict[str, Any]:
+    """Runs all steps at one size, or one and what it needs, in this process.
 
     Returns:
         steps: name -> predicted and taken seconds, and the peak of the USS of the largest process in bytes.
@@ -73,7 +74,8 @@ def measure(passages: int) -> dict[str, Any]:
         storage = Place(f"{folder}/store")
         found: dict[str, dict[str, float]] = {}
         runner = Runner(storage, cluster_makers(CPUS), Silent())
-        for step in steps_of(corpus):
+        steps = steps_of(corpus)
+        for step in steps if only is None else next(step for step in steps if step.name == only).upstream():
             told = estimate([step], storage)
             predicted = 3600 * sum(told.hours(charge) for charge in told.charges)
             with Peaks() as peaks:
@@ -117,16 +119,18 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--measure", type=int, help="used by the script itself: the process that measures one size")
+    parser.add_argument("--only", help="the step that is measured")
     given = parser.parse_args()
     if given.measure:
         draft = given.out / f"{given.measure}.json.draft"
-        draft.write_text(json.dumps(measure(given.measure), indent=1))
+        draft.write_text(json.dumps(measure(given.measure, given.only), indent=1))
         shutil.move(draft, given.out / f"{given.measure}.json")
         return 0
     given.out.mkdir(parents=True, exist_ok=True)
     for size in given.sizes:
         if not (given.out / f"{size}.json").exists():
             own = [sys.executable, "-m", "tests.scale.growth", "--out", str(given.out), "--measure", str(size)]
+            own += ["--only", given.only] if given.only else []
             subprocess.run(own, check=True)
     print(tables([json.loads((given.out / f"{size}.json").read_text()) for size in given.sizes]))
     return 0

@@ -29,6 +29,7 @@ from midmask.pretrained import model_folder
 from midmask.retrieve.coded import CodedShard
 from midmask.retrieve.dense import DenseShard, load_faiss
 from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index, set_search_parameters
+from midmask.retrieve.index_training import VectorBlocks
 
 DEPTH, ROUNDS, TOKENS, BLOCK = 100, 5, 64, 100_000
 SHARE, NOISE = 0.4, 0.2
@@ -104,7 +105,7 @@ def main() -> None:
     print("index | recall@10 | recall@100 | times as fast | bytes of exact | build s", flush=True)
     for factory, alike in groupby(indexes(flags.passages), key=lambda fields: fields.index):
         started = time.perf_counter()
-        index = build_faiss_index(blocks, IndexConfig(index=factory, threads=flags.threads))
+        index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory, threads=flags.threads))
         built = time.perf_counter() - started
         for fields in alike:
             line = compare(fields, index, exact, blocks, queries_QD, flags.threads)

@@ -124,7 +124,10 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="print configuration, steps, and what they will cost, and stop"
     )
     shared.add_argument(
-        "--on", metavar="SHAPE", help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine"
+        "--on",
+        metavar="SHAPE",
+        help="with --dry-run: the cluster, such as 8xH100, 8xH100:2048 (GiB of a machine) or 2xcpu; default: this "
+        "machine",
     )
 
 

@@ -54,10 +54,10 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
         "adopt": _ignore_log(steps.adopt),
         "merge": _as_task("merge"),
         "untuned": _as_task("untuned"),
-        "index": _as_task("index"),
+        "index": _as_task("index", threaded=True),
         "sample": _as_task("sample"),
         "search_sample": _as_task("search_sample"),
-        "time_searches": _as_task("time_searches"),
+        "time_searches": _as_task("time_searches", threaded=True),
         "bm25": _ignore_log(lambda config, inputs, out: pool.rank_with_bm25(config, inputs, out, actors=workers)),
         "join": _as_task("join"),
         "read_tokens": _ignore_log(read_tokens),
@@ -94,12 +94,14 @@ def _make_trainer(
     return run
 
 
-def _as_task(name: str) -> Maker:
-    """The one-process step on some node of the cluster; its inputs travel as places, not as data."""
+def _as_task(name: str, *, threaded: bool = False) -> Maker:
+    """The one-process step on some node of the cluster, with a CPU for each of its threads if it is `threaded`; its
+    inputs travel as places, not as data.
+    """
 
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
         # Without a strategy of its own it would have to fit into a trial's placement group, which holds no CPU.
-        task = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_step)
+        task = ray.remote(num_cpus=config.threads if threaded else 1, scheduling_strategy="SPREAD")(_step)
         result: dict[str, Any] = ray.get(task.remote(name, config, dict(inputs), out))
         return result
 

@@ -1,28 +1,40 @@
 """What each kind of step costs: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
-from midmask.estimate.cores import BY_SHARDS, BY_WORKERS, ONE_CORE, PER_SECOND, bm25_size, count_pairs, read_and_written
+from midmask.estimate.charge import Charge
+from midmask.estimate.cores import (
+    BY_SHARDS,
+    BY_WORKERS,
+    ONE_CORE,
+    PER_SECOND,
+    bm25_size,
+    count_pairs,
+    read_and_written,
+    vocabulary_seconds,
+)
 from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.fitting import fit
 from midmask.estimate.lengths import longest_lengths, mean_lengths
-from midmask.estimate.memory import Memory
 from midmask.estimate.searches import (
     BM25_ID_BYTES,
     BM25_SHARD_BYTES,
+    INDEX_FLOPS_PER_SECOND,
     SEISMIC_ENTRY_BYTES,
     bm25_seconds,
+    dense_bytes,
     index_bytes,
+    index_flops,
     maxsim_seconds,
 )
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
-from midmask.estimate.trainings import Training, pair_tokens, training
+from midmask.estimate.trainings import pair_tokens, training
 from midmask.estimate.volumes import TextVolumes, Volumes
 from midmask.experiment.searching import represented_by
 from midmask.experiment.step import Step
@@ -39,31 +51,6 @@ LONGEST_PAIR = 512
 BERT_ENTRIES = 30_522
 UNPRUNED = {"passages": 200, "queries": 30}
 """Words of a text's lexical view, where nothing but the regularisers limits them."""
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What one step costs. tokens: that a model reads. flops: on devices; core_seconds: on CPU cores, of which as many
-    help as there are unless `one_core`, or as there are workers if `by_workers`. memory: of each device, for trainings.
-    peak_bytes: beside `bytes`, while it runs. fp32: whether its FLOPs are off the tensor cores; bf16: whether its
-    config says bf16. host: bytes of the machine's memory, of searches; host_of_a_core: those of each process of a step
-    that has one a core; index: bytes that its GPUs share."""
-
-    step: Step
-    bytes: float
-    tokens: float = 0.0
-    flops: float = 0.0
-    core_seconds: float = 0.0
-    one_core: bool = False
-    by_workers: bool = False
-    peak_bytes: float = 0.0
-    memory: Memory | None = None
-    training: Training | None = None
-    fp32: bool = False
-    bf16: bool = False
-    host: float = 0.0
-    host_of_a_core: float = 0.0
-    index: float = 0.0
 
 
 class Charges:
@@ -182,13 +169,23 @@ class Charges:
         )
 
     def _index(self, step: Step) -> Charge:
-        """As large as the vectors: true of IVF with whole vectors and HNSW, too much for PQ. Its time is not known."""
+        """One process builds it whole in the host's memory, beside the vectors that it learns from."""
+        config: Any = step.config
         model = step.inputs["passages"].inputs["model"]
         _, count, _, terms = self._encoding_volumes(step.inputs["passages"])
-        if step.config.index == SEISMIC:  # type: ignore[attr-defined]
-            return Charge(step, bytes=SEISMIC_ENTRY_BYTES * terms * count)
+        if config.index == SEISMIC:
+            return Charge(step, bytes=SEISMIC_ENTRY_BYTES * terms * count, host=SEISMIC_ENTRY_BYTES * terms * count)
         width = represented_by(model).width or self.sizes(model).width
-        return Charge(step, bytes=4 * count * width)
+        rows = min(count, config.training_rows or 0)
+        size = dense_bytes(config.index, width)
+        built = index_flops(config.index, width=width, passages=count, rows=rows)
+        return Charge(
+            step,
+            core_seconds=built / INDEX_FLOPS_PER_SECOND / config.threads,
+            one_core=True,
+            host=count * size + 4 * rows * width,
+            bytes=count * size,
+        )
 
     def _search(self, step: Step) -> Charge:
         config: Any = step.config
@@ -261,6 +258,7 @@ class Charges:
         return Charge(
             step,
             core_seconds=seconds,
+            alone_seconds=vocabulary_seconds(step, self.volumes),
             one_core=step.name in ONE_CORE,
             by_workers=step.name in BY_WORKERS,
             bytes=size,

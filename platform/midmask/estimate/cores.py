@@ -7,10 +7,10 @@ from midmask.estimate.volumes import Volumes
 from midmask.experiment.step import Step
 
 PER_SECOND = {
-    "prepare": 6_000,
+    "prepare": 15_000,
     "queries": 600,
     "join": 40_000,
-    "tokenise": 7_500,
+    "tokenise": 2_400,
     "read_tokens": 40_000,
     "spans": 1_400,
     "pseudo_queries": 1_600,
@@ -18,9 +18,9 @@ PER_SECOND = {
     "keep_pairs": 100_000,
     "statistics": 100_000,
     "weigh": 100_000,
-    "near_duplicates": 3_600,
-    "bm25_words": 6_500,
-    "bm25_index": 110_000,
+    "near_duplicates": 4_500,
+    "bm25_words": 4_500,
+    "bm25_index": 63_000,
     "mine": 5_000,
     "fuse": 1_000,
     "evaluate": 3_000,
@@ -29,8 +29,12 @@ PER_SECOND = {
     "read_run": 2_000,
     "draw_queries": 50_000,
 }
-"""Passages, or queries from `mine` on, that a CPU core gets through in a second: measured by processor time on SQuAD's
-20,958 passages, but for prepare, join, read_tokens, the steps of pairs and all from `mine` on, which are rough."""
+"""Passages, or queries from `mine` on, that a CPU core gets through in a second. Measured with both cores of a machine
+at work on a million passages of Wikipedia: prepare, tokenise, bm25_words, bm25_index, near_duplicates
+(docs/results/scale.md); on SQuAD's 20,958 by processor time: queries, spans, pseudo_queries, statistics, weigh. The
+others are rough."""
+VOCABULARY_PER_SECOND = 2_000
+"""Passages from which a core trains a tokenizer in a second."""
 ONE_CORE = (
     *("queries", "join", "read_tokens", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
     *("read_run", "draw_queries", "list_pairs", "sample", "time_searches"),
@@ -42,6 +46,15 @@ BY_SHARDS = ("bm25_words", "bm25_index")
 """Steps whose processes each hold a shard."""
 SENTENCES = 5
 """Of a passage, where its pseudo-queries are not made yet."""
+
+
+def vocabulary_seconds(step: Step, volumes: Volumes) -> float:
+    """Of the process that trains a tokenizer, if this step does."""
+    config: Any = step.config
+    if step.name != "tokenise" or config.tokenizer is not None or "like" in step.inputs:
+        return 0.0
+    most: int = config.vocabulary_passages
+    return min(volumes.texts(step).volume.passages, most) / VOCABULARY_PER_SECOND
 
 
 def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:

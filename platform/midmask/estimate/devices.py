@@ -1,4 +1,4 @@
-"""The table of devices, and cluster shapes such as `8xH100`, `4xA100-40G` or `2xcpu`.
+"""The table of devices, and cluster shapes such as `8xH100`, `8xH100:2048` (GiB of memory) or `2xcpu`.
 
 Every device has one utilisation: what this kind of training makes, on average over a whole job, of the peak that its
 maker states. It was written down before any prediction was compared with a stated cost, and so:
@@ -92,18 +92,19 @@ DEVICES = {
     )
 }
 
-EXAMPLES = "8xH100, 4xA100-40G or 2xcpu"
+EXAMPLES = "8xH100, 8xH100:2048 (GiB of each machine's memory) or 2xcpu"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """So many devices of one kind. cores: CPU cores of the whole cluster. ram: bytes, of this machine; not those of a
-    machine with named GPUs. label: what the shape is called where it was not named."""
+    """So many devices of one kind. cores: CPU cores of the whole cluster. ram: bytes of a machine's memory: as was
+    said, else this machine's; none: not known, of machines with named GPUs. label: what the shape is called where it
+    was not named."""
 
     device: Device
     count: int
     cores: int
-    ram: int
+    ram: int | None
     label: str = ""
 
     def __str__(self) -> str:
@@ -113,20 +114,16 @@ class Shape:
     def rate(self) -> float:
         return self.count * self.device.rate
 
-    @property
-    def knows_ram(self) -> bool:
-        return self.device.kind == "cpu" or bool(self.label)
-
 
 def shape_named(text: str) -> Shape:
-    """`8xH100`, or a device alone; names in any case.
+    """`8xH100`, or a device alone, and the GiB of each machine's memory behind a colon; names in any case.
 
     Raises:
         UserError: for a text of another form, no devices, or an unknown one.
     """
-    match = re.fullmatch(r"(?:([+-]?\d+)\s*[xX*]\s*)?([A-Za-z][\w-]*)", text.strip())
+    match = re.fullmatch(r"(?:([+-]?\d+)\s*[xX*]\s*)?([A-Za-z][\w-]*)(?::(\d+))?", text.strip())
     if match is None:
-        raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE; write {EXAMPLES}")
+        raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE or COUNTxDEVICE:GIB; write {EXAMPLES}")
     count = int(match[1] or 1)
     if count < 1:
         raise UserError(f"--on {text!r}: {count} devices, but at least 1 is needed; write {EXAMPLES}")
@@ -137,7 +134,9 @@ def shape_named(text: str) -> Shape:
         raise unknown("device", match[2], [device.name for device in DEVICES.values()], hint=hint)
     device = DEVICES[name]
     cores = count if device.kind == "cpu" else count * CORES_PER_GPU
-    return Shape(device, count, cores, usable_memory())
+    if match[3] is not None:
+        return Shape(device, count, cores, int(match[3]) * GIB)
+    return Shape(device, count, cores, usable_memory() if device.kind == "cpu" else None)
 
 
 def this_machine() -> Shape:

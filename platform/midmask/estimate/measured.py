@@ -11,8 +11,8 @@ from midmask.errors import UserError
 from midmask.estimate.devices import Shape, gain
 from midmask.estimate.trainings import CONFIGS, read_lengths, training
 
-LONG_ENOUGH = 5.0
-"""Seconds: a shorter training tells mostly how long it takes to begin."""
+LONG_ENOUGH = 15.0
+"""Seconds: a shorter training tells mostly how long it takes to begin, which on Ray is 3 to 5 s."""
 LOOKED_AT = 4
 """Finished trainings of each kind that are looked at: those whose fingerprints come first, a sample by chance."""
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from midmask.artifact import Place
-from midmask.estimate.charges import Charge, Charges
+from midmask.estimate.charge import Charge
+from midmask.estimate.charges import Charges
 from midmask.estimate.devices import Shape, gain, this_machine
 from midmask.estimate.measured import apply_measured_utilisation
+from midmask.estimate.traffic import Traffic, traffic
 from midmask.experiment.step import Step
 
 
@@ -16,7 +18,7 @@ from midmask.experiment.step import Step
 class Estimate:
     """The charges of all steps that are still to be done. workers: of a training. at_once: trainings side by side.
     cached: steps that are done. volumes: a line for each collection and for what was assumed. free: bytes where the
-    storage is, if that is a disk."""
+    storage is, if that is a disk; traffic: if it is not."""
 
     shape: Shape
     workers: int
@@ -25,6 +27,7 @@ class Estimate:
     cached: int
     volumes: tuple[str, ...]
     free: int | None
+    traffic: Traffic | None
 
     @property
     def total_hours(self) -> float:
@@ -51,7 +54,7 @@ class Estimate:
         seconds = charge.flops / (devices * rate)
         if charge.training is not None:
             seconds = max(seconds, charge.training.floor_seconds(self.workers) / self.at_once)
-        return (seconds + charge.core_seconds / cores) / 3600
+        return (seconds + charge.alone_seconds + charge.core_seconds / cores) / 3600
 
     def _cores(self, charge: Charge) -> int:
         """How many cores work on a step."""
@@ -98,8 +101,9 @@ def estimate(
     own = tuple(charges.of(step) for step in left.values())
     facts = dict.fromkeys(_volume(charges, step) for step in left.values())
     free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
+    asked = None if storage.is_path else traffic(own, charges.volumes, count)
     volumes = (*(fact for fact in facts if fact), *charges.notes)
-    return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free)
+    return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free, asked)
 
 
 def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:

@@ -1,7 +1,9 @@
 """Plans that could never run on a cluster shape, which Ray would wait for without a word: refused with the sum."""
 
+import math
+
 from midmask.errors import UserError
-from midmask.estimate.charges import Charge
+from midmask.estimate.charge import Charge
 from midmask.estimate.devices import DEVICES
 from midmask.estimate.memory import Memory
 from midmask.estimate.plan import Estimate
@@ -54,7 +56,7 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
     if memory is None or charge.training is None:
         return
     together = plan.workers * plan.at_once if device.room is None else 1
-    room = charge.training.room(device.room) or plan.shape.ram / together
+    room = charge.training.room(device.room) or (plan.shape.ram or math.inf) / together
     if memory.total <= room:
         return
     rows = charge.training.at_once(plan.workers)
@@ -94,7 +96,7 @@ def _refuse_index(plan: Estimate, charge: Charge) -> None:
             f"there are {gib(room)}; use --on {enough:.0f}x{shape.device.name} or more, a compressed evaluation.index "
             "(and stages.N.mine.index) such as IVF65536,PQ64, or a smaller representation.width"
         )
-    if shape.knows_ram and charge.host > shape.ram:
+    if shape.ram is not None and charge.host > shape.ram:
         advice = "a machine with more memory, or fewer passages (corpus.max_passages)"
         held = "the ids of its passages take"
         if name != "bm25":

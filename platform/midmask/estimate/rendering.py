@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from midmask.estimate.charges import Charge
+from midmask.estimate.charge import Charge
 from midmask.estimate.plan import Estimate
+from midmask.estimate.prices import priced
 from midmask.progress import gib
 
 SLOW_HOURS = 24
@@ -30,6 +31,7 @@ def as_text(plan: Estimate) -> str:
     if plan.host(held):
         lines.append(f"  memory of the host in {held.step.name}: {gib(plan.host(held))}")
     lines.append(f"  peak storage, including temporary checkpoints: {gib(plan.peak_bytes)}")
+    lines += [f"  {line}" for line in (*_traffic(plan), priced(plan)) if line]
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in warnings(plan))])
 
 
@@ -41,6 +43,17 @@ def _device(plan: Estimate) -> str:
     trainings = f"{plan.at_once} side by side" if plan.at_once > 1 else "one after another"
     workers = f"{plan.workers} worker{'s' if plan.workers > 1 else ''} each"
     return f"{format_count(device.rate)} FLOP/s {each} ({share}); trainings {trainings}, {workers}"
+
+
+def _traffic(plan: Estimate) -> list[str]:
+    """What goes over the network, where the storage is not a disk or a training has several workers."""
+    found = []
+    if (asked := plan.traffic) is not None:
+        requests = f"{format_count(asked.writes)} requests that write or list, {format_count(asked.reads)} that read"
+        found.append(f"object store: {requests}; {gib(asked.up)} up, {gib(asked.down)} down")
+        if asked.exchanged:
+            found.append(f"between workers: {gib(asked.exchanged)} of gradients")
+    return found
 
 
 def _cut_trainings(plan: Estimate) -> list[str]:

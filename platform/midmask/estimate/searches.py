@@ -1,4 +1,4 @@
-"""What searches take: postings that BM25 touches, and the memory of indexes, on the host and on each GPU.
+"""What searches take: postings that BM25 touches, what indexes learn, and their memory, on the host and on each GPU.
 
 BM25           words are counted and scored a shard at a time; a query adds up the scores of all passages that have one
                of its words, on as many cores as there are workers; the index is mapped, so that it takes no memory, but
@@ -31,6 +31,13 @@ ENTRY_BYTES = 8
 """Of an entry of a lexical view: its word and its weight."""
 SEISMIC_ENTRY_BYTES = 40
 """Of an entry in Seismic's index: measured 13 to 42, and 100 for weights that are nearly noise."""
+INDEX_FLOPS_PER_SECOND = 5.7e10
+"""Of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384 and two threads
+(`tests/speed/approximate_search.py`, 99 s)."""
+CENTRE_ROWS = 256
+"""Vectors for each centre of a clustering, from which faiss learns at most."""
+LIST_ROUNDS, CODE_ROUNDS, ROTATION_ROUNDS = 10, 25, 40 + 50 * 4
+"""Rounds of k-means for IVF's lists, for PQ's codes, and for the codes that OPQ's rotation is fitted to."""
 LINK_BYTES = 8
 """Of an id, or of a link of HNSW's graph, of which a vector has twice as many as the factory string says."""
 
@@ -57,6 +64,24 @@ def dense_bytes(factory: str, width: int) -> float:
     scalar = re.search(r"SQ(4|6|8|fp16)", factory)
     bits = {"4": 4, "6": 6, "8": 8, "fp16": 16}[scalar[1]] if scalar else 32
     return graph + ids + width * bits / 8
+
+
+def index_flops(factory: str, *, width: int, passages: int, rows: int) -> float:
+    """What building an index multiplies, where vectors are compared with centres: in learning IVF's lists and PQ's
+    codes, and in adding all vectors. HNSW's graph compares vectors with each other, which is not reckoned.
+
+    Args:
+        rows: vectors that it learns from.
+    """
+    found = 0.0
+    if lists := re.search(r"IVF(\d+)", factory):
+        count = int(lists[1])
+        found += 2.0 * width * count * (LIST_ROUNDS * min(rows, CENTRE_ROWS * count) + passages)
+    if product := re.search(r"(?<!O)PQ\d+(?:x(\d+))?", factory):
+        codes = 2 ** int(product[1] or 8)
+        rounds = CODE_ROUNDS + ROTATION_ROUNDS * ("OPQ" in factory)
+        found += 2.0 * width * codes * (rounds * min(rows, CENTRE_ROWS * codes) + passages)
+    return found
 
 
 def index_bytes(factory: str, *, width: int, terms: float) -> tuple[float, float]:

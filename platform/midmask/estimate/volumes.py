@@ -85,6 +85,11 @@ class Volumes:
         place = step.place(self._storage)
         return load(place) if (place / RECORD).exists() else None
 
+    def size(self, step: Step) -> float:
+        """Bytes of a finished artifact; 0 if it is not finished."""
+        done = self.find_finished(step)
+        return float(sum(file["size"] for file in done.record.get("files", {}).values())) if done else 0.0
+
     def corpus(self, step: Step) -> Volume:
         """Of a step `prepare` or `join`."""
         if step.fingerprint not in self._corpora:

@@ -25,9 +25,9 @@ from midmask.arrays import Floats
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError, last_line
 from midmask.identity import Config, added, runtime
-from midmask.retrieve.blocks import passage_blocks
+from midmask.retrieve.blocks import Block, passage_blocks
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.index_training import TRAINING_ROWS, learn
+from midmask.retrieve.index_training import TRAINING_ROWS, VectorBlocks, learn
 from midmask.retrieve.seismic import HEAP_FACTOR, QUERY_CUT, SEISMIC, SeismicIndex, build_seismic_index, load_seismic
 from midmask.retrieve.views import read_views
 
@@ -157,10 +157,10 @@ def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place)
         UserError: for fewer passages than the index has lists or codes to learn, or for negative weights of words.
     """
     started = time.perf_counter()
-    names = [block.name for block in passage_blocks(inputs["tokens"].place)]
+    blocks = passage_blocks(inputs["tokens"].place)
     with tempfile.TemporaryDirectory() as folder:
         write = _write_seismic if config.index == SEISMIC else _write_faiss
-        passages = write(config, inputs["passages"].place, names, Path(folder))
+        passages = write(config, inputs["passages"].place, blocks, Path(folder))
         (out / "index").upload(Path(folder))
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
     return {
@@ -171,34 +171,37 @@ def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place)
     }
 
 
-def _write_faiss(config: IndexConfig, encoded: Place, names: Sequence[str], folder: Path) -> int:
-    vectors = [read_views(encoded, name, ("dense",)).dense_ND for name in names]
-    index = build_faiss_index([block for block in vectors if block is not None], config)
+def _write_faiss(config: IndexConfig, encoded: Place, blocks: Sequence[Block], folder: Path) -> int:
+    def read(number: int) -> Floats:
+        dense_ND = read_views(encoded, blocks[number].name, ("dense",)).dense_ND
+        assert dense_ND is not None
+        return dense_ND
+
+    index = build_faiss_index(VectorBlocks([block.rows for block in blocks], read), config)
     load_faiss().write_index(index, str(folder / FILE))
     return int(index.ntotal)
 
 
-def _write_seismic(config: IndexConfig, encoded: Place, names: Sequence[str], folder: Path) -> int:
-    words = [read_views(encoded, name, ("lexical",)).lexical for name in names]
+def _write_seismic(config: IndexConfig, encoded: Place, blocks: Sequence[Block], folder: Path) -> int:
+    words = [read_views(encoded, block.name, ("lexical",)).lexical for block in blocks]
     return build_seismic_index([block for block in words if block is not None], folder, config.threads)
 
 
-def build_faiss_index(vectors: Sequence[Floats], config: IndexConfig) -> Any:
+def build_faiss_index(vectors: VectorBlocks, config: IndexConfig) -> Any:
     """A faiss index of all vectors, in order.
-
-    Args:
-        vectors: float32 [n, D] blocks in row order.
 
     Raises:
         UserError: as `build_index`, or for an unknown factory string.
     """
-    faiss, width = load_faiss(), vectors[0].shape[1]
-    faiss.omp_set_num_threads(config.threads)
+    faiss, width = load_faiss(), vectors.read(0).shape[1]
     index = empty_index(config.index, width, "")
     if config.ef_construction is not None:
         faiss.ParameterSpace().set_index_parameter(index, "efConstruction", config.ef_construction)
+    # Several threads learn an OPQ rotation that differs in its last digits.
+    faiss.omp_set_num_threads(1 if "OPQ" in config.index else config.threads)
     if not index.is_trained:
         learn(index, config.index, vectors, config.training_rows or TRAINING_ROWS)
+    faiss.omp_set_num_threads(config.threads)
     for block in vectors:
         index.add(np.ascontiguousarray(block, dtype=np.float32))
     return index

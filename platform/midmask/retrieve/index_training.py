@@ -1,9 +1,10 @@
 """What a faiss index learns before vectors are added to it: the centres of its lists, and the codes of its parts."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,18 +24,36 @@ SAMPLE_KEY = 16
 """Of the hash that draws them."""
 
 
-def learn(index: Any, factory: str, vectors: Sequence[Floats], wanted: int) -> None:
+@dataclass(frozen=True)
+class VectorBlocks:
+    """Vectors in blocks, each read when it is needed: a collection's may be more than memory holds.
+
+    lengths: rows of each block. read: the number of a block -> its vectors, float32 [n, D].
+    """
+
+    lengths: Sequence[int]
+    read: Callable[[int], Floats]
+
+    @classmethod
+    def of(cls, *blocks: Floats) -> Self:
+        """Blocks that are in memory."""
+        return cls([len(block) for block in blocks], blocks.__getitem__)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return map(self.read, range(len(self.lengths)))
+
+
+def learn(index: Any, factory: str, vectors: VectorBlocks, wanted: int) -> None:
     """Trains an index. Where passages are few for its centres, one line says so; faiss says it for each part, hundreds
     of times for some indexes.
 
     Args:
-        index: an empty faiss index. factory: its factory string, for messages. vectors: float32 [n, D] blocks. wanted:
-            passages to learn from.
+        index: an empty faiss index. factory: its factory string, for messages. wanted: passages to learn from.
 
     Raises:
         UserError: for fewer passages than lists or codes.
     """
-    rows = min(wanted, sum(map(len, vectors)))
+    rows = min(wanted, sum(vectors.lengths))
     few = 0
     for centres, clustering in _clusterings(index):
         few = max(few, centres * clustering.min_points_per_centroid)
@@ -69,9 +88,9 @@ def _clusterings(index: Any) -> Iterator[tuple[int, Any]]:
         yield index.pq.ksub, index.pq.cp
 
 
-def _sample_rows(vectors: Sequence[Floats], wanted: int) -> Floats:
+def _sample_rows(vectors: VectorBlocks, wanted: int) -> Floats:
     """So many of all vectors, those with the lowest hash of their row, in row order; all where there are no more."""
-    starts = np.cumsum([0, *map(len, vectors)])
+    starts = np.cumsum([0, *vectors.lengths])
     rows_N = np.arange(starts[-1])
     if wanted < len(rows_N):
         rows_N = np.sort(np.argpartition(mix(SAMPLE_KEY, rows_N), wanted)[:wanted])

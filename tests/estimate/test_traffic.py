@@ -1,0 +1,58 @@
+"""What a plan asks of an object store: by hand, and held against a store that counts."""
+
+from pathlib import Path
+
+import pytest
+
+from midmask.artifact import Place, load
+from midmask.estimate import as_text, estimate, shape_named
+from midmask.estimate.storage import WHOLE
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
+from midmask.recipes import RECIPES
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.object_store import Requests, object_store
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("traffic") / "tiny"))
+
+
+def test_a_disk_has_none(recipe: Recipe, tmp_path: Path) -> None:
+    told = estimate([plan(recipe).tokens], Place(str(tmp_path)), shape_named("2xH100"))
+    assert told.traffic is None and "object store" not in as_text(told)
+
+
+def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(recipe: Recipe) -> None:
+    with object_store() as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        steps = plan(recipe)
+        Runner(storage, LOCAL, Silent()).run(steps.corpus)
+        done = sum(file["size"] for file in load(steps.corpus.place(storage)).record["files"].values())
+        told = estimate([steps.evaluation(recipe.evaluation)], storage, shape_named("2xH100"), workers=2)
+    own = {charge.step.fingerprint: charge.bytes for charge in told.charges}
+    sizes = {**own, steps.corpus.fingerprint: done}
+    read = sum(sizes[source.fingerprint] for charge in told.charges for source in charge.step.inputs.values())
+    trained = [one.training for one in told.charges if one.training is not None]
+    asked = told.traffic
+    assert asked is not None and asked.up == pytest.approx(sum(own.values()))
+    assert asked.down == pytest.approx(sum(own.values()) + read)
+    assert asked.exchanged == pytest.approx(sum(2 * WHOLE * one.counted.parameters * one.steps for one in trained))
+    assert "object store: " in as_text(told) and "between workers: " in as_text(told)
+
+
+def test_a_store_counts_what_was_predicted(recipe: Recipe) -> None:
+    """Small artifacts, so that what comes with every step is most of it."""
+    seen = Requests()
+    with object_store(requests=seen) as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        target = plan(recipe).evaluation(recipe.evaluation)
+        asked = estimate([target], storage, shape_named("2xcpu")).traffic
+        before = (seen.writing, seen.reading)
+        Runner(storage, LOCAL, Silent()).run(target)
+    assert asked is not None
+    assert 0.5 < asked.writes / (seen.writing - before[0]) < 2
+    assert 0.5 < asked.reads / (seen.reading - before[1]) < 2
