@@ -176,7 +176,7 @@ def test_spans_are_halves_of_passages_until_they_are_counted(recipe: Recipe, tmp
 
 
 def test_what_has_no_model_pays_cores_and_a_new_model_pays_storage(recipe: Recipe, storage: Place) -> None:
-    """A core tokenises 2,400 texts a second, and one alone learns words of 2,000 passages; a folder from elsewhere is there already."""
+    """A core tokenises 2,400 texts a second, and alone learns the words of 2,000; a folder from elsewhere is there."""
     steps = plan(recipe)
     read, new, there = (of(step, storage) for step in (steps.tokens, steps.initial, adopted("elsewhere")))
     assert read.core_seconds == pytest.approx((N + N) / 2_400) and read.bytes > 0 and new.bytes > 0

@@ -69,6 +69,13 @@ TOLERANCES = {"pretrain": 0.05, "finetune": 0.05, "encode": 0.05, "tokenise": 0.
 """Weights and vectors follow from shapes, beside a tokenizer of some 20 kB; what is compressed depends on the text."""
 
 
+def test_a_vocabulary_is_learned_by_one_core_and_then_all_tokenise(steps: Plan, tmp_path: Path) -> None:
+    told = estimate([steps.tokens], Place(str(tmp_path)), shape_named("8xcpu"))
+    (charge,) = (one for one in told.charges if one.step.name == "tokenise")
+    assert charge.alone_seconds > 0
+    assert 3600 * told.hours(charge) == pytest.approx(charge.alone_seconds + charge.core_seconds / 8)
+
+
 def test_what_a_run_writes_is_as_much_as_was_told(before: tuple[Place, Estimate]) -> None:
     storage, told = before
     for charge in told.charges:
