@@ -55,18 +55,14 @@ class Cluster:
     def address(self) -> str:
         return f"{self.net.addresses[HEAD]}:{GCS}"
 
-    def add(self, name: str, *, node_ip: bool = True) -> None:
-        """Starts a node; one of a name that was lost takes its place.
-
-        Args:
-            node_ip: it is told its address.
-        """
+    def add(self, name: str) -> None:
+        """Starts a node; one of a name that was lost takes its place."""
         machine = self.net.add(name, self.variables, loopback_name=self.loopback_names)
         where = ["--head", f"--port={GCS}"] if name == HEAD else [f"--address={self.address}"]
-        own = [f"--node-ip-address={machine.address}"] if node_ip else []
+        own = f"--node-ip-address={machine.address}"
         resources = [f"--num-cpus={self.cpus}", "--object-store-memory=200000000"]
         quiet = ["--include-dashboard=false"] if name == HEAD else []
-        command = [str(PROGRAMS / "ray"), "start", *where, *own, *resources, *quiet, "--disable-usage-stats", "--block"]
+        command = [str(PROGRAMS / "ray"), "start", *where, own, *resources, *quiet, "--disable-usage-stats", "--block"]
         self.started.append(machine.start(*command, log=self.logs / f"{name}.log"))
         self.nodes[name] = machine
         self.wait_for(len(self.nodes))
