@@ -47,6 +47,7 @@ def test_what_has_no_price_says_where_to_write_one(told):
     other = replace(told, shape=shape_named("1xL4"))
     assert "none is known for L4" in priced(other) and VARIABLE in priced(other)
     assert priced(replace(told, shape=replace(told.shape, label="this machine"))) == ""
+    assert priced(replace(told, shape=shape_named("8xcpu"))) == ""
 
 
 def test_shipped_prices_say_where_they_are_from_and_of_when(monkeypatch):

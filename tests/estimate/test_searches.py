@@ -140,7 +140,9 @@ def test_building_an_index_compares_vectors_with_centres() -> None:
     assert index_flops("IVF16,PQ4", **own) == lists + codes
     assert index_flops("OPQ4,IVF16,PQ4", **own) == lists + 2 * 8 * 256 * (265 * 1000 + 5000)
     assert index_flops("IVF2,Flat", **own) == 2 * 8 * 2 * (10 * 512 + 5000), "256 vectors of a centre are enough"
-    assert index_flops("HNSW32", **own) == index_flops("SQ8", **own) == 0
+    assert index_flops("SQ8", **own) == 0
+    graph = 4.5 * 2 * 8 * 40 * 2 * 32 * 5000
+    assert index_flops("HNSW32", **own) == graph and index_flops("HNSW32,SQ8", **own, candidates=80) == 2 * graph
 
 
 def test_one_process_builds_an_index_with_its_threads(recipe: Recipe, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from midmask.estimate.lengths import longest_lengths, mean_lengths
 from midmask.estimate.searches import (
     BM25_ID_BYTES,
     BM25_SHARD_BYTES,
+    EF_CONSTRUCTION,
     INDEX_FLOPS_PER_SECOND,
     SEISMIC_ENTRY_BYTES,
     bm25_seconds,
@@ -178,7 +179,8 @@ class Charges:
         width = represented_by(model).width or self.sizes(model).width
         rows = min(count, config.training_rows or 0)
         size = dense_bytes(config.index, width)
-        built = index_flops(config.index, width=width, passages=count, rows=rows)
+        kept = config.ef_construction or EF_CONSTRUCTION
+        built = index_flops(config.index, width=width, passages=count, rows=rows, candidates=kept)
         return Charge(
             step,
             core_seconds=built / INDEX_FLOPS_PER_SECOND / config.threads,

@@ -59,12 +59,14 @@ def read_prices() -> PriceList:
 
 
 def priced(plan: Estimate) -> str:
-    """A line with the sum of a plan on named devices; empty for this machine."""
+    """A line with the sum of a plan on named devices; empty for this machine, and for CPUs without a price."""
     if plan.shape.label:
         return ""
     prices, device = read_prices(), plan.shape.device.name
     each = {name.lower(): price for name, price in prices.device_hour.items()}.get(device.lower())
     if each is None:
+        if plan.shape.device.kind == "cpu":
+            return ""
         return f"price: none is known for {device}; write one into a copy of {SHIPPED} and name it in {VARIABLE}"
     hours = plan.total_hours * plan.shape.count
     parts = [f"{hours * each:,.2f} USD for {hours:,.1f} hours of one {device} at {each:g}"]
