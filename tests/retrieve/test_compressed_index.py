@@ -12,6 +12,7 @@ from midmask.retrieve import ranked
 from midmask.retrieve.coded import CodedShard
 from midmask.retrieve.dense import MARGIN, DenseShard, load_faiss
 from midmask.retrieve.index import IndexConfig, build_faiss_index, open_faiss_index, set_search_parameters
+from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
 from tests.support.retrieve.vectors import ids
@@ -42,13 +43,13 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
     around_ND = np.repeat([[5.0, 0.0], [-5.0, 0.0]], 1000, axis=0) + draw.standard_normal((2000, 2)) / 4
     vectors_ND = around_ND.astype(np.float32)
     config = IndexConfig(index="IVF2,Flat", training_rows=100)
-    index = build_faiss_index([vectors_ND], config)
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), config)
     centres_KD = index.quantizer.reconstruct_n(0, 2)
     np.testing.assert_allclose(sorted(centres_KD.tolist()), [[-1, 0], [1, 0]], atol=0.05)
     faiss = load_faiss()
-    cut = build_faiss_index([vectors_ND[:1], vectors_ND[1:1300], vectors_ND[1300:]], config)
+    cut = build_faiss_index(VectorBlocks.of(vectors_ND[:1], vectors_ND[1:1300], vectors_ND[1300:]), config)
     assert np.array_equal(faiss.serialize_index(cut), faiss.serialize_index(index))
-    whole = build_faiss_index([vectors_ND], IndexConfig(index="IVF2,Flat"))
+    whole = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="IVF2,Flat"))
     assert not np.array_equal(whole.quantizer.reconstruct_n(0, 2), centres_KD), "all passages are more than 100"
 
 
@@ -64,7 +65,7 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
 def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, advised, caplog, capfd):
     """And the index is faiss's own, to the last byte."""
     few_ND = cloud[1][:300]
-    index = build_faiss_index([few_ND], IndexConfig(index=factory))
+    index = build_faiss_index(VectorBlocks.of(few_ND), IndexConfig(index=factory))
     assert "clustering" not in capfd.readouterr().err, "faiss says it once for each part, from C++"
     said = [f"index = {factory} learns from 300 passages; faiss advises at least {advised}"] if advised else []
     assert caplog.messages == said
@@ -79,7 +80,7 @@ def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, ad
 @pytest.mark.parametrize("factory", [*FACTORIES, "IVF4,Flat", "HNSW8"])
 def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: Path, factory: str):
     queries_QD, vectors_ND = cloud
-    index = build_faiss_index([vectors_ND], IndexConfig(index=factory))
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=factory))
     (tmp_path / "index").mkdir()
     file = tmp_path / "index" / "passages.faiss"
     load_faiss().write_index(index, str(file))
@@ -111,13 +112,13 @@ def test_a_compressed_search_ends_in_exact_scores_or_reads_its_codes_alone(vecto
 
 def test_without_rescoring_the_scores_are_those_of_the_decoded_vectors(cloud):
     queries_QD, vectors_ND = cloud
-    index = build_faiss_index([vectors_ND], IndexConfig(index="SQ8"))
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="SQ8"))
     expected_QN = scores_of(queries_QD, index.reconstruct_n(0, ROWS))
     scores, rows = CodedShard(index, ids(ROWS)).search(queries_QD, 50)
     np.testing.assert_allclose(scores, -np.sort(-expected_QN, axis=1)[:, :50], rtol=1e-5)
     np.testing.assert_allclose(scores, np.take_along_axis(expected_QN, rows, axis=1), rtol=1e-5)
     assert np.abs(scores - np.take_along_axis(scores_of(queries_QD, vectors_ND), rows, axis=1)).max() > 1e-4
-    few = build_faiss_index([vectors_ND], IndexConfig(index="IVF64,SQ8"))
+    few = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="IVF64,SQ8"))
     scores, rows = CodedShard(few, ids(ROWS)).search(queries_QD, ROWS)
     assert (rows == -1).any() and np.isneginf(scores[rows == -1]).all() and np.isfinite(scores[rows >= 0]).all()
     with pytest.raises(UserError, match="an index of 3000 vectors for 9 passages"):
@@ -126,7 +127,7 @@ def test_without_rescoring_the_scores_are_those_of_the_decoded_vectors(cloud):
 
 def test_copies_rank_by_their_ids_in_the_scores_of_an_index():
     vectors_ND = np.ones((40, 8), np.float32)
-    index = build_faiss_index([vectors_ND], IndexConfig(index="SQfp16"))
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="SQfp16"))
     _, rows = CodedShard(index, ids(40)).search(vectors_ND[:1], 40)
     names = ids(40).to_pylist()
     assert [names[row] for row in rows[0]] == sorted(names)
@@ -135,7 +136,7 @@ def test_copies_rank_by_their_ids_in_the_scores_of_an_index():
 def test_as_many_candidates_are_scored_as_are_asked_for(cloud):
     """Of coarse codes, the best by exact score among the first `rescore` * k + 32 by their own."""
     queries_QD, vectors_ND = cloud
-    index = build_faiss_index([vectors_ND], IndexConfig(index="PQ4x4"))
+    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="PQ4x4"))
     exact_QN = scores_of(queries_QD, vectors_ND).astype(np.float32)
     for rescore in (1, 6):
         candidates = index.search(queries_QD, rescore * DEPTH + MARGIN)[1]
@@ -146,7 +147,7 @@ def test_as_many_candidates_are_scored_as_are_asked_for(cloud):
 
 def test_lists_behind_a_rotation_are_searched_as_far_as_is_asked(cloud):
     config = SearchConfig(index="OPQ8_16,IVF16,PQ8x4", nprobe=3)
-    index = build_faiss_index([cloud[1]], IndexConfig(index=config.index))
+    index = build_faiss_index(VectorBlocks.of(cloud[1]), IndexConfig(index=config.index))
     set_search_parameters(index, config, DEPTH)
     assert load_faiss().extract_index_ivf(index).nprobe == 3
 

@@ -14,6 +14,7 @@ from midmask.errors import UserError
 from midmask.retrieve.coded_tokens import load_array
 from midmask.retrieve.dense import GPU_PROPOSALS, MARGIN, DenseShard, check_faiss
 from midmask.retrieve.index import IndexConfig, build_faiss_index
+from midmask.retrieve.index_training import VectorBlocks
 from tests.support.retrieve.vectors import cancelling, collapsed, ids
 
 COUNT = 230
@@ -98,7 +99,7 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     vectors_ND = generator.standard_normal((700, 16)).astype(np.float32)
     queries_QD = generator.standard_normal((6, 16)).astype(np.float32)
     blocks = [vectors_ND[:300], vectors_ND[300:]]
-    index = build_faiss_index(blocks, IndexConfig(index=factory))
+    index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
     scores, rows = DenseShard(blocks, ids(700), index=index).search(queries_QD, 200)
     found = rows >= 0
     expected = np.einsum("qd,nd->qn", queries_QD.astype(np.float64), vectors_ND.astype(np.float64)).astype(np.float32)
@@ -122,7 +123,7 @@ def test_on_a_gpu_the_search_is_as_exact(k: int):
 
 def test_an_unknown_index_is_one_line():
     with pytest.raises(UserError, match=r"^index = 'Falt'.*16 dimensions.*use Flat") as caught:
-        build_faiss_index([np.zeros((4, 16), np.float32)], IndexConfig(index="Falt"))
+        build_faiss_index(VectorBlocks.of(np.zeros((4, 16), np.float32)), IndexConfig(index="Falt"))
     assert "\n" not in str(caught.value)
 
 

@@ -9,6 +9,7 @@ from midmask.errors import UserError
 from midmask.retrieve import lexical
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.index import IndexConfig, build_faiss_index
+from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows
 from tests.support.retrieve.vectors import cancelling, collapsed, ids
@@ -116,7 +117,9 @@ def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: 
     vectors_ND, dense_QD = (draw.standard_normal((rows, 16)).astype(np.float32) for rows in (500, 4))
     rows, queries = (SparseRows.top(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
     blocks = [vectors_ND[:200], vectors_ND[200:]]
-    shard = HybridShard(blocks, rows, ids(500), index=build_faiss_index(blocks, IndexConfig(index=factory)))
+    shard = HybridShard(
+        blocks, rows, ids(500), index=build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
+    )
     found = pairs(shard.search(dense_QD, queries, 30))
     best_lexical = LexicalShard(rows, ids(500)).search(queries, 30)[1]
     for query, (mine, words) in enumerate(zip(found, best_lexical.tolist(), strict=True)):
