@@ -9,12 +9,15 @@ from midmask.experiment.step import Step
 
 @dataclass(frozen=True)
 class Charge:
-    """What one step costs. tokens: that a model reads. flops: on devices; core_seconds: on CPU cores, of which as many
-    help as there are unless `one_core`, or as there are workers if `by_workers`; alone_seconds: on one of them, before
-    the others can help. memory: of each device, for trainings.
-    peak_bytes: beside `bytes`, while it runs. fp32: whether its FLOPs are off the tensor cores; bf16: whether its
-    config says bf16. host: bytes of the machine's memory, of searches; host_of_a_core: those of each process of a step
-    that has one a core; index: bytes that its GPUs share."""
+    """What one step costs.
+
+    bytes: in the storage; peak_bytes: beside them, while it runs. tokens: that a model reads. flops: on devices.
+    core_seconds: on CPU cores, of which as many help as there are unless `one_core`, or as there are workers if
+    `by_workers`; alone_seconds: on one of them, before the others can help. memory: of each device, for trainings.
+    fp32: whether its FLOPs are off the tensor cores; bf16: whether its config says bf16. host: bytes of the machine's
+    memory, of indexes; host_of_a_core: those of each process of a step that has one a core; index: bytes that its GPUs
+    share.
+    """
 
     step: Step
     bytes: float

@@ -46,7 +46,7 @@ def _device(plan: Estimate) -> str:
 
 
 def _traffic(plan: Estimate) -> list[str]:
-    """What goes over the network, where the storage is not a disk or a training has several workers."""
+    """What goes over the network, where the storage is not a disk."""
     found = []
     if (asked := plan.traffic) is not None:
         requests = f"{format_count(asked.writes)} requests that write or list, {format_count(asked.reads)} that read"
