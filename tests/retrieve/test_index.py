@@ -97,7 +97,7 @@ def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
         assert index.hnsw.efSearch == wanted
 
 
-@pytest.mark.parametrize("factory", ["IVF8,PQ4", "SQfp16"])
+@pytest.mark.parametrize("factory", ["IVF8,PQ4x4", "SQfp16"])
 def test_blocks_are_read_one_after_another_and_their_cut_does_not_matter(factory):
     vectors_ND = np.random.default_rng(0).standard_normal((400, 8)).astype(np.float32)
     parts, config = np.split(vectors_ND, [30, 150, 390]), IndexConfig(index=factory, training_rows=300)
@@ -113,7 +113,7 @@ def test_blocks_are_read_one_after_another_and_their_cut_does_not_matter(factory
     assert read == [0, *range(4), *range(4)] if "PQ" in factory else read == [0, *range(4)]
 
 
-@pytest.mark.parametrize("factory", ["IVF8,Flat", "OPQ4,IVF8,PQ4"])
+@pytest.mark.parametrize("factory", ["IVF8,Flat", pytest.param("OPQ4,IVF8,PQ4", marks=pytest.mark.slow)])
 def test_threads_do_not_change_an_index(factory):
     vectors_ND = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
     blocks, configs = VectorBlocks.of(vectors_ND), [IndexConfig(index=factory, threads=threads) for threads in (1, 2)]
