@@ -61,9 +61,12 @@ def test_shipped_prices_say_where_they_are_from_and_of_when(monkeypatch):
     ("text", "message"),
     [
         ("source = 1 2", "Expected newline"),
-        (OWN.replace("2.5", "-2.5"), r"device_hour\.H100: input should be greater than or equal to 0"),
-        (OWN.replace("reads = 0.001, ", ""), r"store\.reads: field required"),
-        (OWN + "vat = 0.19", "vat: extra inputs are not permitted"),
+        (
+            OWN.replace("2.5", "-2.5"),
+            r"own\.toml: device_hour\.H100 = -2\.5: input should be greater than or equal to 0",
+        ),
+        (OWN.replace("reads = 0.001, ", ""), r"own\.toml: store\.reads: a value is required"),
+        (OWN + "vat = 0.19", r"own\.toml: vat: no such field"),
         (None, "No such file"),
     ],
 )

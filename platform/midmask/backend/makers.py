@@ -96,12 +96,15 @@ def _make_trainer(
 
 def _as_task(name: str, *, threaded: bool = False) -> Maker:
     """The one-process step on some node of the cluster, with a CPU for each of its threads if it is `threaded`; its
-    inputs travel as places, not as data.
+    inputs travel as places, not as data. More threads than a node has CPUs are refused; Ray would wait without a word.
     """
 
     def run(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
+        cpus = config.threads if threaded else 1
+        if threaded:
+            pool.refuse_unschedulable(1, cpus)
         # Without a strategy of its own it would have to fit into a trial's placement group, which holds no CPU.
-        task = ray.remote(num_cpus=config.threads if threaded else 1, scheduling_strategy="SPREAD")(_step)
+        task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_step)
         result: dict[str, Any] = ray.get(task.remote(name, config, dict(inputs), out))
         return result
 

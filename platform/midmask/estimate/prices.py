@@ -6,10 +6,11 @@ import tomllib
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from midmask.errors import UserError
 from midmask.estimate.plan import Estimate
+from midmask.identity import Config, as_user_error
 from midmask.training.rehearsal import GIB
 
 VARIABLE = "MIDMASK_PRICES"
@@ -18,21 +19,17 @@ SHIPPED = Path(__file__).with_name("prices.toml")
 Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class StorePrices(BaseModel):
+class StorePrices(Config):
     """Dollars for 1,000 requests that write or list, for 1,000 that read, and for a GiB that stays a month."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     writes: Dollars
     reads: Dollars
     gib_month: Dollars
 
 
-class PriceList(BaseModel):
+class PriceList(Config):
     """device_hour: dollars for an hour of one device, by its name in `--on`. source: where the prices are from, and of
     when."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str
     device_hour: dict[str, Dollars]
@@ -46,16 +43,13 @@ def read_prices() -> PriceList:
         UserError: if the file that MIDMASK_PRICES names is not there or is no list of prices.
     """
     path = Path(os.environ.get(VARIABLE) or SHIPPED)
+    where, advice = f"{VARIABLE}={path}", f"Copy {SHIPPED} and change what it says."
     try:
         return PriceList.model_validate(tomllib.loads(path.read_text()))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{VARIABLE}={path}: {error}. Copy {SHIPPED} and change what it says.") from None
+        raise UserError(f"{where}: {error}. {advice}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(
-            f"{VARIABLE}={path}: {place}: {first['msg'].lower()}. Copy {SHIPPED} and change what it says."
-        ) from None
+        raise UserError(f"{where}: {as_user_error(error, '')}. {advice}") from None
 
 
 def priced(plan: Estimate) -> str:

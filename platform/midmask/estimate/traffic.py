@@ -39,11 +39,11 @@ def traffic(charges: Iterable[Charge], volumes: Volumes, workers: int) -> Traffi
     own = list(charges)
     sizes = {charge.step.fingerprint: charge.bytes for charge in own}
     written = sum(sizes.values())
-    read = 0.0
-    for charge in own:
-        for source in charge.step.inputs.values():
-            known = sizes.get(source.fingerprint)
-            read += volumes.size(source) if known is None else known
+    inputs = [source for charge in own for source in charge.step.inputs.values()]
+    for source in inputs:
+        if source.fingerprint not in sizes:  # finished; asked for once, though several steps read it
+            sizes[source.fingerprint] = volumes.size(source)
+    read = sum(sizes[source.fingerprint] for source in inputs)
     return Traffic(
         writes=WRITES * len(own) + written / READ_AT_ONCE,
         reads=READS * len(own) + (written + read) / READ_AT_ONCE,
