@@ -45,6 +45,7 @@ def test_a_graph_has_the_phases_that_its_steps_need() -> None:
     for step in STEPS:
         graph.begin(step, step.name)
         clock.now += 20.0
+        job.estimate()
         if step.optimiser_steps:
             assert job.state().phase == "trainings" and job.state().number == 2
         graph.end(step, "")
@@ -78,19 +79,23 @@ def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_m
     job = JobProgress((), expect, clock)
     job.plan({"all": [of("pretrain"), of("finetune")]})
     job.begin(of("pretrain").fingerprint, "pretrain")
-    clock.now = 59.0
-    assert job.state().left is None and not asked, "a short job does not wait for an estimate"
+    clock.now = 19.0
+    job.estimate()
+    assert not asked, "a short job does not wait for an estimate"
+    clock.now = 20.0
+    job.estimate()
+    assert asked == [{"pretrain", "finetune"}] and job.waits
     clock.now = 70.0
-    assert job.state().left is None and asked == [{"pretrain", "finetune"}], "an estimate alone is no measurement"
-    clock.now, asked[:] = 59.0, []
+    assert job.state().left is None and job.waits, "an estimate alone is no measurement"
+    clock.now = 59.0
     job.advance(of("pretrain").fingerprint, 0.5)
-    assert job.state().left is None and not asked
+    assert job.state().left is None and not job.waits
     clock.now = 60.0
     left = job.state().left
     assert left is not None and left.middle == pytest.approx(118.0 - 60.0 + 118.0)
     assert left.low < left.middle < left.high
-    job.state()
-    assert not asked, "it was estimated before"
+    job.estimate()
+    assert len(asked) == 1, "it was estimated before"
 
 
 def test_a_collection_that_is_read_makes_the_estimate_anew() -> None:
@@ -102,12 +107,15 @@ def test_a_collection_that_is_read_makes_the_estimate_anew() -> None:
 
     job = JobProgress((), expect, clock)
     job.plan({"all": STEPS})
+    clock.now = 59.0
+    job.estimate()
+    assert not asked, "how much there is to read may soon be known"
     clock.now = 61.0
     for kind in ("prepare", "pretrain"):
-        job.state()
+        job.estimate()
         job.begin(of(kind).fingerprint, kind)
         job.end(of(kind).fingerprint, kind)
-    job.state()
+    job.estimate()
     assert asked == [len(STEPS), len(STEPS) - 1], "not again after the training"
 
 
@@ -120,7 +128,9 @@ def test_an_estimate_that_fails_leaves_the_job_alone(caplog: pytest.LogCaptureFi
     job = JobProgress((), expect, clock)
     job.plan({"all": STEPS})
     clock.now = 100.0
-    assert job.state().left is None and job.state().steps == len(STEPS)
+    job.estimate()
+    job.estimate()
+    assert job.state().left is None and job.state().steps == len(STEPS) and not job.waits
     assert caplog.text.count("the time that is left is not known: no such model") == 1
 
 
@@ -131,7 +141,7 @@ def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     job.plan({"trials": [of("pretrain"), of("finetune"), of("evaluate")], "comparison": [of("encode")]})
     job.begin("a drawn point", "pretrain")
     clock.now = 60.0
-    job.state()
+    job.estimate()
     clock.now = 70.0
     job.end("a drawn point", "pretrain")
     assert (job.state().done, job.state().steps, job.state().phase) == (1, 4, "trials")
@@ -149,13 +159,30 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     job.begin(of("pretrain").fingerprint, "pretrain")
     for second in range(800):
         clock.now = float(second)
+        if second == 70:
+            job.advance(of("pretrain").fingerprint, 0.75)
         if second == 90:
             job.end(of("pretrain").fingerprint, "pretrain")
             job.enter("two")
         lines.look()
-    assert [when for when, _ in shown] == [0.0, 60.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
+    assert [when for when, _ in shown] == [0.0, 70.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
     assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
+    assert re.fullmatch(r"phase 1 of 2: one · 0 of 2 steps · \d+ to \d+ (s|min) left", shown[1][1]), (
+        "it waited for the time"
+    )
     assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
+
+
+def test_a_line_does_not_wait_for_ever_for_the_time_that_is_left() -> None:
+    clock = Turned()
+    job, shown = JobProgress(("one",), ten_seconds_each, clock), []
+    lines = LineSchedule(job, [lambda text: shown.append(clock.now)])
+    job.plan({"one": [of("pretrain")]})
+    job.begin(of("pretrain").fingerprint, "pretrain")
+    for second in range(250):
+        clock.now = float(second)
+        lines.look()
+    assert shown == [0.0, 180.0, 240.0]
 
 
 STATE = JobState(2, 3, "trials", 12, 64, 300.0, TimeRange(180.0, 220.0, 300.0), None, "nDCG@10 0.4814 (0.15)")

@@ -10,6 +10,7 @@ import torch
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.training import run as training_run
 from midmask.training.run import NonFiniteLoss, local_reader, run_training
 from tests.support.training.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
 from tests.support.training.worker import setup_of
@@ -137,6 +138,20 @@ def test_reports_cover_every_step(tokens: Place, whole: Path, tmp_path: Path) ->
     for (_, values), part in zip(reports, (losses[:12], losses[12:24], losses[24:]), strict=True):
         assert values["train/loss"] == pytest.approx(np.mean(part), rel=1e-4)
         assert values["train/mlm"] == pytest.approx(values["train/loss"])
+
+
+def test_slow_steps_tell_how_far_they_are_and_change_no_value(
+    tokens: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = {0.0: [], 1e9: []}
+    for every, told in reports.items():
+        monkeypatch.setattr(training_run, "TELLS_EVERY_S", every)
+        setup = setup_of(spec_of(tokens, tmp_path / str(every), train={"log_every": 12}))
+        out = Place(str(tmp_path / str(every)))
+        run_training(setup, out, local_reader, lambda done, values, told=told: told.append((done, values)))
+    assert [done for done, _ in reports[0.0]] == list(range(1, 31))
+    losses = [[(done, values["train/loss"]) for done, values in told if values] for told in reports.values()]
+    assert losses[0] == losses[1]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tokens: Place, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ MINUTE = 60.0
 SLOWER = 3
 """A line also waits for this part of the job's time so far (1 in 3): 8 lines in 13 minutes, and some 20 in 2 hours."""
 LONGEST_WAIT_S = 600.0
+LONGEST_SILENCE_S = 180.0
+"""A line without the time that is left waits so long for it."""
 LOOK_EVERY_S = 1.0
 BAR_WIDTH = 30
 
@@ -58,11 +60,13 @@ class LineSchedule:
         self._due, self._phase = MINUTE, ""
 
     def look(self) -> None:
-        """Called now and then; shows a line if another phase has begun, or when one is due: after a minute, and then
-        at most once a minute.
+        """Called now and then; shows a line if another phase has begun, or when one is due: after a minute, as soon as
+        the time that is left is known, and then at most once a minute.
         """
+        self._progress.estimate()
         phase, now = self._progress.phase, self._progress.elapsed()
-        if phase != self._phase or now >= self._due:
+        is_due = now >= self._due and not (self._progress.waits and now < LONGEST_SILENCE_S)
+        if phase != self._phase or is_due:
             self._phase = phase
             if now >= MINUTE:
                 self._due = now + max(MINUTE, min(now / SLOWER, LONGEST_WAIT_S))

@@ -23,6 +23,9 @@ VOLUMES = ("prepare", "join", "read_tokens", "queries", "tokenise", "pseudo_quer
 FIRST_MINUTE = 60.0
 """Seconds before a time is told: by then something has been measured in most jobs."""
 
+LONG_S = 20.0
+"""Seconds before steps are estimated, which takes some seconds of a processor: a short job is not worth them."""
+
 
 @dataclass(frozen=True)
 class JobState:
@@ -124,13 +127,36 @@ class JobProgress:
         """Seconds since the job began."""
         return self._clock() - self._began
 
+    def estimate(self) -> None:
+        """Estimates the steps that are left, which takes seconds, where that is due: once it is known how much there is
+        to read, at the latest after the first minute.
+        """
+        with self._lock:
+            left = {key: self._steps[key] for key in self._open()}
+        reads = any(step.name in VOLUMES for step in left.values())
+        due = self.elapsed() >= (FIRST_MINUTE if reads else LONG_S)
+        if self._estimated or not due or self._expect is None or self.budget_left is not None:
+            return
+        self._estimated = True
+        try:
+            expected = self._expect(list(left.values()))
+        except Exception as error:  # a job does not fail because its end is unknown
+            log.info("the time that is left is not known: %s", error, exc_info=True)
+            self._expect = None
+            return
+        with self._lock:
+            self._left.expect({key: expected.get(step.fingerprint, 0.0) for key, step in left.items()})
+
+    @property
+    def waits(self) -> bool:
+        """Whether the time that is left is not known yet, but soon will be."""
+        return self._expect is not None and self.budget_left is None and not self._left.is_measured
+
     def state(self) -> JobState:
-        """What is shown. After the first minute this may take seconds, in which the steps are estimated."""
-        told = self.elapsed() >= FIRST_MINUTE and self.budget_left is None
+        """What is shown."""
+        told = self.elapsed() >= FIRST_MINUTE and self._expect is not None and self.budget_left is None
         with self._lock:
-            names, left = list(self._phases), {key: self._steps[key] for key in self._open()}
-        known = told and self._estimate(left)
-        with self._lock:
+            names = list(self._phases)
             return JobState(
                 number=names.index(self.phase) + 1 if self.phase in names else 0,
                 phases=len(names),
@@ -138,24 +164,10 @@ class JobProgress:
                 done=len(self._done),
                 steps=len(self._done) + len(self._open()),
                 elapsed=self.elapsed(),
-                left=self._left.left(self._clock()) if known and self._left.is_measured else None,
+                left=self._left.left(self._clock()) if told and self._left.is_measured else None,
                 at_most=self.budget_left() if self.budget_left else None,
                 best=self._best,
             )
-
-    def _estimate(self, left: Mapping[str, Step]) -> bool:
-        """Estimates the steps that are left, by key, unless that is done; false if it cannot be."""
-        if not self._estimated and self._expect is not None:
-            self._estimated = True
-            try:
-                expected = self._expect(list(left.values()))
-            except Exception as error:  # a job does not fail because its end is unknown
-                log.info("the time that is left is not known: %s", error, exc_info=True)
-                self._expect = None
-                return False
-            with self._lock:
-                self._left.expect({key: expected.get(step.fingerprint, 0.0) for key, step in left.items()})
-        return self._expect is not None
 
     def _open(self) -> list[str]:
         """Steps of all phases that have not ended."""

@@ -13,6 +13,7 @@ files:
 import logging
 import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,11 @@ from midmask.training.trace import Trace, summary, totals
 logger = logging.getLogger(__name__)
 
 Log = Callable[[int, dict[str, float]], None]
-"""(training step, values by name): what a running step reports; of several workers, rank 0 alone."""
+"""(training step, values by name): what a running step reports; of several workers, rank 0 alone. Without values it
+tells only how far the training is."""
+
+TELLS_EVERY_S = 10.0
+"""Seconds between two reports of a training whose steps are slow: it tells how far it is before losses are due."""
 
 
 class NonFiniteLoss(RuntimeError):
@@ -122,7 +127,7 @@ class _Run:
         return self._finish() if world.rank() == 0 else {}
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
-        mine = self._remember(work)
+        mine, told = self._remember(work), time.monotonic()
         for record in run_steps(self.model, self.objective, self.optimiser, self.config, mine, self.device):
             self.trace.add(record)
             done = record.step + 1
@@ -132,10 +137,13 @@ class _Run:
             looks = self._measure_health(done)
             if saves or reports or looks:
                 self._settle()
+            values: dict[str, float] = {}
             if reports or looks:
                 window, self.window = self.window, []
-                if world.rank() == 0:
-                    log(done, {**summary(window), **looks})
+                values = {**summary(window), **looks}
+            if world.rank() == 0 and (values or time.monotonic() - told >= TELLS_EVERY_S):
+                told = time.monotonic()
+                log(done, values)
             if saves:
                 self._save(done)
 
