@@ -87,12 +87,15 @@ def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_m
     assert asked == [{"pretrain", "finetune"}] and job.waits
     clock.now = 70.0
     assert job.state().left is None and job.waits, "an estimate alone is no measurement"
+    clock.now = 40.0
+    job.advance(of("pretrain").fingerprint, 0.25)
+    assert job.waits, "a start is no measurement"
     clock.now = 59.0
     job.advance(of("pretrain").fingerprint, 0.5)
     assert job.state().left is None and not job.waits
     clock.now = 60.0
     left = job.state().left
-    assert left is not None and left.middle == pytest.approx(118.0 - 60.0 + 118.0)
+    assert left is not None and left.middle == pytest.approx(97.0 - 60.0 + 97.0)
     assert left.low < left.middle < left.high
     job.estimate()
     assert len(asked) == 1, "it was estimated before"
@@ -159,8 +162,8 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     job.begin(of("pretrain").fingerprint, "pretrain")
     for second in range(800):
         clock.now = float(second)
-        if second == 70:
-            job.advance(of("pretrain").fingerprint, 0.75)
+        if second in (40, 70):
+            job.advance(of("pretrain").fingerprint, second / 90)
         if second == 90:
             job.end(of("pretrain").fingerprint, "pretrain")
             job.enter("two")

@@ -133,9 +133,9 @@ def test_reports_cover_every_step(tokens: Place, whole: Path, tmp_path: Path) ->
     reports = []
     setup = setup_of(spec_of(tokens, tmp_path, train={"log_every": 12}))
     run_training(setup, Place(str(tmp_path)), local_reader, lambda done, values: reports.append((done, values)))
-    assert [done for done, _ in reports] == [12, 24, 30]
+    assert [done for done, _ in reports] == [1, 12, 24, 30] and not reports[0][1]
     losses = [row["loss"] for row in trace_of(whole)]
-    for (_, values), part in zip(reports, (losses[:12], losses[12:24], losses[24:]), strict=True):
+    for (_, values), part in zip(reports[1:], (losses[:12], losses[12:24], losses[24:]), strict=True):
         assert values["train/loss"] == pytest.approx(np.mean(part), rel=1e-4)
         assert values["train/mlm"] == pytest.approx(values["train/loss"])
 
@@ -150,6 +150,7 @@ def test_slow_steps_tell_how_far_they_are_and_change_no_value(
         out = Place(str(tmp_path / str(every)))
         run_training(setup, out, local_reader, lambda done, values, told=told: told.append((done, values)))
     assert [done for done, _ in reports[0.0]] == list(range(1, 31))
+    assert [done for done, _ in reports[1e9]] == [1, 12, 24, 30]
     losses = [[(done, values["train/loss"]) for done, values in told if values] for told in reports.values()]
     assert losses[0] == losses[1]
 

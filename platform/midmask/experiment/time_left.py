@@ -48,13 +48,13 @@ class _Work:
 
     @property
     def seconds(self) -> float | None:
-        """From begin to end; of a step that runs, by the rate between its reports; none before the first report."""
-        if self.began is None or (self.ended is None and self.last_share <= 0):
+        """From begin to end; of a step that runs, by the rate between its reports; none before the second one, since
+        the time before the first is that of a start more than of the work.
+        """
+        if self.began is None or (self.ended is None and self.last_share <= self.first_share):
             return None
         if self.ended is not None:
             return self.ended - self.began
-        if self.last_share <= self.first_share:
-            return (self.last - self.began) / self.last_share
         rate = (self.last_share - self.first_share) / (self.last - self.first)
         return self.first - self.began + (1 - self.first_share) / rate
 

@@ -49,7 +49,8 @@ Log = Callable[[int, dict[str, float]], None]
 tells only how far the training is."""
 
 TELLS_EVERY_S = 10.0
-"""Seconds between two reports of a training whose steps are slow: it tells how far it is before losses are due."""
+"""Seconds between two reports of a training whose steps are slow: it tells how far it is before losses are due, first
+after its first step."""
 
 
 class NonFiniteLoss(RuntimeError):
@@ -127,7 +128,7 @@ class _Run:
         return self._finish() if world.rank() == 0 else {}
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
-        mine, told = self._remember(work), time.monotonic()
+        mine, told = self._remember(work), -math.inf
         for record in run_steps(self.model, self.objective, self.optimiser, self.config, mine, self.device):
             self.trace.add(record)
             done = record.step + 1
