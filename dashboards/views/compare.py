@@ -97,13 +97,20 @@ def standings(
         for name, own in pairings.items()
     ]
     st.html(STYLE + table(heads, lines, "standings"))
-    seeds = {name: len(found.tables[name]) for name in (base, *pairings)}
-    several = ", ".join(f"{name} {count}" for name, count in seeds.items() if count > 1)
-    notes = [f"Held against {base}.", *([f"Values are means over seeds ({several})."] if several else [])]
+    notes = [f"Held against {base}.", *_seeds({name: len(found.tables[name]) for name in (base, *pairings)})]
     notes += ["Paired t-test over the queries that all have, at 0.05 after Holm's correction."]
     left = {name: own.left_out for name, own in pairings.items() if own.left_out}
     notes += [f"{count:,} queries that only one of {name} and {base} has are left out." for name, count in left.items()]
     st.caption(markdown_text(" ".join([*notes, not_offered(found)])))
+
+
+def _seeds(counts: Mapping[str, int]) -> list[str]:
+    """The sentence that says of which systems the values are means over several seeds."""
+    by_count: dict[int, list[str]] = {}
+    for name, count in counts.items():
+        by_count.setdefault(count, []).append(name)
+    told = [f"{count} seeds ({', '.join(names)})" for count, names in sorted(by_count.items()) if count > 1]
+    return [f"Values are means over {'; '.join(told)}."] if told else []
 
 
 def _newest(entry: Entry) -> LeaderboardRow:

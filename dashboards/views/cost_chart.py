@@ -1,5 +1,6 @@
 """Quality against cost: what is gained by paying more, and which systems nobody needs to look at."""
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import streamlit as st
 from charts import PALETTE, draw
 from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.pareto import on_front
-from midmask.leaderboard.board import COST_HEADS, HOURS, Board, BoardColumn, BoardLine
+from midmask.leaderboard.board import BYTES, COST_HEADS, HOURS, Board, BoardColumn, BoardLine
 from midmask.leaderboard.cells import number
 
 LEAST = 2
@@ -20,6 +21,12 @@ LABELLED = 10
 """Points whose names stand beside them; of more, or of several of one name, their ranks do."""
 
 OFF_FRONT = "#94a3b8"
+
+NEAR = 0.15
+"""Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
+
+MINUTES_BELOW_H = 2.0
+"""Hours below which the axis of time counts minutes."""
 
 
 class CostPoint(NamedTuple):
@@ -65,32 +72,47 @@ def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[Cos
 
 def figure(points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn, quality: BoardColumn) -> go.Figure:
     """Costs in powers of ten where none is nothing; the front as a staircase."""
+    is_log = all(point.cost > 0 for point in points)
+    unit, size = _unit(points, cost)
+    drawn_at = [math.log(point.cost) if is_log else point.cost for point in points]
     drawn = go.Figure()
     best = [point for point, is_best in zip(points, front, strict=True) if is_best]
     drawn.add_scatter(
-        x=[point.cost for point in best],
+        x=[size * point.cost for point in best],
         y=[point.quality for point in best],
         mode="lines",
         line={"shape": "hv", "color": PALETTE[0], "width": 1.5, "dash": "dot"},
         hoverinfo="skip",
     )
     drawn.add_scatter(
-        x=[point.cost for point in points],
+        x=[size * point.cost for point in points],
         y=[point.quality for point in points],
         mode="markers+text",
         text=[escape(label) for label in labels_of(points)],
-        textposition="top center",
+        textposition=_sides(drawn_at),
         cliponaxis=False,
         marker={"size": 11, "color": [PALETTE[0] if is_best else OFF_FRONT for is_best in front]},
         customdata=[(f"{point.rank} {escape(point.name)}", point.spent) for point in points],
         hovertemplate="%{customdata[0]}<br>%{y:.4f} at %{customdata[1]}<extra></extra>",
     )
-    unit = " (hours)" if cost.key == HOURS else " (bytes)" if "Byte" in cost.key else " (ms a query)"
-    nothing_is_free = all(point.cost > 0 for point in points)
     drawn.update_layout(showlegend=False)
-    drawn.update_xaxes(title=f"{cost.head}{unit}", type="log" if nothing_is_free else "linear", zeroline=False)
+    drawn.update_xaxes(title=f"{cost.head} ({unit})", type="log" if is_log else "linear", zeroline=False)
     drawn.update_yaxes(title=quality.key)
     return drawn
+
+
+def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
+    """What the axis counts, and how many of that are one of the column's own."""
+    if cost.key == HOURS:
+        return ("minutes", 60.0) if max(point.cost for point in points) < MINUTES_BELOW_H else ("hours", 1.0)
+    return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
+
+
+def _sides(places: Sequence[float]) -> list[str]:
+    """Where each label stands: away from the end of the axis that its point is near."""
+    low, reach = min(places), max(places) - min(places) or 1.0
+    shares = [(place - low) / reach for place in places]
+    return ["top right" if share < NEAR else "top left" if share > 1 - NEAR else "top center" for share in shares]
 
 
 def labels_of(points: Sequence[CostPoint]) -> list[str]:

@@ -126,7 +126,9 @@ def scatter(
             hovertemplate="%{text}<extra>" + name + "</extra>",
             marker={"color": colour, "size": 6, "opacity": 0.65},
         )
-    figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
+    figure.update_layout(
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "bgcolor": "rgba(0,0,0,0)"}
+    )
     axis = {"showticklabels": False, "showgrid": False, "zeroline": False, "showline": True, "mirror": True}
     figure.update_xaxes(**axis, linecolor="rgba(128,128,128,.3)")
     figure.update_yaxes(**axis, linecolor="rgba(128,128,128,.3)")

@@ -55,14 +55,13 @@ def show(context: PageContext) -> None:
 def facts(row: LeaderboardRow, run: TrackedRow, context: PageContext) -> str:
     """The number, and what the run itself says of where it comes from."""
     values = " · ".join(f"{escape(name)} <b>{row.measures[name]:.4f}</b>" for name in measure_names([row]))
-    took = f"{(run.ended - run.started).total_seconds():,.0f} s" if run.ended else NONE
     told = {
         "Number": values,
         "Recipe": escape(" · ".join(part for part in (row.recipe, row.protocol, row.representation) if part)) or NONE,
         "Pre-trained on": escape(row.pretrain_on) or NONE,
         "Backbone, seed": escape(f"{row.backbone or NONE}, {row.seed.strip() or NONE}"),
         "Commit": escape(commit_of(run)) or f'<span class="quiet">{NONE} the run does not tell</span>',
-        "Started (UTC), took": f"{run.started:%Y-%m-%d %H:%M}, {took}",
+        "Tracked (UTC)": f"{run.started:%Y-%m-%d %H:%M}",
         "Run": link(context.link(run), run.run_id),
     }
     return table([("", ""), ("", "")], [[(name, "quiet"), (text, "wrap")] for name, text in told.items()], "facts")

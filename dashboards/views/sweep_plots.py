@@ -12,7 +12,7 @@ from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, Sw
 Axis = tuple[str, Sequence[SweepValue]]
 
 MOST_LINES = 8
-BAND = "rgba(13,148,136,.2)"
+BAND, BAND_WORDS = "rgba(13,148,136,.2)", "#0d9488"
 
 
 def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
@@ -176,9 +176,19 @@ def pareto(sweep: SweepResult) -> go.Figure:
 
 
 def add_band(figure: go.Figure, sweep: SweepResult) -> None:
-    """What lies in it may be as good as the best."""
+    """What lies in it may be as good as the best, which is written into it."""
     if noise := band(sweep):
-        figure.add_hrect(y0=noise[0], y1=noise[1], fillcolor=BAND, line_width=0, layer="below")
+        words = {"text": "not distinguishable from the best", "font": {"size": 11, "color": BAND_WORDS}}
+        place = "bottom right" if sweep.objectives[0].mode == "max" else "top right"
+        figure.add_hrect(
+            y0=noise[0],
+            y1=noise[1],
+            fillcolor=BAND,
+            line_width=0,
+            layer="below",
+            annotation=words,
+            annotation_position=place,
+        )
 
 
 def measure_title(sweep: SweepResult) -> str:

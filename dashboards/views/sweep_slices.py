@@ -12,6 +12,9 @@ from views.sweep_plots import add_band, measure_title, parameter_axis
 
 BEST = "#ea580c"
 
+FEW = 12
+"""Trials of which each has its number at the axis."""
+
 
 def history(sweep: SweepResult) -> go.Figure:
     """The first objective of each trial, and the best up to there."""
@@ -32,7 +35,9 @@ def history(sweep: SweepResult) -> go.Figure:
     _points(figure, pruned, [point.probes[-1] for _, point in pruned], "pruned")
     add_band(figure, sweep)
     figure.update_layout(showlegend=bool(pruned), legend={"orientation": "h", "y": -0.25})
-    figure.update_xaxes(title="trial, in the order of asking", rangemode="tozero")
+    figure.update_xaxes(
+        title="trial, in the order of asking", tickformat="d", dtick=1 if len(numbered) <= FEW else None
+    )
     figure.update_yaxes(title=measure_title(sweep))
     return figure
 

@@ -32,14 +32,14 @@ def comparison(sweep: SweepResult) -> None:
     measure = escape(sweep.objectives[0].measure)
     heads = [("System", "")]
     for split, what in SPLITS.items():
-        heads += [(f"{split} {measure}<br>{what}", "num"), (f"difference to {escape(sweep.floor)}", "num")]
-        heads += [("95% interval", "num"), ("p (Holm)", "num"), (f"Verdict on {split}", "")]
+        heads += [(f"{split} {measure}<br>{what}", "num"), (f"to {escape(sweep.floor)}<br>95% interval, p", "num")]
+        heads += [(f"Verdict on {split}", "")]
     st.subheader("Final comparison")
     st.html(table(heads, [_system(one) for one in sweep.systems], "comparison"))
     dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
-        f"{found[0].queries:,} queries. Means over seeds; paired t-tests over queries, at 0.05 after Holm's correction."
+        f"{found[0].queries:,} queries. Means over seeds; paired t-tests over queries, at 0.05 after Holm's correction, which p has."
     )
 
 
@@ -49,17 +49,17 @@ def _system(one: ComparedSystem) -> Cells:
         cells.append((f"{one.means[split]:.4f}", "num"))
         own = one.to_floor.get(split)
         if own is None:
-            cells += [(NONE, "num"), (NONE, "num"), (NONE, "num"), (NONE, "")]
+            cells += [(NONE, "num"), (NONE, "")]
             continue
         said, kind = VERDICTS[own.outcome]
-        cells += [(f"{own.difference:+.4f}", f"num {kind}"), (_interval(own), "num quiet")]
-        cells += [(f"{own.p:.2g}", "num"), (said, kind)]
+        cells += [(f"{own.difference:+.4f}{_tested(own)}", f"num {kind}"), (said, kind)]
     return cells
 
 
-def _interval(own: DifferenceToFloor) -> str:
+def _tested(own: DifferenceToFloor) -> str:
+    """The interval of a difference and its p, as a small line below it."""
     low, high = (-math.inf if own.low is None else own.low), (math.inf if own.high is None else own.high)
-    return f"{low:+.4f} … {high:+.4f}"
+    return f'<span class="spread">{low:+.4f} … {high:+.4f}, p {own.p:.2g}</span>'
 
 
 def tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:

@@ -13,6 +13,7 @@ from midmask.errors import UserError
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.training import PANELS, PHASES, THROUGHPUT, WAIT, Curves, curves, parts_of, trainings
 from midmask.leaderboard.training_events import TrainingEvent, events
+from midmask.progress import clock
 from midmask.tracking import TrackedRow
 from views.training_plots import AXES, Overlay, panel
 
@@ -59,7 +60,7 @@ def show(context: PageContext) -> None:
     st.caption(
         f"Each point is a mean over the steps since the one before. Of long runs "
         f"({max((own.length for own in told), default=0):,} points here at most) the lowest and the highest of each "
-        "part are drawn, so no spike is lost. Hours are those of the steps, without pauses. Cached runs are left out."
+        "part are drawn, so no spike is lost. Time is that of the steps, without pauses. Cached runs are left out."
     )
 
 
@@ -121,15 +122,22 @@ def summaries(told: Sequence[Curves], overlay: Overlay, context: PageContext) ->
                 (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
                 (f"{loss[-1].step:,}" if loss else NONE, "num"),
                 (f"{loss[-1].value:.4f}" if loss else NONE, "num"),
-                (f"{tokens[0] / 1e6:,.1f} M" if tokens else NONE, "num"),
-                (f"{hours[0]:,.2f}" if hours else NONE, "num"),
+                (_short(tokens[0]) if tokens else NONE, "num"),
+                (clock(3600 * hours[0]) if hours else NONE, "num"),
                 (f"{median(point.value for point in speed):,.0f}" if speed else NONE, "num"),
                 (f"{fmean(point.value for point in wait):.1%}" if wait else NONE, "num"),
             ]
         )
     heads = [("Run", ""), ("Status", ""), ("Last step", "num"), ("Last loss", "num"), ("Tokens", "num")]
-    heads += [("Hours", "num"), ("Tokens a second", "num"), ("Waiting", "num")]
+    heads += [("Time", "num"), ("Tokens a second", "num"), ("Waiting", "num")]
     return table(heads, lines, "trainings")
+
+
+def _short(count: float) -> str:
+    """A count as people read it: 512, 82 k, 1.2 M."""
+    if count < 1000:
+        return f"{count:.0f}"
+    return f"{count / 1e3:,.0f} k" if count < 1e6 else f"{count / 1e6:,.1f} M"
 
 
 def _readable(name: str) -> str:

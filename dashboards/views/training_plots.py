@@ -30,6 +30,9 @@ AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
 FEW = 20
 """Points below which each is marked."""
 
+LEAST_WAIT = 0.05
+"""Where the axis of the share that is waited ends at least: less is nothing to look at."""
+
 EVENT_COLOURS = {"resumed": "#94a3b8", "warning": "#dc2626"}
 
 
@@ -82,10 +85,13 @@ def panel(overlay: Overlay, title: str, key: str, *, log: bool) -> go.Figure:
     title_of_axis = {"text": overlay.across, "font": {"size": 11}, "standoff": 4}
     counted = "~s" if overlay.across == "tokens" else None
     figure.update_xaxes(title=title_of_axis, rangemode="tozero", tickformat=counted)
-    shape = {WAIT: ".1%", LEARNING_RATE: ".2~e"}.get(key)
+    shape = {WAIT: "~%", LEARNING_RATE: ".2~e"}.get(key)
     figure.update_yaxes(title=None, type="log" if log else "linear", tickformat=shape)
     if key in (THROUGHPUT, WAIT):
         figure.update_yaxes(rangemode="tozero")
+    if key == WAIT:
+        highest = max((max(line.y, default=0.0) for line in figure.data), default=0.0)
+        figure.update_yaxes(range=[0, max(LEAST_WAIT, 1.05 * highest)])
     return figure
 
 

@@ -86,7 +86,7 @@ class SweepProgress:
 
     @property
     def best(self) -> str:
-        """`0.4814 (encoder_mask_ratio=0.15)`; "" before a trial is over."""
+        """`0.4814 (encoder mask ratio 0.15)`; "" before a trial is over."""
         return f"{self._best[0]:.4f} ({self._best[1]})" if self._best else ""
 
     def _prefix(self, source: str) -> str:

@@ -48,6 +48,14 @@ def test_each_kind_has_its_pace_and_an_unmeasured_one_that_of_all() -> None:
     assert found.high == pytest.approx(known * factor + unknown * wider, rel=1e-12)
 
 
+def test_small_steps_alone_say_nothing_of_the_rest() -> None:
+    """A step that was expected to take half a second took ten: of that a training of minutes does not take hours."""
+    left = after({"bm25": ("bm25", 0.5, 10.0)}, {"p": ("pretrain", 200.0)})
+    assert not left.is_measured
+    assert after({"p0": ("pretrain", 10.5, 20.0)}, {"p1": ("pretrain", 199.5)}).is_measured
+    assert not after({}, {"p": ("pretrain", 200.0)}).is_measured
+
+
 def test_two_side_by_side_share_the_clock() -> None:
     """Each is expected to take 10 s of the clock; both take 40 s beside each other, so the pace is 2."""
     left = TimeLeft()

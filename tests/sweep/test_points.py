@@ -82,7 +82,7 @@ def test_the_decoder_is_one_layer_where_it_is_enhanced():
 def test_values_that_exclude_each_other_are_found_and_the_condition_named():
     free = {path: {"values": field["values"]} for path, field in DECODER.items()}
     with pytest.raises(
-        UserError, match=r"decoding=enhanced decoder_layers=2 .*exclude each other .*when: \{PATH: VALUE"
+        UserError, match=r"decoding enhanced, decoder layers 2, .*exclude each other .*when: \{PATH: VALUE"
     ):
         check(space_of(free), RECIPES["retromae"]())
     check(space_of(DECODER), RECIPES["retromae"]())

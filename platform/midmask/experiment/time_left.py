@@ -15,6 +15,10 @@ SPREAD = math.log(1.5)
 """Standard deviation of a step's pace, as a natural logarithm, before any was measured; it counts as one measurement.
 Of a kind of step that was not measured it holds to the end, on top of what the measured kinds show."""
 
+ENOUGH = 0.05
+"""Share of all expected seconds that the measured steps must have been expected to take: small steps say nothing of
+trainings, since what they take is mostly their start."""
+
 OVERHEAD_S = 0.5
 """Expected seconds of each step beside its estimate: its process, its files, its tracked run."""
 
@@ -106,8 +110,9 @@ class TimeLeft:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the pace of any step is known."""
-        return bool(self._measured())
+        """Whether the pace of enough of the work is known."""
+        known = sum(expected for _, _, expected in self._measured())
+        return known > 0 and known >= ENOUGH * sum(one.expected or 0.0 for one in self._work.values())
 
     def left(self, now: float) -> TimeRange:
         """What is left by the clock.

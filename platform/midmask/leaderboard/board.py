@@ -118,8 +118,12 @@ class Board:
         return [name for name in LABELS[1:] if len(self.values(name)) > 1]
 
     def values(self, name: str) -> set[str]:
-        """What the lines have as this label; BM25 has no pre-training, and a model folder no protocol."""
-        return {getattr(line.entry, name) for line in self.lines} - {"", "none"}
+        """What the lines have as this label. BM25 has no pre-training and is its own representation, and a model folder
+        has no protocol.
+        """
+        return {
+            value for line in self.lines if (value := getattr(line.entry, name)) not in ("", "none", line.entry.recipe)
+        }
 
 
 def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:

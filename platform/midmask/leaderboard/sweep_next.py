@@ -33,8 +33,12 @@ def _alike(sweep: SweepResult) -> Iterator[str]:
     alike = [point for point in sweep.complete if point.distinguishable is False]
     if not alike:
         return
-    told = f"{len(alike)} of the other {len(sweep.complete) - 1} points cannot be told from the best"
-    yield f"{told}: repeat them with more seeds, or judge more queries, before the order among them counts."
+    others = len(sweep.complete) - 1
+    which = f"{len(alike)} of the other {others} points" if others > 1 else "The other point"
+    yield (
+        f"{which} cannot be told from the best: repeat with more seeds, or judge more queries, before the order among "
+        "them counts."
+    )
     cheapest = _cheapest(sweep, alike)
     if cheapest is not None:
         yield cheapest

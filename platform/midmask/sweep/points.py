@@ -115,14 +115,14 @@ def mark_of(space: Space, point: Mapping[str, ParameterValue]) -> str | None:
 
 
 def labels(space: Space) -> dict[str, str]:
-    """Path -> a short name: its label, else its end, with as many of its parents as tell it from others."""
+    """Path -> a short name: its label, else its end in words, with as many of its parents as tell it from others."""
     found: dict[str, str] = {}
     for path, distribution in space.parameters.items():
         others = [other for other in space.parameters if other != path]
         parts = path.split(".")
         ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
         own = next(end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others))
-        found[path] = distribution.label or own
+        found[path] = distribution.label or own.replace("_", " ")
     return found
 
 
@@ -134,10 +134,10 @@ def format_value(value: object) -> str:
 
 
 def describe_point(space: Space, point: Mapping[str, ParameterValue]) -> str:
-    """`encoder_mask_ratio=0.3 decoder_mask_ratio=0.5`; what cannot be otherwise is left out."""
+    """`encoder mask ratio 0.3, decoder mask ratio 0.5`; what cannot be otherwise is left out."""
     names = labels(space)
     free = {path: value for path, value in point.items() if not space.parameters[path].is_constant}
-    return " ".join(f"{names[path]}={format_value(value)}" for path, value in free.items())
+    return ", ".join(f"{names[path]} {format_value(value)}" for path, value in free.items())
 
 
 def briefly(space: Space, point: Mapping[str, ParameterValue]) -> str:
