@@ -11,7 +11,7 @@ from context import PageContext
 from look import link, live_table, table
 from midmask.evaluation.escaping import markdown_text
 from midmask.leaderboard.board import Board, View, board_of
-from midmask.leaderboard.cells import legend
+from midmask.leaderboard.cells import key, meanings, shared
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
@@ -46,8 +46,10 @@ def systems(context: PageContext) -> None:
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
     live_table(board_table(board, lines, context.link), "board", order=order_by, opened=card.open_card)
-    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,}."
-    st.caption(markdown_text(" ".join([of, *legend(board)])))
+    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {key(board)}."
+    st.caption(markdown_text(" ".join([of, *shared(board)])))
+    with st.expander("How to read this table"):
+        st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
     exports(board, context)
     cost_chart.show(board)
     card.show(board, context)

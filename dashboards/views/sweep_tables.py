@@ -39,7 +39,7 @@ def comparison(sweep: SweepResult) -> None:
     dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
-        f"{found[0].queries:,} queries. Means over seeds; paired t-tests over queries, at 0.05 after Holm's correction, which p has."
+        f"{found[0].queries:,} queries. Means over seeds; paired t-tests over queries, Holm's correction, at 0.05."
     )
 
 

@@ -167,6 +167,7 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
         if second == 90:
             job.end(of("pretrain").fingerprint, "pretrain")
             job.enter("two")
+        job.estimate()
         lines.look()
     assert [when for when, _ in shown] == [0.0, 70.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
     assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
@@ -174,6 +175,23 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
         "it waited for the time"
     )
     assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
+
+
+def test_a_phase_that_begins_late_does_not_put_off_the_time_that_is_left() -> None:
+    clock = Turned()
+    job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
+    lines = LineSchedule(job, [lambda text: shown.append((clock.now, "left" in text))])
+    job.plan({"one": [of("encode")], "two": [of("pretrain")]})
+    for second in range(100):
+        clock.now = float(second)
+        job.estimate()
+        if second == 62:
+            job.enter("two")
+            job.begin(of("pretrain").fingerprint, "pretrain")
+        if second in (70, 80):
+            job.advance(of("pretrain").fingerprint, second / 400)
+        lines.look()
+    assert shown == [(0.0, False), (62.0, False), (80.0, True)]
 
 
 def test_a_line_does_not_wait_for_ever_for_the_time_that_is_left() -> None:
@@ -184,6 +202,7 @@ def test_a_line_does_not_wait_for_ever_for_the_time_that_is_left() -> None:
     job.begin(of("pretrain").fingerprint, "pretrain")
     for second in range(250):
         clock.now = float(second)
+        job.estimate()
         lines.look()
     assert shown == [0.0, 180.0, 240.0]
 

@@ -53,7 +53,7 @@ WORDS = {
         "search": "midmask ui --verdict FOLDER",
     },
     "several": {
-        "": "Superscripts: the systems",
+        "": "letters: the systems it is significantly better than",
         "compare": "Paired t-test over the queries",
         "progress": "Killed or failed within a day",
         "sweep": "What to try next",

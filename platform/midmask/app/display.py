@@ -40,12 +40,15 @@ def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[No
     Args:
         tell: gets every line too, also where a terminal shows a bar in place of lines.
     """
-    if sys.stderr.isatty():
-        with show_bar(progress), show_lines(progress, tell):
-            yield
-    else:
-        with show_lines(progress, tell, partial(log.info, "%s")):
-            yield
+    # Estimates have a thread of their own: they take seconds, in which a line may be due. One that is being made when
+    # the block ends, ends with the process.
+    with ticking(progress.estimate, LOOK_EVERY_S, "estimate", patience=2 * LOOK_EVERY_S):
+        if sys.stderr.isatty():
+            with show_bar(progress), show_lines(progress, tell):
+                yield
+        else:
+            with show_lines(progress, tell, partial(log.info, "%s")):
+                yield
 
 
 class LineSchedule:
@@ -63,12 +66,11 @@ class LineSchedule:
         """Called now and then; shows a line if another phase has begun, or when one is due: after a minute, as soon as
         the time that is left is known, and then at most once a minute.
         """
-        self._progress.estimate()
         phase, now = self._progress.phase, self._progress.elapsed()
         is_due = now >= self._due and not (self._progress.waits and now < LONGEST_SILENCE_S)
         if phase != self._phase or is_due:
             self._phase = phase
-            if now >= MINUTE:
+            if is_due or (now >= MINUTE and not self._progress.waits):
                 self._due = now + max(MINUTE, min(now / SLOWER, LONGEST_WAIT_S))
             state = self._progress.state()
             line = words(state)
@@ -81,8 +83,7 @@ class LineSchedule:
 
 @contextmanager
 def show_lines(progress: JobProgress, *listeners: Callable[[str], None]) -> Iterator[None]:
-    # an estimate that is being made when the block ends, ends with the process
-    with ticking(LineSchedule(progress, listeners).look, LOOK_EVERY_S, "progress", patience=2 * LOOK_EVERY_S):
+    with ticking(LineSchedule(progress, listeners).look, LOOK_EVERY_S, "progress"):
         yield
 
 

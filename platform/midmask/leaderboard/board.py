@@ -121,9 +121,8 @@ class Board:
         """What the lines have as this label. BM25 has no pre-training and is its own representation, and a model folder
         has no protocol.
         """
-        return {
-            value for line in self.lines if (value := getattr(line.entry, name)) not in ("", "none", line.entry.recipe)
-        }
+        told = ((getattr(line.entry, name), line.entry.recipe) for line in self.lines)
+        return {value for value, recipe in told if value not in ("", "none", recipe)}
 
 
 def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:

@@ -1,7 +1,7 @@
 """How a board reads: its numbers, superscripts, and the sentences below the table."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from midmask.leaderboard.board import (
     BYTES,
@@ -109,13 +109,29 @@ def _counted(name: str, place: CollectionSplit) -> str:
 
 
 def legend(board: Board) -> list[str]:
-    """The sentences below a board: what is bold, how marks were tested, what ± and the gain are, what all share."""
+    """All sentences below a board."""
+    return [*meanings(board), *shared(board)]
+
+
+def key(board: Board) -> str:
+    """What the marks of a board mean, in a line."""
+    cells = [cell for line in board.lines for cell in line.cells.values()]
+    marks = {"better_than": "letters: the systems it is significantly better than", "ties": "letters: tie groups"}
+    told = ["bold: the best of its column"]
+    told += [marks[board.view.marks]] if board.view.marks in marks else []
+    told += ["bar: no significant difference"] if any(cell.ties for cell in cells) else []
+    told += ["±: over seeds"] if _has_spread(cells) else []
+    return " · ".join(told)
+
+
+def meanings(board: Board) -> list[str]:
+    """What is bold, how marks were tested, what ± and the gain are: a sentence each."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
     said = [board.text if "Bold" in board.text else f"Bold: the best of a column. {board.text}".strip()]
     if board.ranked is not None:
         bars = "; a bar joins systems that do not differ significantly" if any(cell.ties for cell in cells) else ""
         said.append(f"Rank: by {board.ranked.key}, and the ranks that the tests allow{bars}.")
-    if any(cell.value is not None and cell.value.spread is not None for cell in cells):
+    if _has_spread(cells):
         said.append("±: the standard deviation over seeds.")
     if any(line.cells[GAIN].number is not None for line in board.lines):
         name, measure = next(iter(board.view.places.values())), board.view.measures[0]
@@ -125,10 +141,14 @@ def legend(board: Board) -> list[str]:
         )
     if any(line.cells[name].number is not None for line in board.lines for name in RECALLS):
         said.append("Index recall: share of an exact search's best passages that an approximate one finds.")
-    return [*said, *_shared(board)]
+    return said
 
 
-def _shared(board: Board) -> list[str]:
+def _has_spread(cells: Iterable[BoardCell]) -> bool:
+    return any(cell.value is not None and cell.value.spread is not None for cell in cells)
+
+
+def shared(board: Board) -> list[str]:
     """What all shown systems that have such a label have in common, which therefore needs no column."""
     told = [
         f"{head.lower()} {' '.join(board.values(name))}"
