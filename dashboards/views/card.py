@@ -62,7 +62,9 @@ def facts(board: Board, line: BoardLine, context: PageContext) -> str:
     for column in board.columns:
         small = detail(board, column, line)
         if line.cells[column.key].sorts_by is not None:
-            told[column.key if column.place else column.head] = f"{number(column, line.cells[column.key])} {small}"
+            told[column.key if column.place else column.head] = (
+                f"{number(board, column, line.cells[column.key])} {small}"
+            )
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
     told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
     return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")

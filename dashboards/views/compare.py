@@ -22,6 +22,9 @@ FEWEST = 2
 SHOWN = 3
 """Systems that are compared if none is chosen, the best."""
 
+SMALL_P = 1e-4
+"""Below, a p is not told more precisely."""
+
 ADDRESS = ("place", "measure", "base", "systems", "of")
 """Keys of the choices that decide what is seen of one query."""
 
@@ -140,7 +143,7 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
         (f"{row.difference:+.4f}", f"num {kind}"),
         (said, kind),
         (f"{row.low:+.4f} … {row.high:+.4f}", "num quiet"),
-        (f"{row.p_corrected:.2g}", "num"),
+        ("&lt; 0.0001" if row.p_corrected < SMALL_P else f"{row.p_corrected:.2g}", "num"),
     ]
 
 

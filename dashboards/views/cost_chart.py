@@ -65,7 +65,7 @@ def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[Cos
         paid, value = line.cells[cost.key], line.cells[quality.key].value
         if paid.number is not None and value is not None:
             found.append(
-                CostPoint(_name(line), board.ranks[line.entry.name], paid.number, value.mean, number(cost, paid))
+                CostPoint(_name(line), board.ranks[line.entry.name], paid.number, value.mean, number(board, cost, paid))
             )
     return sorted(found, key=lambda point: (point.cost, -point.quality))
 

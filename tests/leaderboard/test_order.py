@@ -91,7 +91,7 @@ def test_an_index_recall_has_a_column_where_a_system_has_one_and_more_is_better(
     assert not [column for column in board([exact], "squad dev nDCG@10").columns if "recall" in column.key]
     shown = board([*found[::-1], exact], "Index recall@10")
     (column,) = [column for column in shown.columns if "recall" in column.key]
-    cells = {line.entry.recipe: number_in(column, line.cells[column.key]) for line in shown.lines}
+    cells = {line.entry.recipe: number_in(shown, column, line.cells[column.key]) for line in shown.lines}
     assert list(cells.items()) == [("good", "0.9996"), ("poor", "0.7500"), ("exact", "—")]
 
 

@@ -61,7 +61,7 @@ CASES: list[tuple[Change, list[str]]] = [
     (
         alike,
         [
-            "1 of the other 2 points cannot be told from the best: repeat them with more seeds",
+            "1 of the other 2 points cannot be told from the best: repeat with more seeds",
             "words from=logits CLS width=16 N=16 is one of them and has 30% less bytes per passage than the best.",
         ],
     ),

@@ -1,69 +1,41 @@
 """Pictures of all pages over a store of tracked runs: `make screenshots`.
 
-python -m tests.screenshots [--tracking-uri URI] [--verdict FOLDER] [--out FOLDER] [--guides]
+python -m tests.screenshots [--tracking-uri URI] [--verdict FOLDER] [--out FOLDER]
+python -m tests.screenshots --guides [SCENE …]
 
 Each page is drawn light and dark, 1280 and 390 pixels wide, in headless Chromium: OUT/PAGE-THEME-WIDTH.png. With
---guides only the pictures that the documentation shows are drawn, into docs/pictures.
+--guides the pictures of the documentation are drawn, into docs/pictures, over stores that are made for them (scenes:
+records, sweep, choose; all of them in half an hour).
 """
 
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from selenium.webdriver import Chrome
 
 from midmask.tracking import resolve_tracking_uri
-from tests.support.dashboards.browser import ROOT, appearance, chromium, served
-from tests.support.dashboards.pages import wait_until_drawn
+from tests.screenshots.guides import PAGE, SCENES
+from tests.screenshots.taking import Picture, take
+from tests.support.dashboards.browser import ROOT, chromium, served
+from tests.support.dashboards.pages import PAGES
 
-PAGE = ROOT / "dashboards" / "leaderboard.py"
-PAGES = ("leaderboard", "compare", "sweep", "progress", "training", "embeddings", "lineage", "search")
 THEMES, WIDTHS = ("light", "dark"), (1280, 390)
-TALLEST = 6000
-"""Pixels; a page with a hundred systems is cut there."""
-
-
-LEAST = 700
-
-BOTTOM = """return Math.max(...[...document.querySelectorAll("[data-testid=stMainBlockContainer] *")]
-    .map(one => one.getBoundingClientRect().bottom))"""
-"""Where the content of a page ends, in pixels."""
-
-
-class Picture(NamedTuple):
-    """page: with what stands behind its address. height: pixels; 0: the whole page."""
-
-    name: str
-    page: str
-    theme: str
-    width: int
-    height: int = 0
-
-
-GUIDES = (
-    Picture("leaderboard", "", "light", 1280, 860),
-    Picture("leaderboard-phone", "", "dark", 390, 700),
-    Picture("compare", "compare", "light", 1280, 1000),
-    Picture("training", "training", "light", 1280, 900),
-)
-"""The pictures that documentation pages show."""
 
 
 def main() -> int:
     flags = arguments()
-    uri = resolve_tracking_uri(flags.tracking_uri, ROOT)
-    out = flags.out or ROOT / ("docs/pictures" if flags.guides else "screenshots")
+    out = flags.out or ROOT / ("screenshots" if flags.guides is None else "docs/pictures")
     out.mkdir(parents=True, exist_ok=True)
-    wanted = GUIDES if flags.guides else tuple(all_pictures())
-    options = ["--tracking-uri", uri, *(["--verdict", str(flags.verdict)] if flags.verdict else [])]
     with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "profile") as browser:
-        with served(PAGE, options, Path(folder) / "streamlit.log") as address:
-            for picture in wanted:
-                path = out / f"{picture.name}.png"
-                take(browser, f"{address}/{picture.page}", picture, path)
-                print(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+        if flags.guides is None:
+            show(all_pages(browser, flags, Path(folder), out))
+        else:
+            for name in flags.guides or SCENES:
+                show(SCENES[name](browser, Path(folder), out))
     return 0
 
 
@@ -72,29 +44,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
     parser.add_argument("--verdict", type=Path, help="a verdict's folder, for the page Search")
     parser.add_argument("--out", type=Path, help="default: screenshots, with --guides docs/pictures")
-    parser.add_argument("--guides", action="store_true", help="the pictures of the documentation")
+    parser.add_argument("--guides", nargs="*", choices=SCENES, help="the pictures of the documentation; default: all")
     return parser.parse_args()
 
 
-def all_pictures() -> list[Picture]:
-    return [
-        Picture(f"{page}-{theme}-{width}", "" if page == PAGES[0] else page, theme, width)
-        for page in PAGES
-        for theme in THEMES
-        for width in WIDTHS
-    ]
+def all_pages(browser: Chrome, flags: argparse.Namespace, home: Path, out: Path) -> Iterator[Path]:
+    options = ["--tracking-uri", resolve_tracking_uri(flags.tracking_uri, ROOT)]
+    options += ["--verdict", str(flags.verdict)] if flags.verdict else []
+    with served(PAGE, options, home / "streamlit.log") as address:
+        for page, theme, width in product(PAGES, THEMES, WIDTHS):
+            picture = Picture(f"{page or 'leaderboard'}-{theme}-{width}", page, theme, width)
+            yield take(browser, address, picture, out)
 
 
-def take(browser: Chrome, address: str, picture: Picture, path: Path) -> None:
-    """Draws a page, as tall as its content where no height is given, and keeps it as a PNG file."""
-    height = picture.height or TALLEST
-    with appearance(browser, picture.theme, picture.width, height):
-        browser.get(address)
-        wait_until_drawn(browser)
-        needed = int(browser.execute_script(BOTTOM)) + 1
-    with appearance(browser, picture.theme, picture.width, picture.height or min(TALLEST, max(needed, LEAST))):
-        wait_until_drawn(browser)
-        browser.save_screenshot(str(path))
+def show(pictures: Iterable[Path]) -> None:
+    for path in pictures:
+        print(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path, flush=True)
 
 
 if __name__ == "__main__":

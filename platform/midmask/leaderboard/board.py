@@ -1,9 +1,11 @@
 """The leaderboard as cells: chosen systems × (corpus, split, measure), with costs. Pages and exports draw it."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 
 from midmask.evaluation.statistics.ranks import RankRange, competition_ranks
 from midmask.evaluation.ties import label
@@ -32,6 +34,10 @@ HEADS = {
     "backbone": "Backbone",
 }
 """Each of `LABELS` -> the head of its column."""
+
+
+DECIMALS = 4
+"""Of a measure whose error is not known."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,11 @@ class Board:
         return competition_ranks({name: value.mean for name, value in found.items() if value is not None})
 
     @cached_property
+    def decimals(self) -> dict[str, int]:
+        """A column's key -> the decimals of its measures, the same for all systems."""
+        return {column.key: decimals(line.cells[column.key].error for line in self.lines) for column in self.columns}
+
+    @cached_property
     def fields(self) -> list[str]:
         return [name for name in LABELS[1:] if len(self.values(name)) > 1]
 
@@ -123,6 +134,14 @@ class Board:
         """
         told = ((getattr(line.entry, name), line.entry.recipe) for line in self.lines)
         return {value for value, recipe in told if value not in ("", "none", recipe)}
+
+
+def decimals(errors: Iterable[float | None]) -> int:
+    """As many as leave two digits of the median standard error over queries, 2 to 4: systems on the same queries are
+    paired, so that differences below one error may count, but none below a tenth of it.
+    """
+    known = [error for error in errors if error and math.isfinite(error)]
+    return min(max(1 - math.floor(math.log10(median(known))), 2), DECIMALS) if known else DECIMALS
 
 
 def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:

@@ -1,6 +1,5 @@
 """How a board reads: its numbers, superscripts, and the sentences below the table."""
 
-import math
 from collections.abc import Iterable, Mapping
 
 from midmask.leaderboard.board import (
@@ -21,29 +20,20 @@ from midmask.progress import clock
 NONE = "—"
 
 
-DECIMALS = 4
-"""Of a measure whose error is not known."""
+MOST_LETTERS = 2
+"""Letters that follow each other and are written one by one; of more, the first and the last."""
 
 
-def number(column: BoardColumn, cell: BoardCell) -> str:
+def number(board: Board, column: BoardColumn, cell: BoardCell) -> str:
     """The cell's number as it is printed, with its unit; a dash for what is not known."""
     found = cell.sorts_by
     if found is None:
         return NONE
     if column.place is not None or column.key in RECALLS:
-        return f"{found:.{decimals(cell)}f}"
+        return f"{found:.{board.decimals[column.key]}f}"
     if column.key == GAIN:
         return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
     return {HOURS: _duration, BYTES: size, SEARCH: _milliseconds}[column.key](found)
-
-
-def decimals(cell: BoardCell) -> int:
-    """As many as leave two digits of the standard error over queries, 2 to 4: systems on the same queries are paired,
-    so that differences below one error may count, but none below a tenth of it.
-    """
-    if not cell.error or not math.isfinite(cell.error):
-        return DECIMALS
-    return min(max(1 - math.floor(math.log10(cell.error)), 2), DECIMALS)
 
 
 def size(number: float) -> str:
@@ -67,25 +57,35 @@ def detail(board: Board, column: BoardColumn, line: BoardLine) -> str:
     """What stands small beside a number: the spread over seeds, or the device that the hours are of."""
     cell = line.cells[column.key]
     if cell.value is not None and cell.value.spread is not None:
-        return f"± {cell.value.spread:.{decimals(cell)}f}"
+        return f"± {cell.value.spread:.{board.decimals[column.key]}f}"
     if column.key == HOURS and cell.number:
         return "GPU" if line.entry.cost("gpu_hours", board.view.places) else "CPU"
     return ""
 
 
 def superscript(board: Board, cell: BoardCell, letters: Mapping[str, str]) -> str:
-    """Letters: of the systems that this one is significantly better than, or of its tie groups; or none.
+    """Letters: of the systems that this one is significantly better than, such as `bd` or `a,c-g`, or of its tie
+    groups; or none.
 
     Args:
         letters: as `letters_of`.
     """
     if board.view.marks != "better_than":
         return cell.ties if board.view.marks == "ties" else ""
-    return "".join(letters[name] for name in sorted(cell.better_than, key=lambda name: letters[name]))
+    runs: list[list[str]] = []
+    before = -2
+    for at, name in enumerate(letters):
+        if name in cell.better_than:
+            if at != before + 1:
+                runs.append([])
+            runs[-1].append(letters[name])
+            before = at
+    written = [f"{run[0]}-{run[-1]}" if len(run) > MOST_LETTERS else "".join(run) for run in runs]
+    return ("," if any("-" in one for one in written) else "").join(written)
 
 
 def letters_of(board: Board) -> dict[str, str]:
-    """An entry's name -> the letter that superscripts call it by."""
+    """An entry's name -> the letter that superscripts call it by, in the order of the board."""
     return {line.entry.name: line.letter for line in board.lines}
 
 

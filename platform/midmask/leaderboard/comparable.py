@@ -1,11 +1,12 @@
 """Systems of one collection and split that can be compared query by query, their seeds joined, and which come first."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from midmask.leaderboard.entries import LABELS, Entry
+from midmask.leaderboard.entries import LABELS, Entry, kind
 from midmask.leaderboard.marks import PerQueryOf, has_measure, seed_tables
 from midmask.leaderboard.rows import CollectionSplit
 
@@ -31,16 +32,22 @@ class ComparableSystems:
     unread: int
 
     def baseline(self) -> str:
-        """The first system of the recipe `none`, else of BM25, else the oldest of all."""
+        """A system of the recipe `none`, else of BM25, else the oldest of all. Of several, that whose representation,
+        protocol and backbone most systems share, the newest of those.
+        """
+        kinds = Counter(map(kind, self.entries.values()))
         for recipe in BASELINES:
             if found := [name for name, entry in self.entries.items() if entry.recipe.lower() == recipe]:
-                return found[0]
+                return max(found, key=lambda name: kinds[kind(self.entries[name])])
         return min(self.entries, key=lambda name: self.entries[name].started)
 
     def others(self, place: CollectionSplit, measure: str, baseline: str) -> list[str]:
-        """The systems beside the baseline, that of the highest mean first."""
+        """The systems beside the baseline: those of its representation, protocol and backbone first, of these that of
+        the highest mean.
+        """
         means = {name: value.mean for name, entry in self.entries.items() if (value := entry.value(place, measure))}
-        return sorted(means.keys() - {baseline}, key=lambda name: (-means[name], name))
+        own = kind(self.entries[baseline])
+        return sorted(means.keys() - {baseline}, key=lambda name: (kind(self.entries[name]) != own, -means[name], name))
 
 
 def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, values: PerQueryOf) -> ComparableSystems:

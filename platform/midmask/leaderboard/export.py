@@ -61,7 +61,7 @@ def as_markdown(board: Board) -> str:
         for column in board.columns:
             cell = line.cells[column.key]
             mark, small = superscript(board, cell, letters), detail(board, column, line)
-            text = f"**{number(column, cell)}**" if cell.best else number(column, cell)
+            text = f"**{number(board, column, cell)}**" if cell.best else number(board, column, cell)
             row.append(text + (f"<sup>{mark}</sup>" if mark else "") + (f" {small}" if small else ""))
         rows.append(row)
     table = markdown([*heads, *(markdown_text(column.key) for column in board.columns)], rows)

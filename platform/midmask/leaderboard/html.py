@@ -165,7 +165,7 @@ def _line(board: Board, line: BoardLine, letters: dict[str, str], link: LinkOf |
         cell = line.cells[column.key]
         mark = superscript(board, cell, letters)
         small = detail(board, column, line)
-        text = number(column, cell) + (f"<sup>{mark}</sup>" if mark else "")
+        text = number(board, column, cell) + (f"<sup>{mark}</sup>" if mark else "")
         kind = "num" + (" best" if cell.best else "") + ("" if cell.sorts_by is not None else " quiet")
         text += f'<span class="spread">{small}</span>' if small else ""
         cells.append(
