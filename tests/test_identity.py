@@ -74,6 +74,16 @@ def test_a_wrong_override_is_one_line_with_field_value_and_choices(path, value, 
         assert word in message
 
 
+@pytest.mark.parametrize("typed", ["numpy, scipy", "[numpy,scipy]", "['numpy', 'scipy']"])
+def test_a_list_that_is_not_json_is_told_as_json(typed: str) -> None:
+    class Packages(Config):
+        packages: tuple[str, ...] = ()
+
+    with pytest.raises(UserError, match="a list is wanted; write '\\[\"numpy\", \"scipy\"\\]'"):
+        override(Packages(), {"packages": typed})
+    assert override(Packages(), {"packages": '["numpy", "scipy"]'}).packages == ("numpy", "scipy")
+
+
 def test_a_whole_config_is_set_by_an_object_of_its_fields():
     assert override(Outer(), {"inner": '{"ratio": 0.25}'}).inner == override(Outer(), {"inner.ratio": 0.25}).inner
     with pytest.raises(UserError, match=r"inner.ration: no such field"):

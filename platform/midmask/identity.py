@@ -200,6 +200,9 @@ def as_user_error(error: ValidationError, where: str) -> UserError:
     if fault["type"] == "missing":
         return UserError(f"{field}: a value is required{tail}")
     value = "" if isinstance(fault["input"], dict | Config) else f" = {quoted(fault['input'])}"
+    if fault["type"] in ("tuple_type", "list_type") and isinstance(fault["input"], str):
+        items = [item.strip(" []()'\"") for item in fault["input"].split(",")]
+        return UserError(f"{field}{value}: a list is wanted; write {quoted(json.dumps(items))}{tail}")
     return UserError(f"{field}{value}: {message[0].lower()}{message[1:]}{tail}")
 
 

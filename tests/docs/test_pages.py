@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from midmask.recipes.methods import METHODS
+from tests.screenshots.guides import PICTURES
 from tests.support.docs.markdown import DOCS, DOTTED, PYTHON_FILE, ROOT, SOURCE, anchors, pages, relative_links
 
 MADE_BY_THE_READER = re.compile(r"one_word|NAME|^midmask\.json$")
@@ -111,3 +112,13 @@ def files_in(nav: object) -> list[str]:
 def test_the_navigation_has_every_page_once() -> None:
     nav = tomllib.loads((ROOT / ".zensical.toml").read_text("utf-8"))["project"]["nav"]
     assert sorted(files_in(nav)) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+GUIDES = ("first_hour", "choose", "own_labelled_data", "adding_an_objective", "cluster", "reading_a_leaderboard")
+
+
+def test_every_guide_has_pictures_and_a_script_makes_each() -> None:
+    """`make screenshots ARGS=--guides` makes all that lie in docs/pictures, and a page shows each of them."""
+    shown = {page.stem: set(re.findall(r"\(pictures/([\w-]+)\.png\)", page.read_text("utf-8"))) for page in pages()}
+    assert all(shown[guide] for guide in GUIDES)
+    assert {path.stem for path in (DOCS / "pictures").iterdir()} == set(PICTURES) == set().union(*shown.values())

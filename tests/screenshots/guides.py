@@ -25,10 +25,28 @@ PATIENCE = 1800
 """Seconds for a job."""
 
 SWEEP = (
-    *("jobs/sweep_mask_ratio.py", "--set", "corpus.packages=[numpy,scipy]", "--set", "pretrain.steps=300"),
+    *("jobs/sweep_mask_ratio.py", "--set", 'corpus.packages=["numpy", "scipy"]', "--set", "pretrain.steps=300"),
     *("--set", "stages.0.train.steps=100"),
 )
 CHOOSE = ("jobs/choose_middle_training.py", "--corpus", "docs:docs", "--budget", "12m")
+
+LABELS = "?corpus=squad&split=test&protocol=10k+labels"
+ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
+
+PICTURES = {
+    picture.name: picture
+    for picture in (
+        Picture("leaderboard", LABELS, height=900),
+        Picture("leaderboard-phone", LABELS, "dark", 390, 760),
+        Picture("compare", "compare?place=squad+test", height=1000),
+        Picture("methods", "?split=test&representation=dense", height=900),
+        Picture("progress", "progress", height=700),
+        Picture("training", "training", height=900),
+        Picture("sweep", "sweep", height=1100),
+        Picture("verdict", "verdict.html", height=1100),
+        Picture("search", ASKED, height=1000),
+    )
+}
 
 Scene = Callable[[Chrome, Path, Path], Iterator[Path]]
 """(browser, folder of stores, folder of pictures) -> the pictures, one by one."""
@@ -37,23 +55,21 @@ Scene = Callable[[Chrome, Path, Path], Iterator[Path]]
 def records(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     """MiniLM after more middle training, on SQuAD; and every method at demo size."""
     with _pages(home / "pretrained", lambda uri, own: track_records(uri, own, RECORDS / "pretrained", "minilm")) as at:
-        view = "corpus=squad&split=test&protocol=10k+labels"
-        yield take(browser, at, Picture("leaderboard", f"?{view}", height=900), out)
-        yield take(browser, at, Picture("leaderboard-phone", f"?{view}", "dark", 390, 760), out)
-        yield take(browser, at, Picture("compare", "compare?place=squad+test", height=1000), out)
+        for name in ("leaderboard", "leaderboard-phone", "compare"):
+            yield take(browser, at, PICTURES[name], out)
     with _pages(home / "demo", lambda uri, own: track_records(uri, own, RECORDS / "demo", "tiny")) as at:
-        yield take(browser, at, Picture("methods", "?split=test&representation=dense", height=900), out)
+        yield take(browser, at, PICTURES["methods"], out)
 
 
 def sweep(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     """A job that runs, then its curves and its answer."""
     with _pages(home / "sweep") as at, _job(SWEEP, home / "sweep") as job:
         browser.get(f"{at}/progress")
-        wait_for_text(browser, "loss", PATIENCE)
-        yield take(browser, at, Picture("progress", "progress", height=700), out)
+        wait_for_text(browser, "left · best so far", PATIENCE)
+        yield take(browser, at, PICTURES["progress"], out)
         _succeed(job)
-        yield take(browser, at, Picture("training", "training", height=900), out)
-        yield take(browser, at, Picture("sweep", "sweep", height=1100), out)
+        for name in ("training", "sweep"):
+            yield take(browser, at, PICTURES[name], out)
 
 
 def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
@@ -61,12 +77,11 @@ def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     own = home / "choose"
     with _job((*CHOOSE, "--out", str(own / "verdict")), own) as job:
         _succeed(job)
-    yield take_file(browser, own / "verdict" / "verdict.html", Picture("verdict", "", height=1100), out)
-    asked = "search?q=which+masks+does+ROM+compare+with+random+ones"
+    yield take_file(browser, own / "verdict", PICTURES["verdict"], out)
     with _pages(own, flags=("--verdict", str(own / "verdict"))) as at:
-        browser.get(f"{at}/{asked}")
+        browser.get(f"{at}/{ASKED}")
         wait_for_text(browser, "three ranks higher", PATIENCE)
-        yield take(browser, at, Picture("search", asked, height=1000), out)
+        yield take(browser, at, PICTURES["search"], out)
 
 
 SCENES: Mapping[str, Scene] = {"records": records, "sweep": sweep, "choose": choose}

@@ -39,10 +39,10 @@ def take(browser: Chrome, address: str, picture: Picture, folder: Path) -> Path:
     return path
 
 
-def take_file(browser: Chrome, file: Path, picture: Picture, folder: Path) -> Path:
-    """Draws an HTML file from the disk, which needs no server."""
+def take_file(browser: Chrome, place: Path, picture: Picture, folder: Path) -> Path:
+    """Draws an HTML file that lies in a folder, which needs no server."""
     path = folder / f"{picture.name}.png"
     with appearance(browser, picture.theme, picture.width, picture.height):
-        browser.get(file.as_uri())
+        browser.get((place / picture.page).as_uri())
         browser.save_screenshot(str(path))
     return path
