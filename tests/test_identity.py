@@ -79,7 +79,7 @@ def test_a_list_that_is_not_json_is_told_as_json(typed: str) -> None:
     class Packages(Config):
         packages: tuple[str, ...] = ()
 
-    with pytest.raises(UserError, match="a list is wanted; write '\\[\"numpy\", \"scipy\"\\]'"):
+    with pytest.raises(UserError, match='a list is wanted; write \'\\["numpy", "scipy"\\]\''):
         override(Packages(), {"packages": typed})
     assert override(Packages(), {"packages": '["numpy", "scipy"]'}).packages == ("numpy", "scipy")
 

@@ -67,16 +67,22 @@ def again(drawn: float) -> None:
 
 def card(job: RunningJob, context: PageContext, now: datetime) -> str:
     said, kind = LIVES[job.life]
-    facts = [f"for {clock((now - job.run.started).total_seconds())}", f"{job.finished:,} steps done"]
+    line = _line_told(job)
+    facts = [f"for {clock((now - job.run.started).total_seconds())}"]
+    facts += [] if line else [f"{job.finished:,} steps done"]
     facts += [f"{job.cached:,} taken from the store"] if job.cached else []
     facts += [f"last sign of life {_ago(job.seen, now)}"] if job.seen else []
-    best = f"best so far: {job.best.measure} <b>{job.best.value:.4f}</b> ({escape(job.best.name)})" if job.best else ""
+    best = (
+        f"best so far: {job.best.measure} <b>{job.best.value:.4f}</b> ({escape(job.best.name)})"
+        if job.best and not line
+        else ""
+    )
     steps = "".join(step(run, context, now, alive=job.life == "running") for run in job.current)
     return (
         f'<section class="mm-job" data-run="{escape(job.run.run_id)}">'
         f'<div class="{escape(job.life)}"><h4>{link(context.link(job.run), job.run.name)} '
         f'<span class="mm-status {kind}">{said}</span></h4>'
-        f'<div class="quiet">{escape(" · ".join(facts))}</div>{_explained(job)}{_line_told(job)}'
+        f'<div class="quiet">{escape(" · ".join(facts))}</div>{_explained(job)}{line}'
         f'{steps}{f"""<div class="step">{best}</div>""" if best else ""}</div></section>'
     )
 
@@ -97,12 +103,15 @@ def _explained(job: RunningJob) -> str:
 def step(run: TrackedRow, context: PageContext, now: datetime, *, alive: bool) -> str:
     """What a nested run does, with a bar where its length is known, and the time left while its job lives."""
     name = escape(run.tags.get("midmask.step") or run.name)
+    title = escape(run.name.removeprefix(f"{name} "))
     try:
         state = step_state(run, _last(context.uri, run.run_id), now)
     except UserError as error:
         return f'<div class="step"><b>{name}</b> · {escape(str(error))}</div>'
     began = f"for {clock((now - run.started).total_seconds())}"
-    told = [f"<b>{name}</b> {escape(run.name)}", *(_told(state, now, alive=alive) if state else [began])]
+    told = [f"<b>{name}</b> {title}", *(_told(state, now, alive=alive) if state else [began])]
+    if state and state.training != name:
+        told.insert(1, state.training)
     done = state.at / state.of if state and state.of else None
     bar = "" if done is None else f'<div class="bar"><span style="width:{min(1.0, done):.1%}"></span></div>'
     return f'<div class="step">{" · ".join(told)}{bar}</div>'

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from midmask.api.choose import choose
     from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
-    from midmask.api.mteb import export_mteb
+    from midmask.api.mteb import MtebRanks, export_mteb, import_mteb
     from midmask.api.run import Run
     from midmask.api.run_files import evaluate_run
     from midmask.api.scores import Scores, evaluate
@@ -34,6 +34,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Corpus": "api.corpus",
     "Hit": "retrieve.searcher",
+    "MtebRanks": "api.mteb",
     "Run": "api.run",
     "Scores": "api.scores",
     "Table": "api.comparison",
@@ -45,6 +46,7 @@ _HOMES = {
     "evaluate": "api.scores",
     "evaluate_run": "api.run_files",
     "export_mteb": "api.mteb",
+    "import_mteb": "api.mteb",
     "list_protocols": "api.catalogue",
     "list_recipes": "api.catalogue",
     "settings": "api.catalogue",
@@ -55,6 +57,7 @@ _HOMES = {
 __all__ = [
     "Corpus",
     "Hit",
+    "MtebRanks",
     "Run",
     "Scores",
     "Table",
@@ -66,6 +69,7 @@ __all__ = [
     "evaluate",
     "evaluate_run",
     "export_mteb",
+    "import_mteb",
     "list_protocols",
     "list_recipes",
     "settings",

@@ -229,6 +229,10 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
             board(source, row("start", parameters=point))
         told = {"number": len(SPACE.shares), "share": 1.0, "seconds": 1.0, "corpus": "tiny", "queries": 12}
         board(measured, row("rung", **told, measures={"nDCG@10": 0.5}, costs={}))
+        board(pruned, row("early end", how="pruned"))
+        tracker.find("none", step="none")  # waits until all is sent
+        at_once = [run.status for run in read_runs(store) if run.parent_id == parent.id and "0.0002" in run.name]
+        assert at_once == ["pruned"], "while others run"
         board.close({measured, pruned})
     found = {run.name.split("-")[0]: run for run in read_runs(store) if run.parent_id == parent.id}
     assert {name: run.status for name, run in found.items()} == {

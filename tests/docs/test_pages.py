@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import midmask
 from midmask.recipes.methods import METHODS
 from tests.screenshots.guides import PICTURES
 from tests.support.docs.markdown import DOCS, DOTTED, PYTHON_FILE, ROOT, SOURCE, anchors, pages, relative_links
@@ -122,3 +123,8 @@ def test_every_guide_has_pictures_and_a_script_makes_each() -> None:
     shown = {page.stem: set(re.findall(r"\(pictures/([\w-]+)\.png\)", page.read_text("utf-8"))) for page in pages()}
     assert all(shown[guide] for guide in GUIDES)
     assert {path.stem for path in (DOCS / "pictures").iterdir()} == set(PICTURES) == set().union(*shown.values())
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: midmask\.(\w+)$", (DOCS / "reference" / "python.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(midmask.__all__)

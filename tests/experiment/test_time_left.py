@@ -84,6 +84,19 @@ def test_a_running_step_goes_on_at_the_rate_of_its_reports() -> None:
     assert left.left(900.0).middle == pytest.approx(whole), "late, it has no time left, and none below zero"
 
 
+def test_reports_that_arrive_together_tell_no_rate() -> None:
+    left = TimeLeft()
+    left.add("runs", "pretrain")
+    left.expect({"runs": 40.0 - OVERHEAD_S})
+    left.begin("runs", "pretrain", 0.0)
+    left.advance("runs", 0.1, 10.0)
+    assert not left.is_measured
+    left.advance("runs", 0.5, 10.001)
+    assert not left.is_measured and left.left(10.001).middle == pytest.approx(40.0 - 10.001)
+    left.advance("runs", 0.6, 20.0)
+    assert left.is_measured and left.left(20.0).middle == pytest.approx(10.0 + 0.9 * 20.0 - 20.0)
+
+
 def test_the_rest_lies_in_the_range_about_as_often_as_it_says() -> None:
     """Lognormal paces around one that is drawn too, with half the deviation that is assumed at first."""
     rng = np.random.default_rng(0)

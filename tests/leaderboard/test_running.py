@@ -110,3 +110,14 @@ def test_time_left_is_that_of_the_steps_less_what_passed_since() -> None:
     state = step_state(unlike, last, NOW)
     assert state is not None and state.of is None and state.left is None, "which stage it is, it does not tell"
     assert step_state(run("encode", step="encode"), {}, NOW) is None
+
+
+def test_a_trial_is_as_far_as_its_newest_training() -> None:
+    own = run("trial 0.3", owner=HERE, params={"pretrain.steps": "300", "stages.0.train.steps": "100"}, step="trial")
+    at = NOW.timestamp()
+    first = {"pretrain/loss": MetricPoint(75, 8.5, at - 60), "pretrain/step_seconds": MetricPoint(75, 0.1, at - 60)}
+    state = step_state(own, first, NOW)
+    assert state is not None and (state.training, state.at, state.of) == ("pretrain", 75, 300)
+    state = step_state(own, {**first, "finetune/loss": MetricPoint(20, 1.5, at - 5)}, NOW)
+    assert state is not None and (state.training, state.at, state.of, state.left) == ("finetune", 20, 100, None)
+    assert step_state(own, first, NOW).left is None, "more follows after it"  # type: ignore[union-attr]

@@ -1,13 +1,48 @@
-"""`midmask.export_mteb`: scores as MTEB's result files."""
+"""`midmask.import_mteb`: MTEB's result files onto the leaderboard. `midmask.export_mteb`: scores as such files."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from midmask.api.comparison import scores_of_one_place
 from midmask.api.scores import Scores
+from midmask.app.job import INSIDE, home
+from midmask.app.mteb_rows import MtebImport, TaskRanking, import_results, rank_models
+from midmask.app.mteb_text import import_sentence, rank_table
 from midmask.evaluation.mteb_results import MtebTask, SystemSample, write_results
 from midmask.exchange.mteb_files import LANGUAGE
 from midmask.identity import fingerprint
+from midmask.tracking import resolve_tracking_uri
+
+
+@dataclass(frozen=True, repr=False)
+class MtebRanks:
+    """Imported models and their ranks over the tasks that they share. Prints as a sentence and a table."""
+
+    imported: MtebImport
+    ranking: TaskRanking
+
+    def __str__(self) -> str:
+        return f"{import_sentence(self.imported)}\n\n{rank_table(self.ranking)}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def import_mteb(*places: str | Path, tracking_uri: str | None = None) -> MtebRanks:
+    """Puts results of MTEB onto the leaderboard, a row for each model; what is there already stays as it is.
+
+    Args:
+        places: result files, or folders with such files at any depth, as mteb's own cache.
+        tracking_uri: the store of tracked runs; none: as for jobs, MLFLOW_TRACKING_URI, else `mlflow.db` in the
+            project.
+
+    Raises:
+        UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
+    """
+    here = home(Path.cwd() / INSIDE)
+    found = import_results([Path(place) for place in places], resolve_tracking_uri(tracking_uri, here), here)
+    return MtebRanks(found, rank_models(found.models))
 
 
 def export_mteb(

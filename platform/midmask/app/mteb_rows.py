@@ -7,7 +7,7 @@ from pathlib import Path
 from midmask.app.run_contents import FOLDER_TAGS
 from midmask.errors import UserError
 from midmask.evaluation.statistics.task_ranks import TaskRank, task_ranks
-from midmask.exchange.mteb_files import MAIN, MtebResult, read_result
+from midmask.exchange.mteb_files import MAIN, MtebResult, read_result, result_files
 from midmask.identity import fingerprint
 from midmask.tracking import Tracker, collection_key, metric_key
 
@@ -31,6 +31,29 @@ class MtebModel:
             for (split, subset), measures in result.measures.items()
             if MAIN in measures
         }
+
+
+@dataclass(frozen=True)
+class MtebImport:
+    """written: how many of the models are new on the leaderboard. others: files of other tasks than retrieval."""
+
+    models: Sequence[MtebModel]
+    written: int
+    others: Sequence[Path]
+
+
+def import_results(places: Sequence[Path], tracking_uri: str, folder: Path) -> MtebImport:
+    """Writes what these files and folders hold into a store of tracked runs, unless it is there.
+
+    Args:
+        folder: of the runs' files, where the store is a file.
+
+    Raises:
+        UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
+    """
+    models, others = read_models(result_files([place.expanduser() for place in places]))
+    with Tracker(tracking_uri, folder) as tracker:
+        return MtebImport(models, track_models(models, tracker), others)
 
 
 def read_models(files: Sequence[Path]) -> tuple[list[MtebModel], list[Path]]:

@@ -1,9 +1,8 @@
 """What is told of imported results of MTEB: how many there are, and the models' ranks."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from midmask.app.mteb_rows import MtebModel, TaskRanking
+from midmask.app.mteb_rows import MtebImport, TaskRanking
 from midmask.evaluation.rendering import markdown
 from midmask.exchange.mteb_files import MAIN
 
@@ -11,12 +10,12 @@ SHOWN = 8
 """Names that a list has; of the others, their number."""
 
 
-def import_sentence(models: Sequence[MtebModel], written: int, others: Sequence[Path]) -> str:
-    """Args: written: how many models are new on the leaderboard. others: files of other tasks than retrieval."""
-    results = sum(len(model.results) for model in models)
-    text = f"Models: {len(models):,}, with {results:,} results; new on the leaderboard: {written:,}."
-    if others:
-        text += f" Left out, since they are of another kind than retrieval: {len(others):,} ({_listed(others)})."
+def import_sentence(found: MtebImport) -> str:
+    """How many models and results there are, and how many files were left out."""
+    results = sum(len(model.results) for model in found.models)
+    text = f"Models: {len(found.models):,}, with {results:,} results; new on the leaderboard: {found.written:,}."
+    if left := found.others:
+        text += f" Left out, since they are of another kind than retrieval: {len(left):,} ({_listed(left)})."
     return text
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ray import tune
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
@@ -17,6 +17,10 @@ RESTARTS = 2
 """Times that a trial is started again after its process died (or it failed): it goes on from its checkpoints."""
 
 Report = Callable[[dict[str, float]], None]
+
+EarlyEnd = Literal["pruned", "failed"]
+TellEnd = Callable[[dict[str, Any], EarlyEnd], None]
+"""Gets the point of a trial that ends before its last rung, and why."""
 
 
 def objective(number: int) -> str:
@@ -82,6 +86,20 @@ class TrialSearch:
     points: Sequence[dict[str, Any]]
 
 
+class EarlyEnds(tune.Callback):  # type: ignore[misc]  # Ray has no types
+    """Tells of each trial that a scheduler has ended, or that has failed for good, as soon as that is so."""
+
+    def __init__(self, rungs: int, tell: TellEnd) -> None:
+        self._rungs, self._tell = rungs, tell
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        if trial.last_result.get("rung", self._rungs) < self._rungs:
+            self._tell(trial.config, "pruned")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._tell(trial.config, "failed")
+
+
 def run_trials(
     trial: Callable[[dict[str, Any], Report], None],
     search: TrialSearch,
@@ -89,10 +107,12 @@ def run_trials(
     use: Resources,
     halving: Halving | None,
     storage: Place,
+    tell: TellEnd,
 ) -> None:
     """Runs `trial(point, report)` at `count` points. A trial that fails is left out and the search goes on.
 
     Args:
+        tell: called in this process, from Tune's thread.
         storage: Tune gets a folder in it for this call; nothing is ever restored from Tune's own files.
     """
     folder = storage / "tune"
@@ -126,6 +146,7 @@ def run_trials(
             storage_path=str(folder),
             failure_config=tune.FailureConfig(max_failures=RESTARTS),
             verbose=0,
+            callbacks=[EarlyEnds(halving.rungs if halving else 1, tell)],
         ),
     )
     run_interruptibly(tuner.fit)

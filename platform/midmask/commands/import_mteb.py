@@ -21,15 +21,12 @@ def work(flags: Namespace) -> None:
     Raises:
         UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
     """
-    from midmask.app.mteb_rows import rank_models, read_models, track_models
+    from midmask.app.mteb_rows import import_results, rank_models
     from midmask.app.mteb_text import import_sentence, rank_table
-    from midmask.exchange.mteb_files import result_files
-    from midmask.tracking import Tracker, resolve_tracking_uri
+    from midmask.tracking import resolve_tracking_uri
 
-    models, others = read_models(result_files([Path(place).expanduser() for place in flags.places]))
     here = home(Path.cwd() / INSIDE)
     uri = resolve_tracking_uri(flags.tracking_uri, here)
-    with Tracker(uri, here) as tracker:
-        written = track_models(models, tracker)
-    print(import_sentence(models, written, others))
-    print(f"\n{rank_table(rank_models(models))}\n\nmidmask leaderboard --tracking-uri {uri}")
+    found = import_results([Path(place) for place in flags.places], uri, here)
+    print(import_sentence(found))
+    print(f"\n{rank_table(rank_models(found.models))}\n\nmidmask leaderboard --tracking-uri {uri}")

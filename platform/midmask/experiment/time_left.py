@@ -19,6 +19,9 @@ ENOUGH = 0.05
 """Share of all expected seconds that the measured steps must have been expected to take: small steps say nothing of
 trainings, since what they take is mostly their start."""
 
+SPAN_S = 5.0
+"""Seconds between two reports that tell the rate of a step."""
+
 OVERHEAD_S = 0.5
 """Expected seconds of each step beside its estimate: its process, its files, its tracked run."""
 
@@ -52,13 +55,15 @@ class _Work:
 
     @property
     def seconds(self) -> float | None:
-        """From begin to end; of a step that runs, by the rate between its reports; none before the second one, since
-        the time before the first is that of a start more than of the work.
+        """From begin to end; of a step that runs, by the rate between its first report and its last. None where these
+        are too near each other: the time before the first is that of a start, and reports may arrive together.
         """
-        if self.began is None or (self.ended is None and self.last_share <= self.first_share):
+        if self.began is None:
             return None
         if self.ended is not None:
             return self.ended - self.began
+        if self.last - self.first < SPAN_S:
+            return None
         rate = (self.last_share - self.first_share) / (self.last - self.first)
         return self.first - self.began + (1 - self.first_share) / rate
 

@@ -29,6 +29,10 @@ PLANNED_STEPS = {
 }
 """Step that trains -> the dotted paths that may hold its number of optimiser steps."""
 
+TRIAL = "trial"
+IN_A_TRIAL = ("pretrain", "finetune")
+"""Trainings of a sweep's trial, whose run has the values of both."""
+
 Life = Literal["running", "silent", "killed", "unknown"]
 
 
@@ -122,10 +126,11 @@ def _best(nested: Sequence[TrackedRow]) -> BestSoFar | None:
 
 @dataclass(frozen=True)
 class StepState:
-    """How far a training is: step `at` of `of` (None: not known), the loss there, when that was told (None: nothing was
-    told yet), and the seconds that are left.
+    """How far a training is (`pretrain`, `finetune`, …): step `at` of `of` (None: not known), the loss there, when that
+    was told (None: nothing was told yet), and the seconds that are left; None where more follows, as in a trial.
     """
 
+    training: str
     at: int
     of: int | None
     loss: float | None
@@ -134,23 +139,25 @@ class StepState:
 
 
 def step_state(run: TrackedRow, last: Mapping[str, MetricPoint], now: datetime) -> StepState | None:
-    """The state of a training's run; None for a step that trains nothing.
+    """The state of a training's run, or of a trial's newest training; None for a step that trains nothing.
 
     Args:
         last: the last point of each of its metrics.
     """
     step = run.tags.get("midmask.step", "")
+    if step == TRIAL:
+        step = max(IN_A_TRIAL, key=lambda name: last[f"{name}/loss"].time if f"{name}/loss" in last else 0.0)
     if step not in PLANNED_STEPS:
         return None
     of = _planned(run, PLANNED_STEPS[step])
     loss, seconds = last.get(f"{step}/loss"), last.get(f"{step}/step_seconds")
     if loss is None:
-        return StepState(0, of, None, None, None)
+        return StepState(step, 0, of, None, None, None)
     told = datetime.fromtimestamp(loss.time, UTC)
     left = None
-    if of is not None and seconds is not None:
+    if of is not None and seconds is not None and run.tags.get("midmask.step") != TRIAL:
         left = max(0.0, (of - loss.step) * seconds.value - max(0.0, (now - told).total_seconds()))
-    return StepState(loss.step, of, loss.value, told, left)
+    return StepState(step, loss.step, of, loss.value, told, left)
 
 
 def _planned(run: TrackedRow, paths: str) -> int | None:

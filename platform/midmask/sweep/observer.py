@@ -52,6 +52,7 @@ class TrialsObserver:
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
         handlers = {"start": self._start, "begin": self._begin, "log": self._log, "end": self._end, "rung": self._rung}
+        handlers["early end"] = self._end_early
         if handler := handlers.get(row["event"]):
             handler(source, row)
 
@@ -125,8 +126,12 @@ class TrialsObserver:
         self._progress.ended(value, trial.name, mode=objective.mode)
         self._job.progress.best(f"{objective.measure} {self._progress.best}")
 
+    def _end_early(self, source: str, row: dict[str, Any]) -> None:
+        if trial := self._trials.get(source):
+            trial.run.finish(row["how"])
+
     def close(self, ended: Collection[str]) -> None:
-        """After the last trial: what has not finished was pruned at a rung, or failed, which Ray has reported.
+        """After the last trial: what has not finished was pruned at a rung, or failed, and its end did not get here.
 
         Args:
             ended: sources of the trials that the study has a result of.

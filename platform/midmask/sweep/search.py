@@ -6,8 +6,10 @@ from functools import partial
 import optuna
 
 from midmask.backend.resources import Resources
-from midmask.backend.tune import Halving, TrialSearch, run_trials
+from midmask.backend.tune import EarlyEnd, Halving, TrialSearch, run_trials
 from midmask.errors import UserError
+from midmask.identity import fingerprint
+from midmask.sweep.points import ParameterPoint
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
 from midmask.sweep.trial import TrialContext, run_trial
@@ -29,7 +31,11 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, use: Res
             points=left.points,
         )
         halving = pruning(space, outcomes(study, space))
-        run_trials(partial(run_trial, context), wanted, left.count, use, halving, context.storage)
+
+        def tell(point: ParameterPoint, how: EarlyEnd) -> None:
+            context.channel.push(fingerprint(point), [{"event": "early end", "how": how}])
+
+        run_trials(partial(run_trial, context), wanted, left.count, use, halving, context.storage, tell)
     return outcomes(study, space)
 
 
