@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.support.dashboards.browser import ROOT, appearance, hosts_asked, served
 from tests.support.dashboards.pages import PAGES, wait_for_text, wait_until_drawn
@@ -101,16 +102,30 @@ def state(
 def test_a_page_is_whole_and_accessible(browser: Chrome, state: tuple[str, str], page: str) -> None:
     name, address = state
     hosts_asked(browser)
-    for theme, width in product(("light", "dark"), (1280, 390)):
+    for width, theme in product((1280, 390), ("light", "dark")):
         with appearance(browser, theme, width):
-            browser.get(f"{address}/{page}")
+            if theme == "light":  # a page follows the browser from light to dark without being loaded again
+                browser.get(f"{address}/{page}")
             wait_for_text(browser, WORDS[name][page])
-            wait_until_drawn(browser)
+            wait_for_ground(browser, dark=theme == "dark")
             shown = f"{theme}, {width} px wide"
             assert not browser.find_elements(By.CSS_SELECTOR, "[data-testid=stException]"), shown
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width, shown
             assert not (found := violations(browser)), f"{shown}: {found}"
     assert hosts_asked(browser) == {"127.0.0.1"}
+
+
+GROUND = "return getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor.match(/\\d+/g)"
+
+
+def wait_for_ground(browser: Chrome, *, dark: bool) -> None:
+    """Until the page is drawn, on a ground as the browser wants it."""
+
+    def look(page: Chrome) -> bool:
+        return (max(map(int, page.execute_script(GROUND)[:3])) < 128) == dark
+
+    WebDriverWait(browser, 90).until(look)
+    wait_until_drawn(browser)
 
 
 FAULTS = """

@@ -192,9 +192,3 @@ def test_a_store_with_nothing_to_show_says_what_to_type(
         assert "secret" not in browser.page_source
     assert not (tmp_path / "none.db").exists()
     assert "secret" not in (tmp_path / "streamlit.log").read_text()
-
-
-def test_no_page_asked_another_host(browser: Chrome, address: str) -> None:
-    browser.get(address)
-    wait_for_systems(browser, SQUAD)
-    assert hosts_asked(browser) == {"127.0.0.1"}

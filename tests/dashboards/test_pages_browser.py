@@ -19,7 +19,7 @@ from midmask.leaderboard.queries import pair_systems, widest
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.tracking import ARTIFACT, TrackedRow, Tracker, read_runs
 from tests.support.dashboards import swept, tracked
-from tests.support.dashboards.browser import ROOT, hosts_asked, served
+from tests.support.dashboards.browser import ROOT, served
 from tests.support.dashboards.pages import (
     PATIENCE,
     choose,
@@ -186,51 +186,19 @@ def test_a_sweep_tells_its_points_front_and_importance(browser: Chrome, site: Si
     assert (query(browser)["across"], query(browser)["up"]) == (["N"], ["CLS width"])
 
 
-PATHS = ("compare", "training", "embeddings", "lineage", "sweep")
+WITHOUT_ARTIFACTS = {
+    "compare": "keep no values per query",
+    "training": "No training has been tracked",
+    "embeddings": "does not tell where its artifact lies",
+    "lineage": "does not tell where its artifact lies",
+    "sweep": "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9",
+}
 
 
-def test_on_a_phone_no_page_scrolls_sideways_and_none_asks_another_host(browser: Chrome, site: Site) -> None:
-    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
-        for path in PATHS:
-            browser.get(f"{site.address}/{path}")
-            WebDriverWait(browser, PATIENCE).until(lambda page: page.find_elements(By.CSS_SELECTOR, ".mm-board"))
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, path
-            assert not browser.find_elements(By.CSS_SELECTOR, "[data-testid=stException]"), path
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    assert hosts_asked(browser) == {"127.0.0.1"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        {
-            "compare": "Nothing has been evaluated",
-            "progress": "No job is running",
-            "training": "No training has been tracked",
-            "embeddings": "Nothing has been evaluated",
-            "lineage": "Nothing has been evaluated",
-            "sweep": "No sweep has been tracked",
-        },
-        {
-            "compare": "keep no values per query",
-            "training": "No training has been tracked",
-            "embeddings": "does not tell where its artifact lies",
-            "lineage": "does not tell where its artifact lies",
-            "sweep": "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9",
-        },
-    ],
-    ids=["an empty store", "runs without artifacts"],
-)
-def test_what_cannot_be_shown_is_said(
-    browser: Chrome, tmp_path: Path, words: dict[str, str], request: pytest.FixtureRequest
-) -> None:
+def test_what_cannot_be_shown_of_runs_without_artifacts_is_said(browser: Chrome, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    if "without" in request.node.callspec.id:
-        tracked.everything(uri, tmp_path)
+    tracked.everything(uri, tmp_path)
     with served(PAGE, ["--tracking-uri", uri], tmp_path / "streamlit.log") as found:
-        for path, expected in words.items():
+        for path, expected in WITHOUT_ARTIFACTS.items():
             browser.get(f"{found}/{path}")
             wait_for_text(browser, expected)

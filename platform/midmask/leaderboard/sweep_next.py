@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from midmask.leaderboard.sweep_axes import choices, is_numeric, numbers, value_text
 from midmask.leaderboard.sweep_result import SweepPoint, SweepResult
 
+TIME = "train_seconds"
+"""A trial's cost that is known in every sweep."""
+
 UNIMPORTANT, IMPORTANT = 0.05, 0.5
 """Shares of the importance below which a parameter may be fixed, and from which on trials are best spent on it."""
 
@@ -34,11 +37,9 @@ def _alike(sweep: SweepResult) -> Iterator[str]:
     if not alike:
         return
     others = len(sweep.complete) - 1
-    which = f"{len(alike)} of the other {others} points" if others > 1 else "The other point"
-    yield (
-        f"{which} cannot be told from the best: repeat with more seeds, or judge more queries, before the order among "
-        "them counts."
-    )
+    none_can = f"None of the other {others} points can" if others > 1 else "The other point cannot"
+    told = none_can if len(alike) == others else f"{len(alike)} of the other {others} points cannot"
+    yield f"{told} be told from the best: repeat with more seeds, or judge more queries, before their order counts."
     cheapest = _cheapest(sweep, alike)
     if cheapest is not None:
         yield cheapest
@@ -48,7 +49,7 @@ def _cheapest(sweep: SweepResult, alike: list[SweepPoint]) -> str | None:
     """The cheapest of the points that are as good as the best, by the second objective, else by training time."""
     best = next(point for point in sweep.complete if point.label == sweep.best)
     second = [one.measure for one in sweep.objectives[1:] if one.mode == "min"]
-    name = second[0] if second else "train_seconds"
+    name = second[0] if second else TIME
     known = {
         point.label: cost for point in (best, *alike) if (cost := {**point.costs, **point.values}.get(name)) is not None
     }
@@ -56,7 +57,8 @@ def _cheapest(sweep: SweepResult, alike: list[SweepPoint]) -> str | None:
         return None
     label = min(known, key=lambda one: known[one])
     share = 1 - known[label] / known[best.label]
-    return f"{label} is one of them and has {share:.0%} less {name.replace('_', ' ')} than the best."
+    what = "training time" if name == TIME else name.replace("_", " ")
+    return f"{label} is one of them and has {share:.0%} less {what} than the best."
 
 
 def _importance(sweep: SweepResult) -> Iterator[str]:
