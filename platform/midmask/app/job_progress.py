@@ -150,7 +150,8 @@ class JobProgress:
     @property
     def waits(self) -> bool:
         """Whether the time that is left is not known yet, but soon will be."""
-        return self._expect is not None and self.budget_left is None and not self._left.is_measured
+        with self._lock:
+            return self._expect is not None and self.budget_left is None and not self._left.is_measured
 
     def state(self) -> JobState:
         """What is shown."""
