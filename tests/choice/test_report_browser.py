@@ -92,7 +92,7 @@ def test_headings_tables_and_pictures_are_there_for_all_readers(browser: Chrome,
     show(browser, page)
     assert "which middle training?" in browser.title
     assert [each.text for each in browser.find_elements(By.TAG_NAME, "h1")] == [
-        "Take retromae · dense: +0.043 nDCG@10 over none · dense, for 1 h 12 min of computing."
+        "Take “retromae · dense”: +0.043 nDCG@10 over “none · dense”, for 1 h 12 min of computing."
     ]
     tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     roles = [node["role"]["value"] for node in tree if not node["ignored"]]

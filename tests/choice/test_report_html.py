@@ -82,7 +82,7 @@ def test_every_number_of_the_tables_is_the_datas() -> None:
     one = verdict()
     page = Page(verdict_html(one))
     finalists = page.rows[1:7]
-    assert page.rows[0] == ["Rank", "System", "nDCG@10", "Gain", "Computing", "Bytes per passage"] == page.rows[7]
+    assert page.rows[0] == ["Rank", "System", "nDCG@10", "Gain", "Computing", "Per passage"] == page.rows[7]
     for row, system in zip([*finalists, *page.rows[8:14]], [*one.finalists, *one.given_up], strict=True):
         gain = f"{signed(system.gain)} [{signed(system.gain_low)}, {signed(system.gain_high)}]"
         tag = " take this" if system == one.recommended else ""
@@ -104,14 +104,14 @@ def test_tables_have_heads_and_roles_that_survive_small_screens() -> None:
     assert len(systems) == 2 and all(each["role"] == "table" for each in systems)
     assert all(each["role"] == "cell" for each in page.named("td")[:30])
     labels = [each["data-label"] for each in page.named("td")[:5] if "data-label" in each]
-    assert labels == ["nDCG@10", "Gain", "Computing", "Bytes per passage"]
+    assert labels == ["nDCG@10", "Gain", "Computing", "Per passage"]
 
 
 def test_the_sentence_is_the_only_first_heading() -> None:
     page = Page(verdict_html(verdict()))
     assert len(page.named("h1")) == 1
     heading = page.inside("h1").replace("\xa0", " ")
-    assert heading == "Take retromae · dense: +0.043 nDCG@10 over none · dense, for 1 h 12 min of computing."
+    assert heading == "Take “retromae · dense”: +0.043 nDCG@10 over “none · dense”, for 1 h 12 min of computing."
     assert "1\xa0h\xa012\xa0min" in page.inside("h1"), "no line ends within a time"
     titles = [text for where, text in page.texts if where[-1:] == ("h2",)]
     assert titles == [
@@ -119,7 +119,7 @@ def test_the_sentence_is_the_only_first_heading() -> None:
         *("How far to believe it", "The queries", "Use the model", "Make it again"),
     ]
     assert page.named("html") == [{"lang": "en"}] and "docs:handbook" in page.inside("title")
-    assert "take the cheapest, which is none · dense" in Page(verdict_html(undecided())).inside("h1")
+    assert "take the cheapest, which is “none · dense”" in Page(verdict_html(undecided())).inside("h1")
 
 
 def test_hostile_texts_are_shown_as_they_are() -> None:

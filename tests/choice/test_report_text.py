@@ -7,6 +7,7 @@ import pytest
 
 from midmask.choice.report_text import LONGEST_PASSAGE, code, verdict_markdown
 from midmask.choice.verdict import QueryCounts, Recommendation, SystemEstimate
+from midmask.choice.wording import size
 from tests.support.verdicts import HOSTILE, PUMP, systems, undecided, verdict
 
 CELL = re.compile(r"(?<!\\)\|")
@@ -42,14 +43,14 @@ def check(row: list[str], one: SystemEstimate, baseline: str) -> None:
         for value, unit in ((int(value), unit) for value, unit in re.findall(r"(\d+) (s|min|h)", row[5]))
     )
     assert seconds == pytest.approx(one.seconds, rel=0.05, abs=1)
-    assert number(row[6]) == one.bytes_per_passage
+    assert row[6] == size(one.bytes_per_passage)
 
 
 def test_every_number_of_the_tables_is_the_datas() -> None:
     finalists, given_up, sources = tables(verdict_markdown(verdict()))
     assert (
         finalists[0]
-        == [*("rank", "system", "representation", "nDCG@10", "gain", "computing", "bytes per passage")]
+        == [*("rank", "system", "representation", "nDCG@10", "gain", "computing", "per passage")]
         == given_up[0]
     )
     assert (len(finalists), len(given_up)) == (7, 7)
@@ -64,7 +65,7 @@ def test_the_answer_comes_first_and_the_parts_follow() -> None:
     lines = [line for line in text.splitlines() if line]
     assert lines[0] == "# docs:handbook: which middle training?"
     assert lines[1].startswith(
-        "**Take retromae · dense: +0.043 nDCG@10 over none · dense, for 1 h 12 min of computing.**"
+        "**Take “retromae · dense”: +0.043 nDCG@10 over “none · dense”, for 1 h 12 min of computing.**"
     )
     assert "+0.024 to +0.062" in lines[1]
     assert [line for line in lines if line.startswith("## ")] == [
@@ -82,7 +83,7 @@ def test_the_answer_comes_first_and_the_parts_follow() -> None:
 
 def test_no_difference_takes_the_cheapest() -> None:
     text = verdict_markdown(undecided())
-    assert "**Not distinguishable: take the cheapest, which is none · dense (21 min).**" in text
+    assert "**Not distinguishable: take the cheapest, which is “none · dense” (21 min).**" in text
     assert "which contains 0" in text and "an assumption" in text
 
 
@@ -117,7 +118,7 @@ def test_where_bm25_wins_the_model_is_the_best_encoders() -> None:
     one = replace(verdict(), recommendation=Recommendation("bm25", "bm25", True, ""))
     best = next(row for row in one.finalists if row.model)
     text = verdict_markdown(one)
-    assert one.delivered == best and f"the model here is that of {best.label}" in text
+    assert one.delivered == best and f"the model here is that of “{best.label}”" in text
     assert "SentenceTransformer(" in text
 
 

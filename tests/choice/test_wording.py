@@ -67,7 +67,7 @@ def test_measures_and_differences(value: float, plain: str, with_sign: str) -> N
 
 def test_sizes_and_ranks() -> None:
     assert [size(value) for value in (0, 842.5, 1536, 1_234_567, math.nan)] == [
-        *("0", "842.5", "1,536", "1,234,567", "not known")
+        *("0 B", "842 B", "1.5 kB", "1.2 MB", "not known")
     ]
     assert (rank_words(3), rank_words(None)) == ("rank 3", "not found")
 
@@ -80,7 +80,8 @@ def test_what_no_file_can_hold_gets_a_mark() -> None:
 
 def test_a_difference_is_the_headline() -> None:
     assert (
-        headline(verdict()) == "Take retromae · dense: +0.043 nDCG@10 over none · dense, for 1 h 12 min of computing."
+        headline(verdict())
+        == "Take “retromae · dense”: +0.043 nDCG@10 over “none · dense”, for 1 h 12 min of computing."
     )
     assert certainty(verdict()) == (
         "The 90% interval of this gain is +0.024 to +0.062. On 3 collections with judgements, such intervals covered "
@@ -90,17 +91,17 @@ def test_a_difference_is_the_headline() -> None:
 
 def test_no_difference_is_said_first() -> None:
     one = undecided()
-    assert headline(one) == "Not distinguishable: take the cheapest, which is none · dense (21 min)."
+    assert headline(one) == "Not distinguishable: take the cheapest, which is “none · dense” (21 min)."
     assert certainty(one).startswith(
-        "The largest gain over none · dense is retromae · dense's: +0.009 nDCG@10 (90% interval \u22120.011 to +0.029, "
-        "which contains 0), for 1 h 12 min of computing."
+        "The largest gain over “none · dense” is that of “retromae · dense”: +0.009 nDCG@10 "
+        "(90% interval \u22120.011 to +0.029, which contains 0), for 1 h 12 min of computing."
     )
     assert certainty(one).endswith("How often such intervals are right has not been measured.")
 
 
 def test_what_is_not_the_cheapest_is_not_called_so() -> None:
     one = replace(undecided(), recommendation=Recommendation("mlm", "dense", False, ""))
-    assert headline(one) == "Not distinguishable: take mlm · dense (51 min)."
+    assert headline(one) == "Not distinguishable: take “mlm · dense” (51 min)."
     worse = replace(undecided().systems[5], gain_high=0.01)
     tied = replace(undecided(), systems=(*undecided().systems[:5], worse))
     assert "cheapest" not in headline(tied), "BM25 is as good for all that is known, and costs nothing"

@@ -14,6 +14,7 @@ from midmask.choice.contenders import AS_IS, MEASURE, WITH_BM25, is_joined, name
 from midmask.choice.held_out import HeldOutCollection, leave_one_out
 from midmask.choice.levels import LevelRecord, level_interval
 from midmask.choice.verdict import Recommendation, SystemEstimate
+from midmask.choice.wording import named
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
@@ -207,16 +208,16 @@ def recommend(
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:
     points = 100 * chosen.gain
     gain = (
-        f"{points:+.1f} points of {MEASURE} over {baseline} "
+        f"{points:+.1f} points of {MEASURE} over {named(baseline)} "
         f"({100 * chosen.gain_low:+.1f} to {100 * chosen.gain_high:+.1f})"
     )
     if len(alike) > 1 and chosen is not best:
         return (
             f"Not distinguishable: {len(alike)} systems may be the best one. Take the cheapest, which is "
-            f"{chosen.label}: {gain}."
+            f"{named(chosen.label)}: {gain}."
         )
     if chosen.label == baseline:
-        return f"Nothing that was tried is better than {baseline}: take it as it is."
+        return f"Nothing that was tried is better than {named(baseline)}: take it as it is."
     if chosen.gain_low <= 0:
-        return f"{chosen.label} did best, but whether it helps is not certain: {gain}."
-    return f"{chosen.label} is the best: {gain}."
+        return f"{named(chosen.label)} did best, but whether it helps is not certain: {gain}."
+    return f"{named(chosen.label)} is the best: {gain}."

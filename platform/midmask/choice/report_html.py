@@ -74,7 +74,7 @@ def _opening(verdict: Verdict) -> str:
             duration(taken.seconds),
             f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all",
         ),
-        ("Index", f"{wording.size(taken.bytes_per_passage)} bytes", "per passage"),
+        ("Index", wording.size(taken.bytes_per_passage), "per passage"),
     ]
     shown = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)} <small>{text(more)}</small></dd></div>"
@@ -106,7 +106,7 @@ def _systems(verdict: Verdict) -> str:
 
 def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate], note: str) -> str:
     """A row for each system. Roles are written out because small screens show rows as blocks, which hides them."""
-    heads = ["Rank", "System", verdict.measure, "Gain", "Computing", "Bytes per passage"]
+    heads = ["Rank", "System", verdict.measure, "Gain", "Computing", "Per passage"]
     head = "".join(
         f'<th role="columnheader" scope="col"{" class=name" if at == 1 else ""}>{text(name)}</th>'
         for at, name in enumerate(heads)

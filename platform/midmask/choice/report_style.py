@@ -84,7 +84,8 @@ thead th {font-size: .8125rem; color: var(--quiet); border-bottom-color: var(--q
 th:first-child, td:first-child {padding-left: 0; width: 2.2rem; text-align: left;}
 th.name, td.name {text-align: left;}
 tbody th {font-weight: 500;}
-td small {color: var(--quiet); white-space: nowrap; font-size: .8125rem; padding-left: .3rem;}
+td small {display: block; color: var(--quiet); font-size: .8125rem;}
+.systems td {white-space: nowrap;}
 tr.taken th, tr.taken td:first-child {font-weight: 700; color: var(--accent);}
 .tag {font-size: .75rem; font-weight: 500; border: 1px solid currentColor; border-radius: 1rem; padding: .05rem .5rem;
   margin-left: .4rem; white-space: nowrap;}

@@ -66,7 +66,7 @@ def bullets(lines: Iterable[str]) -> str:
 
 def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate]) -> str:
     """A line for each system; values with the ends of their intervals."""
-    heads = ["rank", "system", "representation", verdict.measure, "gain", "computing", "bytes per passage"]
+    heads = ["rank", "system", "representation", verdict.measure, "gain", "computing", "per passage"]
     rows = [
         [
             str(one.rank),
@@ -93,8 +93,8 @@ def table_note(verdict: Verdict) -> str:
     """What the table's numbers are."""
     return (
         f"{verdict.measure} as estimated for queries that people would ask, from {verdict.queries.test:,} test "
-        f"queries. In brackets: {wording.interval_level(verdict)}s. Gains are over {verdict.baseline}. Computing: all "
-        f"trainings and the encoding of the collection. {wording.budget(verdict)}"
+        f"queries. In brackets: {wording.interval_level(verdict)}s. Gains are over {wording.named(verdict.baseline)}. "
+        f"Computing: all trainings and the encoding of the collection. {wording.budget(verdict)}"
     )
 
 

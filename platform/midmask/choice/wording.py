@@ -8,6 +8,7 @@ import re
 import shlex
 
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
+from midmask.leaderboard.cells import size as size_words
 
 MINUS = "\N{MINUS SIGN}"
 NOT_KNOWN = "not known"
@@ -74,10 +75,13 @@ def _two(count: int, size: int, large: str, small: str) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes with thousands set apart, to one decimal where they are not whole."""
-    if not math.isfinite(count):
-        return NOT_KNOWN
-    return f"{count:,.0f}" if count == round(count) else f"{count:,.1f}"
+    """Bytes as people read them: `512 B`, `1.5 kB`."""
+    return size_words(count) if math.isfinite(count) else NOT_KNOWN
+
+
+def named(label: str) -> str:
+    """A system's name in a sentence: without marks, one such as `as it is · dense` would read as words of it."""
+    return f"“{label}”"
 
 
 def headline(verdict: Verdict) -> str:
@@ -85,13 +89,13 @@ def headline(verdict: Verdict) -> str:
     taken = verdict.recommended
     if verdict.recommendation.distinguishable:
         return (
-            f"Take {taken.label}: {signed(taken.gain)} {verdict.measure} over {verdict.baseline}, for "
+            f"Take {named(taken.label)}: {signed(taken.gain)} {verdict.measure} over {named(verdict.baseline)}, for "
             f"{duration(taken.seconds)} of computing."
         )
     equals = [one for one in verdict.finalists if one.gain_low <= 0 <= one.gain_high]
     if all(taken.seconds <= one.seconds for one in equals):
-        return f"Not distinguishable: take the cheapest, which is {taken.label} ({duration(taken.seconds)})."
-    return f"Not distinguishable: take {taken.label} ({duration(taken.seconds)})."
+        return f"Not distinguishable: take the cheapest, which is {named(taken.label)} ({duration(taken.seconds)})."
+    return f"Not distinguishable: take {named(taken.label)} ({duration(taken.seconds)})."
 
 
 def certainty(verdict: Verdict) -> str:
@@ -108,7 +112,8 @@ def certainty(verdict: Verdict) -> str:
     best = max(others, key=lambda one: one.gain)
     contains = "which contains 0" if best.gain_low <= 0 <= best.gain_high else "which does not contain 0"
     return (
-        f"The largest gain over {verdict.baseline} is {best.label}'s: {signed(best.gain)} {verdict.measure} "
+        f"The largest gain over {named(verdict.baseline)} is that of {named(best.label)}: {signed(best.gain)} "
+        f"{verdict.measure} "
         f"({gain_interval_words(verdict, best)}, {contains}), for {duration(best.seconds)} of computing. "
         f"{_coverage(verdict.calibration)}"
     )
@@ -188,7 +193,8 @@ def other_model(verdict: Verdict) -> str:
     taken, delivered = verdict.recommended, verdict.delivered
     if delivered == taken:
         return ""
-    return f"{taken.label} has no model; the model here is that of {delivered.label}, the best system that has one."
+    names = named(taken.label), named(delivered.label)
+    return f"{names[0]} has no model; the model here is that of {names[1]}, the best system that has one."
 
 
 def loading_lines(verdict: Verdict, model: str | None = None) -> list[str]:
