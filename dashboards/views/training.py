@@ -134,9 +134,9 @@ def summaries(told: Sequence[Curves], overlay: Overlay, context: PageContext) ->
 
 
 def _short(count: float) -> str:
-    """A count as people read it: 512, 82 k, 1.2 M."""
-    if count < 1000:
-        return f"{count:.0f}"
+    """A count as people read it: 512, 1.5 k, 82 k, 1.2 M."""
+    if count < 1e4:
+        return f"{count:.0f}" if count < 1e3 else f"{count / 1e3:.1f} k"
     return f"{count / 1e3:,.0f} k" if count < 1e6 else f"{count / 1e6:,.1f} M"
 
 

@@ -71,7 +71,7 @@ def test_seeds_are_one_system_and_those_without_values_are_named_not_offered() -
     assert [float(line[1].split("|")[0]) for line in lines] == pytest.approx([*expected.values()], abs=1e-4)
     said = captions(app)
     assert "Not offered: 1 systems whose runs keep no values per query (retromae)" in said
-    assert "none 3, dupmae 3" in said and not app.warning
+    assert "Values are means over 3 seeds (none, dupmae)." in said and not app.warning
 
 
 @pytest.mark.parametrize("query", ["q07", "no such"])

@@ -5,7 +5,6 @@ axe-core's rules, and without a request to another host.
 import shutil
 from collections.abc import Iterator
 from importlib.resources import files
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +96,21 @@ def state(
             yield request.param, address
 
 
+LOOKS = [((1280, "light"), (390, "dark")), ((390, "light"), (1280, "dark"))]
+"""Widths and themes of a test; the second half of them is for `make test-all`."""
+
+
 @pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize("looks", [LOOKS[0], pytest.param(LOOKS[1], marks=pytest.mark.slow)], ids=["one", "other"])
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_whole_and_accessible(browser: Chrome, state: tuple[str, str], page: str) -> None:
+def test_a_page_is_whole_and_accessible(
+    browser: Chrome, state: tuple[str, str], page: str, looks: tuple[tuple[int, str], ...]
+) -> None:
     name, address = state
     hosts_asked(browser)
-    for width, theme in product((1280, 390), ("light", "dark")):
-        with appearance(browser, theme, width):
-            if theme == "light":  # a page follows the browser from light to dark without being loaded again
-                browser.get(f"{address}/{page}")
+    browser.get(f"{address}/{page}")
+    for width, theme in looks:
+        with appearance(browser, theme, width):  # a page follows the browser without being loaded again
             wait_for_text(browser, WORDS[name][page])
             wait_for_ground(browser, dark=theme == "dark")
             shown = f"{theme}, {width} px wide"

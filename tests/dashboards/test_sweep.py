@@ -68,7 +68,7 @@ def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]])
     dev, test = (head for head in at if "nDCG@10" in head)
     assert "chosen here" in dev and "reported once" in test
     assert [best[at[head]][0] for head in (dev, test)] == ["0.5250", "0.4350"]
-    assert [cell[0] for cell in best[at[test] + 1 : at[test] + 4]] == ["-0.0885", "-0.1185 … -0.0585", "1.3e-05"]
+    assert best[at[test] + 1] == ["-0.0885-0.1185 … -0.0585, p 1.3e-05", "num loss"]
     assert floor[0][0] == "none" and floor[at["Verdict on test"]][0] == "—"
     assert "61 dev queries" in captions(app) and "on 93 queries" in captions(app)
 

@@ -46,7 +46,7 @@ def test_only_metrics_with_values_have_a_chart(store: tuple[str, list[TrackedRow
     said = captions(app)
     assert "c, step 20" in said and "collapse of the vectors" in said
     _, lines = table(app, "trainings")
-    assert [line[4].split("|")[0] for line in lines] == ["0.0 M"] * 3 and lines[0][2] == "30|num"
+    assert [line[4].split("|")[0] for line in lines] == ["1.5 k"] * 3 and lines[0][2] == "30|num"
 
 
 def test_runs_of_a_group_share_a_colour_and_have_a_mean(store: tuple[str, list[TrackedRow]]) -> None:
