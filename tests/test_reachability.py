@@ -21,6 +21,7 @@ CALLED_BY_LIBRARIES = {
     "compose_node",  # PyYAML, of a Loader
     "_apply",  # torch, of a Module
     *("_create_default_callbacks", "backend_cls", "on_start"),  # Ray Train, of a trainer, its torch and that's backend
+    *("on_trial_complete", "on_trial_error"),  # Ray Tune, of a callback
     "_repr_html_",  # notebooks
     "redirect_request",  # urllib, of a handler
 }

@@ -120,11 +120,11 @@ def test_names_are_as_short_as_they_can_be_told_apart():
         }
     )
     assert list(labels(space).values()) == [
-        "representation.passage_terms",
-        "evaluation.passage_terms",
+        "representation.passage terms",
+        "evaluation.passage terms",
         "steps",
         "ratio",
     ]
     point = grid(space)[0]
     assert briefly(space, point) == "8/none/0.123"
-    assert describe_point(space, point) == "representation.passage_terms=8 evaluation.passage_terms=none ratio=0.123"
+    assert describe_point(space, point) == "representation.passage terms 8, evaluation.passage terms none, ratio 0.123"

@@ -3,26 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from midmask.api.comparison import scores_of_one_place
 from midmask.api.scores import Scores
-from midmask.app.job import INSIDE, home
-from midmask.app.mteb_rows import MtebImport, TaskRanking, import_results, rank_models
-from midmask.app.mteb_text import import_sentence, rank_table
 from midmask.evaluation.mteb_results import MtebTask, SystemSample, write_results
 from midmask.exchange.mteb_files import LANGUAGE
 from midmask.identity import fingerprint
-from midmask.tracking import resolve_tracking_uri
+
+if TYPE_CHECKING:  # brings MLflow, which no other name needs
+    from midmask.app.mteb_rows import MtebImport, TaskRanking
 
 
 @dataclass(frozen=True, repr=False)
 class MtebRanks:
     """Imported models and their ranks over the tasks that they share. Prints as a sentence and a table."""
 
-    imported: MtebImport
-    ranking: TaskRanking
+    imported: "MtebImport"
+    ranking: "TaskRanking"
 
     def __str__(self) -> str:
+        from midmask.app.mteb_text import import_sentence, rank_table
+
         return f"{import_sentence(self.imported)}\n\n{rank_table(self.ranking)}"
 
     def __repr__(self) -> str:
@@ -40,6 +42,10 @@ def import_mteb(*places: str | Path, tracking_uri: str | None = None) -> MtebRan
     Raises:
         UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
     """
+    from midmask.app.job import INSIDE, home
+    from midmask.app.mteb_rows import import_results, rank_models
+    from midmask.tracking import resolve_tracking_uri
+
     here = home(Path.cwd() / INSIDE)
     found = import_results([Path(place) for place in places], resolve_tracking_uri(tracking_uri, here), here)
     return MtebRanks(found, rank_models(found.models))
