@@ -11,9 +11,9 @@ import streamlit as st
 
 from context import PageContext
 from look import NONE, choice, link, table
-from midmask.leaderboard.cells import size
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
+from midmask.progress import size
 from midmask.tracking import TrackedRow, redacted
 from runs import choose_place, named, nothing_evaluated, rows_at, run_of
 

@@ -21,6 +21,15 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.1f} MiB"
 
 
+def size(number: float) -> str:
+    """Bytes as people read them: 512 B, 1.5 kB, 63 kB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 10 else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
+
+
 class StepProgress:
     """Lines for one running step; silent in between."""
 

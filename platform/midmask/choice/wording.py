@@ -8,7 +8,7 @@ import re
 import shlex
 
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
-from midmask.leaderboard.cells import size as size_words
+from midmask.progress import size as size_words
 
 MINUS = "\N{MINUS SIGN}"
 NOT_KNOWN = "not known"

@@ -15,7 +15,7 @@ from midmask.leaderboard.board import (
     BoardLine,
 )
 from midmask.leaderboard.rows import CollectionSplit
-from midmask.progress import clock
+from midmask.progress import clock, size
 
 NONE = "—"
 
@@ -34,15 +34,6 @@ def number(board: Board, column: BoardColumn, cell: BoardCell) -> str:
     if column.key == GAIN:
         return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
     return {HOURS: _duration, BYTES: size, SEARCH: _milliseconds}[column.key](found)
-
-
-def size(number: float) -> str:
-    """Bytes as people read them: 512 B, 1.5 kB, 63 kB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" or number >= 10 else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"
 
 
 def _duration(hours: float) -> str:
