@@ -33,7 +33,7 @@ WORDS = {
         "search": "midmask ui --verdict FOLDER",
     },
     "one job": {
-        "": "Systems 1 to 1 of 1.",
+        "": "Systems 1 to 1 of 1",
         "compare": "It takes two systems",
         "progress": "No job is running",
         "sweep": "No sweep has been tracked",
@@ -60,7 +60,7 @@ WORDS = {
         "training": "pretrain-retromae",
         "embeddings": "does not tell where its artifact lies",
         "lineage": "does not tell where its artifact lies",
-        "search": "Search the collection",
+        "search": "0 judged queries",
     },
     "thousands": {
         "": "Systems 1 to 100 of 1,000",
