@@ -75,10 +75,10 @@ def several(home: Path, worked: Path) -> Iterator[list[str]]:
     """Recipes with artifacts, a benchmark, two sweeps, what runs and what failed, and a verdict."""
     shutil.copy(worked / "mlflow.db", home)
     uri = f"sqlite:///{home}/mlflow.db"
-    with Tracker(uri, home, QUICK) as tracker:
-        swept.track(tracker)
     tracked.everything(uri, home)
     compared.store(uri, home)
+    with Tracker(uri, home, QUICK) as tracker:
+        swept.track(tracker)
     yield [*_flags(home), "--verdict", str(write_verdict(home / "verdict", extra=30))]
 
 
