@@ -4,7 +4,7 @@
     python -m tests.fuzz --show TARGET NUMBER [--seed S]                         (one case, with its traceback)
 
 Prints a Markdown table; ends with exit code 1 if a case ended otherwise, or took more than two seconds of processor
-time (six where a plan is priced) or 512 MiB.
+time (15 where a plan is priced) or 512 MiB.
 """
 
 import argparse

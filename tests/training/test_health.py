@@ -103,9 +103,10 @@ def test_health_and_probe_are_reported_and_change_nothing(tokens: Place, corpus:
     extra = {
         step: {name.split("/")[0] for name in values if not name.startswith("train/")}
         for step, values in seen["watched"].items()
+        if values  # a report without values tells only how far the training is
     }
     assert extra == {2: {"health"}, 3: {"probe"}, 4: {"health"}, 6: {"health", "probe"}}
-    assert set(seen["plain"]) == {4, 6}
+    assert {step for step, values in seen["plain"].items() if values} == {4, 6}
     assert results["plain"]["loss"] == results["watched"]["loss"]
 
 

@@ -142,11 +142,11 @@ class _Run:
             if reports or looks:
                 window, self.window = self.window, []
                 values = {**summary(window), **looks}
+            if saves:  # before the report, which may stop the training
+                self._save(done)
             if world.rank() == 0 and (values or time.monotonic() - told >= TELLS_EVERY_S):
                 told = time.monotonic()
                 log(done, values)
-            if saves:
-                self._save(done)
 
     def _remember(self, work: Iterator[Read]) -> Iterator[Read]:
         for self.read in work:
