@@ -154,6 +154,23 @@ def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     assert state.left is not None and state.left.middle == pytest.approx(70.0)
 
 
+def test_steps_that_are_planned_late_have_no_time_before_they_are_estimated() -> None:
+    """A sweep plans its comparison when the best point is known: what ran before says little of it."""
+    clock = Turned()
+    job = JobProgress(("trials", "comparison"), ten_seconds_each, clock)
+    job.plan({"trials": [of("pretrain")]})
+    job.begin(of("pretrain").fingerprint, "pretrain")
+    clock.now = 60.0
+    job.estimate()
+    clock.now = 70.0
+    job.end(of("pretrain").fingerprint, "pretrain")
+    job.plan({"comparison": [of("finetune"), of("encode")]})
+    assert job.state().left is None and job.waits
+    job.estimate()
+    left = job.state().left
+    assert left is not None and left.middle == pytest.approx(140.0) and not job.waits
+
+
 def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     clock = Turned()
     job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []

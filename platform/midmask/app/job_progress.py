@@ -63,7 +63,7 @@ class JobProgress:
         self._steps: dict[str, Step] = {}
         self._left = TimeLeft()
         self._lock = threading.Lock()
-        self._estimated = True
+        self._estimated, self._known = True, False
         self._began = clock()
         self.phase = next(iter(self._phases), "")
         self._done: set[str] = set()
@@ -77,7 +77,7 @@ class JobProgress:
                 for step in steps:
                     self._add(phase, step)
             self.phase = self.phase or next(iter(self._phases), "")
-            self._estimated = False
+            self._estimated = self._known = False
 
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
@@ -146,17 +146,19 @@ class JobProgress:
             return
         with self._lock:
             self._left.expect({key: expected.get(step.fingerprint, 0.0) for key, step in left.items()})
+            self._known = self._estimated
 
     @property
     def waits(self) -> bool:
         """Whether the time that is left is not known yet, but soon will be."""
         with self._lock:
-            return self._expect is not None and self.budget_left is None and not self._left.is_measured
+            return self._expect is not None and self.budget_left is None and not self._is_told()
 
     def state(self) -> JobState:
         """What is shown."""
         told = self.elapsed() >= FIRST_MINUTE and self._expect is not None and self.budget_left is None
         with self._lock:
+            told &= self._is_told()
             names = list(self._phases)
             return JobState(
                 number=names.index(self.phase) + 1 if self.phase in names else 0,
@@ -165,10 +167,14 @@ class JobProgress:
                 done=len(self._done),
                 steps=len(self._done) + len(self._open()),
                 elapsed=self.elapsed(),
-                left=self._left.left(self._clock()) if told and self._left.is_measured else None,
+                left=self._left.left(self._clock()) if told else None,
                 at_most=self.budget_left() if self.budget_left else None,
                 best=self._best,
             )
+
+    def _is_told(self) -> bool:
+        """Whether the planned steps are estimated and enough of them measured."""
+        return self._known and self._left.is_measured
 
     def _open(self) -> list[str]:
         """Steps of all phases that have not ended."""
