@@ -65,7 +65,9 @@ def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[Cos
         paid, value = line.cells[cost.key], line.cells[quality.key].value
         if paid.number is not None and value is not None:
             found.append(
-                CostPoint(_name(line), board.ranks[line.entry.name], paid.number, value.mean, number(board, cost, paid))
+                CostPoint(
+                    _name(board, line), board.ranks[line.entry.name], paid.number, value.mean, number(board, cost, paid)
+                )
             )
     return sorted(found, key=lambda point: (point.cost, -point.quality))
 
@@ -121,7 +123,8 @@ def labels_of(points: Sequence[CostPoint]) -> list[str]:
     return names if len(set(names)) == len(names) <= LABELLED else [f"{point.rank}" for point in points]
 
 
-def _name(line: BoardLine) -> str:
-    """Recipe and representation: what fits beside a point."""
+def _name(board: Board, line: BoardLine) -> str:
+    """Recipe, and representation where systems differ in it: what fits beside a point."""
     entry = line.entry
-    return " ".join(part for part in dict.fromkeys((entry.recipe, entry.representation)) if part not in ("", "dense"))
+    parts = (entry.recipe, entry.representation if "representation" in board.fields else "")
+    return " ".join(part for part in dict.fromkeys(parts) if part not in ("", "dense"))

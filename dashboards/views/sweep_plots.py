@@ -12,7 +12,7 @@ from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, Sw
 Axis = tuple[str, Sequence[SweepValue]]
 
 MOST_LINES = 8
-BAND, BAND_WORDS = "rgba(13,148,136,.2)", "#0d9488"
+BAND = "rgba(13,148,136,.2)"
 
 
 def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
@@ -178,7 +178,7 @@ def pareto(sweep: SweepResult) -> go.Figure:
 def add_band(figure: go.Figure, sweep: SweepResult) -> None:
     """What lies in it may be as good as the best, which is written into it."""
     if noise := band(sweep):
-        words = {"text": "not distinguishable from the best", "font": {"size": 11, "color": BAND_WORDS}}
+        words = {"text": "not distinguishable from the best", "font": {"size": 11}}
         place = "bottom right" if sweep.objectives[0].mode == "max" else "top right"
         figure.add_hrect(
             y0=noise[0],

@@ -12,8 +12,8 @@ TALLEST, LEAST = 6000, 700
 """Pixels; a page with a hundred systems is cut at the first, and an empty one is as tall as the second."""
 
 BOTTOM = """return Math.max(...[...document.querySelectorAll("[data-testid=stMainBlockContainer] *")]
-    .map(one => one.getBoundingClientRect().bottom))"""
-"""Where the content of a page ends, in pixels."""
+    .filter(one => one.checkVisibility()).map(one => one.getBoundingClientRect().bottom))"""
+"""Where what is seen of a page ends, in pixels."""
 
 
 class Picture(NamedTuple):

@@ -95,7 +95,7 @@ def pages(uri: str, home: Path, rounds: int) -> None:
 
 
 def warm(browser: Chrome, address: str, rounds: int) -> str:
-    """A page that was drawn before: its first words or pictures, until it stands, and what its server's processes take."""
+    """A page that was drawn before: its first paint, until it stands, and what its server's processes take."""
     paint, clock, busy = [], [], []
     for _ in range(rounds + 1):
         browser.get("about:blank")

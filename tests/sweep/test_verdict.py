@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 from midmask.artifact import Artifact, Place
+from midmask.evaluation.statistics.seeds import SeedSpread
 from midmask.evaluation.statistics.significance import Comparison
 from midmask.experiment.report import System, against, comparison_table
-from midmask.sweep.verdict import FEW_QUERIES, outcome, sentence
+from midmask.sweep.verdict import FEW_QUERIES, floor_sentence, outcome, sentence
 
 MEASURE = "nDCG@10"
 SPLITS = ("dev", "test")
@@ -103,3 +104,25 @@ def test_an_outcome_needs_queries_significance_and_a_sign(difference: float, sig
     assert (outcome(row) in ("better", "worse")) == decided
     if decided and difference:
         assert (outcome(row) == "better") == (difference > 0)
+
+
+@pytest.mark.parametrize(
+    ("shifts", "said"),
+    [
+        ([0.0], "one comparison). The other trial cannot be told from the best on dev."),
+        (
+            [0.0, -0.1, 0.001],
+            "Holm over 3 comparisons). 2 of the other 3 complete trials cannot be told from the best on",
+        ),
+        ([-0.1], "one comparison). Every other trial is significantly worse on dev."),
+    ],
+)
+def test_the_noise_floor_counts_the_trials_that_it_swallows(shifts: list[float], said: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    best = rng.uniform(0.3, 0.7, 90)
+    made = {"best": best}
+    for number, shift in enumerate(shifts):
+        noise = rng.normal(0, 0.1, len(best))
+        made[f"trial {number}"] = best + noise - noise.mean() + shift
+    found = [System(name, {"dev": [evaluated(tmp_path / name, "dev", values)]}) for name, values in made.items()]
+    assert said in floor_sentence(against(found, "best", "dev", MEASURE), SeedSpread(0.0, 0), 1)

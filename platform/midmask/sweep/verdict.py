@@ -75,9 +75,12 @@ def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mappi
             "The result on test is the unbiased one."
         )
     figures = "; ".join(f"{split} {_figures(row)}" for split, row in rows.items())
-    count = len(compared["test"])
-    family = f"Holm over {count} comparisons" if count > 1 else "one comparison"
+    family = _family(len(compared["test"]))
     return f"{headline} {measure} and difference to {floor}: {figures} (paired t-tests over queries, {family})."
+
+
+def _family(count: int) -> str:
+    return f"Holm over {count} comparisons" if count > 1 else "one comparison"
 
 
 def outcome(row: Comparison) -> ComparisonOutcome:
@@ -119,7 +122,7 @@ def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repea
     value = noise_floor(standings.values())
     if value is None:
         return ""
-    within = sum(not one.significant for one in standings.values())
+    others, alike = len(standings), sum(not one.significant for one in standings.values())
     known = (
         f"a standard deviation of {seeds.spread:.4f} over fine-tuning seeds ({seeds.degrees} degrees of freedom; "
         f"{repeats} a trial)"
@@ -128,9 +131,15 @@ def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repea
     )
     return (
         f"Noise floor: a difference of {value:.4f} between two trials is found with a probability of 0.8 (queries "
-        f"paired, {known}; Holm over {len(standings)} comparisons). {within} of the other {len(standings)} complete "
-        f"trials cannot be told from the best on dev."
+        f"paired, {known}; {_family(others)}). {_swallowed(alike, others)}"
     )
+
+
+def _swallowed(alike: int, others: int) -> str:
+    if not alike:
+        return "Every other trial is significantly worse on dev."
+    which = f"{alike} of the other {others} complete trials" if others > 1 else "The other trial"
+    return f"{which} cannot be told from the best on dev."
 
 
 def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
