@@ -56,6 +56,14 @@ def test_small_steps_alone_say_nothing_of_the_rest() -> None:
     assert not after({}, {"p": ("pretrain", 200.0)}).is_measured
 
 
+def test_steps_whose_begin_and_end_arrive_together_do_not_widen_the_range() -> None:
+    """What a trial does arrives once a second: of four steps of half a second, one takes two and three take none."""
+    ran = {"p0": ("pretrain", 60.0, 60.0)}
+    ran |= {f"e{number}": ("encode", 0.8, 2.0 if number == 0 else 1e-4) for number in range(4)}
+    found = after(ran, {"p1": ("pretrain", 60.0)}).left(500.0)
+    assert found.high / found.low < np.exp(2 * SPREAD)
+
+
 def test_two_side_by_side_share_the_clock() -> None:
     """Each is expected to take 10 s of the clock; both take 40 s beside each other, so the pace is 2."""
     left = TimeLeft()

@@ -55,13 +55,14 @@ class _Work:
 
     @property
     def seconds(self) -> float | None:
-        """From begin to end; of a step that runs, by the rate between its first report and its last. None where these
-        are too near each other: the time before the first is that of a start, and reports may arrive together.
+        """From begin to end, at least `OVERHEAD_S`, since both may arrive together; of a step that runs, by the rate
+        between its first report and its last. None where these are too near each other: the time before the first is
+        that of a start, and reports may arrive together too.
         """
         if self.began is None:
             return None
         if self.ended is not None:
-            return self.ended - self.began
+            return max(self.ended - self.began, OVERHEAD_S)
         if self.last - self.first < SPAN_S:
             return None
         rate = (self.last_share - self.first_share) / (self.last - self.first)
