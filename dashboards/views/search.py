@@ -107,7 +107,7 @@ def _told(site: "SideBySide", store: JudgementStore) -> None:
     queries, relevant, others = found.counts()
     st.caption(
         f"{queries:,} judged {'query' if queries == 1 else 'queries'} · {relevant:,} relevant · {others:,} not "
-        f"relevant · kept in `{plain(str(site.folder / FOLDER))}`"
+        f"relevant · kept in {plain(str(site.folder / FOLDER))}"
     )
     if found.unreadable:
         st.warning(
