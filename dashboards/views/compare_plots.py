@@ -74,8 +74,7 @@ def histogram(own: Pairing, measure: str) -> go.Figure:
     if np.isfinite(margin):
         figure.add_vrect(x0=mean - margin, x1=mean + margin, fillcolor=MEAN, opacity=0.3, line_width=0)
         text += f" ({mean - margin:+.4f} … {mean + margin:+.4f})"
-    line = {"color": MEAN, "width": 2}
-    figure.add_vline(x=mean, line=line, annotation={"text": text}, annotation_position="top")
+    figure.add_vline(x=mean, line={"color": MEAN, "width": 2}, annotation_text=text, annotation_position="top")
     figure.update_layout(showlegend=False, bargap=0.05)
     figure.update_xaxes(title=f"difference in {measure}", range=[-1.05 * reach, 1.05 * reach], zeroline=True)
     figure.update_yaxes(title="queries", rangemode="tozero")

@@ -63,8 +63,7 @@ class TokensConfig(Config):
     title_join: TitleJoin = added(
         "space",
         "how title and text are joined: by a space; by [SEP] (separator); or as a pair, by [SEP] and with token type 1 "
-        "for the text, where the backbone has token types. A passage without a title then begins with [CLS] "
-        "and [SEP]",
+        "for the text, where the backbone has token types. A passage without a title then begins with [CLS] [SEP]",
     )
     query_prompt: str = Field("", max_length=2000, description="words put before each query, such as 'query: '")
     passage_prompt: str = Field("", max_length=2000, description="words put before each passage and its title")

@@ -23,7 +23,7 @@ def with_formats(text: str) -> str:
 
 def escape_cell(text: str) -> str:
     """Text whose characters Markdown shows as they are, in a cell of a table."""
-    return "".join(f"\\{character}" if character in "\\`*<|" else character for character in text)
+    return "".join(f"\\{character}" if character in "\\`*<|[" else character for character in text)
 
 
 if __name__ == "__main__":
