@@ -1,9 +1,11 @@
-# Everything runs in .venv, which is made on first use and again when its requirements change.
+# Everything runs in .venv, which is made on first use and again when its requirements change: EXTRAS is what midmask runs
+# with, and what only tests and checks need is added when they are run.
 PYTHON ?= python3
-EXTRAS ?= cpu,dev
+EXTRAS ?= cpu,pretrained
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
+TEST_TOOLS := .venv/.dev
 SITE_TOOLS := .venv/.docs
 # Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start. What tests
 # have in common (tests/conftest.py) is made once, in one of the two processes. The slowest forty tests are printed.
@@ -21,7 +23,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12        another Python, 3.11 to 3.13"
-	@echo "  EXTRAS=gpu,dev           faiss for GPUs in place of faiss for CPUs"
+	@echo "  EXTRAS=gpu,pretrained    faiss for GPUs in place of faiss for CPUs"
 	@echo "  TORCH_INDEX=URL          a package index that holds a build of torch you prefer"
 	@echo "  ARGS='--corpus beir:…'   flags for the job of make demo"
 	@echo "  REAL=                    make demo with tiny encoders of random weights, not MiniLM"
@@ -35,25 +37,25 @@ test: check ## formatting, lint, types, import contracts, and all tests but the 
 test-all: check $(SITE_TOOLS) ## the same with the slow tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
-mutations: $(MADE) ## each one-line mutation of the code must make a test fail
+mutations: $(TEST_TOOLS) ## each one-line mutation of the code must make a test fail
 	$(BIN)/python -m tests.mutations
 
-mutants: $(MADE) ## mutations that a tool made: how many of them no test notices
+mutants: $(TEST_TOOLS) ## mutations that a tool made: how many of them no test notices
 	$(BIN)/python -m tests.mutants
 
-fuzz: $(MADE) ## 20,000 bad inputs: each is read, quarantined and counted, or refused in one line
+fuzz: $(TEST_TOOLS) ## 20,000 bad inputs: each is read, quarantined and counted, or refused in one line
 	$(BIN)/python -m tests.fuzz
 
-chaos: $(MADE) ## jobs killed at 40 random moments and started again: the same results, nothing left behind
+chaos: $(TEST_TOOLS) ## jobs killed at 40 random moments and started again: the same results, nothing left behind
 	$(BIN)/python -m tests.chaos
 
-scale: $(MADE) ## a cluster of machines without a common disk, in namespaces of this one (root): the same artifacts as here
+scale: $(TEST_TOOLS) ## a cluster of machines without a common disk, in namespaces of this one (root): the same artifacts as here
 	$(BIN)/python -m tests.scale
 
-chaos-cluster: $(MADE) ## 30 losses of nodes and stores on that cluster: the same artifacts (root; about an hour and a half)
+chaos-cluster: $(TEST_TOOLS) ## 30 losses of nodes and stores on that cluster: the same artifacts (root; about an hour and a half)
 	$(BIN)/python -m tests.scale.chaos
 
-races: $(MADE) ## 50 races of two jobs for each step on one object store
+races: $(TEST_TOOLS) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.races
 
 guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
@@ -72,27 +74,31 @@ $(SITE_TOOLS): $(MADE)
 	@touch $@
 
 # The import contracts are held by a test (tests/test_house.py).
-check: $(MADE)
+check: $(TEST_TOOLS)
 	$(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory lint types
 
-lint: $(MADE) ## ruff over all Python files
+lint: $(TEST_TOOLS) ## ruff over all Python files
 	$(BIN)/ruff check .
 
-format: $(MADE) ## rewrites all Python files in the house's format
+format: $(TEST_TOOLS) ## rewrites all Python files in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-types: $(MADE) ## mypy, strict, over platform/midmask
+types: $(TEST_TOOLS) ## mypy, strict, over platform/midmask
 	$(BIN)/mypy
 
-contracts: $(MADE) ## import-linter: who may import whom (in `make test` as a test)
+contracts: $(TEST_TOOLS) ## import-linter: who may import whom (in `make test` as a test)
 	$(BIN)/lint-imports
 
-venv: $(MADE) ## .venv with everything in it
+venv: $(TEST_TOOLS) ## .venv with all that midmask, its tests and its checks need
 
 $(MADE): pyproject.toml constraints.txt .ci/venv
 	.ci/venv "$(PYTHON)" "$(EXTRAS)"
+	@touch $@
+
+$(TEST_TOOLS): $(MADE)
+	.ci/venv "$(PYTHON)" "$(EXTRAS),dev"
 	@touch $@
 
 ui: $(MADE) ## MLflow's UI on the project's store
@@ -101,7 +107,7 @@ ui: $(MADE) ## MLflow's UI on the project's store
 leaderboard: $(MADE) ## the leaderboard in the browser
 	MLFLOW_TRACKING_URI=$(MLFLOW_TRACKING_URI) $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)
 
-screenshots: $(MADE) ## all pages over the project's runs, light and dark, wide and narrow, in screenshots/; ARGS=--guides: docs/pictures
+screenshots: $(TEST_TOOLS) ## all pages over the project's runs, light and dark, wide and narrow, in screenshots/; ARGS=--guides: docs/pictures
 	$(BIN)/python -m tests.screenshots --tracking-uri $(MLFLOW_TRACKING_URI) $(ARGS)
 
 clean: ## removes .venv and caches; results (store/, mlflow.db, mlartifacts/) stay

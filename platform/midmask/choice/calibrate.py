@@ -1,4 +1,4 @@
-"""What revealed verdicts teach later ones: their records, collected into the files that ship with the package."""
+"""Collects the records of revealed verdicts into the two files from which later verdicts take their intervals."""
 
 import json
 from collections.abc import Sequence
@@ -32,11 +32,12 @@ def read_revealed(folders: Sequence[Path]) -> tuple[list[GainRecord], list[Level
     return gains, levels
 
 
-def calibrate(folders: Sequence[Path], into: Path = RECORDS.parent) -> str:
-    """Writes the records of these verdicts in place of those that were there, and tells how well each collection would
-    have been predicted from the others.
+def calibrate(folders: Sequence[Path], into: Path) -> str:
+    """Writes the records of these verdicts to two files in the folder `into`, which is made if it is missing; returns a
+    Markdown table of how well each collection is predicted from the others.
     """
     gains, levels = read_revealed(folders)
+    into.mkdir(parents=True, exist_ok=True)
     write_records(gains, into / RECORDS.name)
     write_levels(levels, into / LEVELS.name)
     head = ["collection", "queries", "seed", "systems", "Kendall's tau", "regret", "gains within intervals"]

@@ -1,6 +1,6 @@
-"""Teaches later verdicts how far gains on made queries can be believed, from revealed ones.
+"""Collects what `midmask choose --reveal` recorded on collections with judgements, and shows how well it predicts each.
 
-Collects what `midmask choose --reveal` found on collections with judgements, in place of the records that were there.
+Writes calibration.jsonl and levels.jsonl to the folder of --out; those that verdicts use ship with the package.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -9,9 +9,10 @@ from pathlib import Path
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="of verdicts, each with revealed.json")
+    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where the two files are written")
 
 
 def work(flags: Namespace) -> None:
     from midmask.choice.calibrate import calibrate
 
-    print(calibrate(flags.folders))
+    print(calibrate(flags.folders, flags.out))
