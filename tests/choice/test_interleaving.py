@@ -13,7 +13,7 @@ from midmask.choice.judgements import Judgement, JudgementJournal
 
 NAMES = [f"d{number}" for number in range(14)]
 lists = some.builds(lambda names, stop: names[:stop], some.permutations(NAMES), some.integers(0, len(NAMES)))
-quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quiet = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @quiet

@@ -128,7 +128,7 @@ tracked = some.builds(
 
 
 @given(some.lists(tracked, max_size=4), times, some.frozensets(some.text(max_size=4), max_size=2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_kept_comes_back(runs: list[TrackedRow], when: datetime, deleted: frozenset[str]) -> None:
     import tempfile
 
