@@ -39,12 +39,12 @@ os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import midmask  # noqa: F401  (sets the quiet switches before any library reads them)
 
 # The same cases on every machine and in every run, however long one takes.
-settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 GROUPS = {"ray_local": "ray", "browser": "pages", "worked_store": "pages"}
