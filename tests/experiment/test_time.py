@@ -1,6 +1,7 @@
 """A graph with a time limit: what runs stops at its next report, nothing new begins, and started again it goes on."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,26 +26,36 @@ def step(tmp_path):
 
 
 class Watch(Silent):
-    def __init__(self) -> None:
+    """Notes what happens. after: steps of a training whose report moves the clock to the end of the time."""
+
+    def __init__(self, after: int | None = None) -> None:
         self.begun: list[str] = []
         self.failed: list[str] = []
         self.at: list[int] = []
+        self.after = after
+        self.is_up = False
+
+    def clock(self) -> float:
+        return float(self.is_up)
 
     def begin(self, step) -> None:
         self.begun.append(step.name)
 
     def log(self, step, at, values) -> None:
         self.at.append(at)
+        self.is_up = at == self.after
 
     def fail(self, step, error, lost) -> None:
         self.failed.append(str(error))
 
 
-def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step):
-    store, watch = Place(str(tmp_path / "store")), Watch()
+def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, monkeypatch):
+    store, watch = Place(str(tmp_path / "store")), Watch(after=12)
     Runner(store, LOCAL, watch).run(step.inputs["tokens"])
     watch.begun.clear()
-    Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=time.monotonic() + 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr("midmask.experiment.run.time", SimpleNamespace(monotonic=watch.clock))
+        Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
     assert not step.is_finished(store)
