@@ -26,35 +26,33 @@ def step(tmp_path):
 
 
 class Watch(Silent):
-    """Notes what happens. after: steps of a training whose report moves the clock to the end of the time."""
-
-    def __init__(self, after: int | None = None) -> None:
+    def __init__(self) -> None:
         self.begun: list[str] = []
         self.failed: list[str] = []
         self.at: list[int] = []
-        self.after = after
-        self.is_up = False
 
     def clock(self) -> float:
-        return float(self.is_up)
+        """Seconds: 0 up to the first report of a training, 1 from there."""
+        return float(bool(self.at))
 
     def begin(self, step) -> None:
         self.begun.append(step.name)
 
     def log(self, step, at, values) -> None:
         self.at.append(at)
-        self.is_up = at == self.after
 
     def fail(self, step, error, lost) -> None:
         self.failed.append(str(error))
 
 
 def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, monkeypatch):
-    store, watch = Place(str(tmp_path / "store")), Watch(after=12)
+    store, watch = Place(str(tmp_path / "store")), Watch()
     Runner(store, LOCAL, watch).run(step.inputs["tokens"])
     watch.begun.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("midmask.experiment.run.time", SimpleNamespace(monotonic=watch.clock))
+        patch.setattr(
+            "midmask.experiment.run.time", SimpleNamespace(monotonic=watch.clock, perf_counter=time.perf_counter)
+        )
         Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
