@@ -1,28 +1,108 @@
-"""Shared by all tests: one real local Ray of 2 CPUs, in its own short temp folder; an empty MLflow store to copy; which
-tests one process runs; no network, no telemetry.
+"""Shared by all tests: the environment they run in; one real local Ray of 2 CPUs, in its own short temp folder; an
+empty MLflow store to copy; which tests one process runs.
 """
 
+# ruff: noqa: E402  (libraries are imported once the environment is set)
+import functools
+import ipaddress
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+CLEARED = (
+    *("AWS_", "GOTO_", "HF_", "HUGGING", "KMP_", "MIDMASK_", "MKL_", "MLFLOW_", "OMP_", "OPENAI_", "OPTUNA_"),
+    *("RAY_", "STREAMLIT_", "TRANSFORMERS_", "TUNE_", "IR_DATASETS_"),
+)
+"""How the names of variables begin that would let the user's settings or credentials decide what a test does."""
+
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""One thread for each process of tests and for each that it starts: models are so small that more threads only wait for
+each other. Read when torch, numpy or faiss is loaded, so set before."""
+
+for _name in [name for name in os.environ if name.startswith(CLEARED) or name.lower() in PROXIES]:
+    del os.environ[_name]
+os.environ.update(dict.fromkeys(THREADS, "1"))
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the numbers that tests hold are a CPU's; `python -m tests.gpu` is for a GPU
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # else S3 without credentials asks a server of Amazon's machines
+os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 # Without a token of its own, a local Ray writes one to ~/.ray, and every later `ray start` of this user demands it.
-os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
+import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 import midmask  # noqa: F401  (sets the quiet switches before any library reads them)
+
+# The same cases on every machine and in every run, however long one takes.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 GROUPS = {"ray_local": "ray", "browser": "pages", "worked_store": "pages"}
 """Fixture that is dear -> the group of its tests, which one process runs, so that it is made once."""
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+ADDRESSES = {one.address.partition("%")[0] for own in psutil.net_if_addrs().values() for one in own}
+"""This machine's own addresses. Ray's processes reach each other by one that is not the loopback's."""
+
+
+class OtherHostError(RuntimeError):
+    """A test asks for another host. Not an OSError, which code that tries again would take for a failed connection."""
+
+
+def refuse_other_hosts(address: Any) -> None:
+    """Raises OtherHostError unless an address of a socket, or the name of a host, is this machine's."""
+    host = address[0] if isinstance(address, tuple) else address
+    host = host.decode() if isinstance(host, bytes) else host
+    if host in (None, "", "localhost", socket.gethostname()) or host in ADDRESSES:
+        return
+    try:
+        ip = ipaddress.ip_address(host.partition("%")[0])
+        is_here = ip.is_loopback or ip.is_unspecified
+    except ValueError:
+        is_here = False
+    if not is_here:
+        raise OtherHostError(f"a test asks for {host}: tests reach this machine alone (tests/conftest.py)")
+
+
+def guarded(connect: Callable[..., Any]) -> Callable[..., Any]:
+    """`connect` or `connect_ex` of a socket that refuses other hosts."""
+
+    @functools.wraps(connect)
+    def checked(own: socket.socket, address: Any) -> Any:
+        if own.family != socket.AF_UNIX:
+            refuse_other_hosts(address)
+        return connect(own, address)
+
+    return checked
+
+
+@pytest.fixture(autouse=True, scope="session")
+def this_machine_alone() -> Iterator[None]:
+    """Refuses connections of this process to other hosts, and to look their names up. Processes that tests start, and
+    libraries that open sockets outside of Python (gRPC, Arrow), are not held back.
+    """
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *arguments: Any, **named: Any) -> Any:
+        refuse_other_hosts(host)
+        return look_up(host, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", getaddrinfo)
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,11 +120,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def main_module() -> Iterator[None]:
-    """Puts `__main__` back: Streamlit's AppTest leaves its script there, which every spawned process would run."""
-    before = sys.modules["__main__"]
+def process_state() -> Iterator[None]:
+    """Puts back what a test changes in its process: torch's number of threads, the folder, and `__main__`, where
+    Streamlit's AppTest leaves its script, which every spawned process would run.
+    """
+    main, folder = sys.modules["__main__"], Path.cwd()
     yield
-    sys.modules["__main__"] = before
+    sys.modules["__main__"] = main
+    os.chdir(folder)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

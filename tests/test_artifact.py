@@ -255,8 +255,8 @@ def test_two_processes_make_it_once(root):
     assert first.stdout.readline() == "making\n"
     second = start(root / "s", "second")
     assert "is making" in second.stderr.readline()
-    assert first.communicate("go\n", timeout=60)[0] == "first first\n"
-    assert second.communicate(timeout=60)[0] == "first first\n"
+    assert first.communicate("go\n")[0] == "first first\n"
+    assert second.communicate()[0] == "first first\n"
 
 
 def test_the_attempt_of_a_killed_process_is_taken_over_at_once(root):
@@ -266,8 +266,8 @@ def test_the_attempt_of_a_killed_process_is_taken_over_at_once(root):
     waiting = start(root / "s", "second")
     assert "is making" in waiting.stderr.readline()
     os.kill(doomed.pid, signal.SIGKILL)
-    out, _ = waiting.communicate("go\n", timeout=60)
+    out, _ = waiting.communicate("go\n")
     assert out.splitlines() == ["making", "second doomed"]
     doomed.communicate()
-    assert start(root / "s", "third").communicate("", timeout=60)[0] == "second doomed\n"
+    assert start(root / "s", "third").communicate("")[0] == "second doomed\n"
     assert load(root / "s").result["by"] == "second"

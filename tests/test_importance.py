@@ -56,7 +56,7 @@ rows_of_weights = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     weights=rows_of_weights,
     ratio=st.floats(0.01, 0.99),
@@ -76,7 +76,7 @@ def test_each_mask_is_the_top_share_by_score(
         assert found[row] == published(int(keys[row]), len(values), values, ratio, temperature)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(weights=rows_of_weights, extra=st.integers(1, 30), seed=st.integers(0, 999))
 def test_a_row_alone_is_masked_as_in_its_batch(weights: list[list[float]], extra: int, seed: int) -> None:
     texts = random_texts([len(row) for row in weights], seed=seed)

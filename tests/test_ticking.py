@@ -16,22 +16,28 @@ def test_it_is_done_again_and_again_and_never_after_the_block() -> None:
             enough.set()
 
     with ticking(do, 0.001, "beside"):
-        assert enough.wait(60)
+        enough.wait()
     count = len(calls)
     assert set(calls) == {"beside"} and count >= 5
     assert "beside" not in {thread.name for thread in threading.enumerate()} and len(calls) == count
 
 
-def test_the_end_waits_for_a_call_that_is_not_over() -> None:
-    begun, over = threading.Event(), []
+def test_the_end_waits_for_a_call_that_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is over only after the end of the block has begun to wait for its thread."""
+    begun, waited_for, over, join = threading.Event(), threading.Event(), [], threading.Thread.join
 
     def do() -> None:
         begun.set()
-        threading.Event().wait(0.2)
+        waited_for.wait()
         over.append(True)
 
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        waited_for.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
     with ticking(do, 0.001, "beside"):
-        assert begun.wait(60)
+        begun.wait()
     assert over
 
 
@@ -40,10 +46,10 @@ def test_patience_is_all_that_the_end_waits() -> None:
 
     def do() -> None:
         begun.set()
-        free.wait(60)
+        free.wait()
 
     with ticking(do, 0.001, "beside", patience=0.01):
-        assert begun.wait(60)
+        begun.wait()
     assert "beside" in {thread.name for thread in threading.enumerate()}, "it goes on without the block"
     free.set()
 

@@ -101,7 +101,7 @@ def everything_drawn(text: TokenRows, row: int) -> list[Tensor]:
     return [*flat, pooled[row, :size, :size], fresh[row, :size, :size], masks.fingerprints(text)[row]]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=6), extra=st.integers(1, 30), seed=st.integers(0, 999))
 def test_nothing_drawn_for_a_row_depends_on_its_batch_or_its_padding(lengths: list[int], extra: int, seed: int) -> None:
     texts = random_texts(lengths, seed=seed)

@@ -2,7 +2,6 @@
 
 import gc
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from midmask.tokens import TokensConfig
 from tests.support.derived.documents import DOCUMENTS, files, write_inputs
 from tests.support.derived.judged import texts_of, write_pairs, write_tied_lists
 from tests.support.derived.t5 import write_t5
+from tests.support.waiting import wait_until
 
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
@@ -111,7 +111,5 @@ def test_a_failed_step_gives_its_cpus_back(
     config = PseudoQueriesConfig(source=f"model:{tmp_path}")
     with pytest.raises(UserError) as error:
         run_sharded(PSEUDO_QUERIES, config, inputs, Place(str(tmp_path / "out")), actors=1)
-    end = time.monotonic() + 60
-    while (held := ray.cluster_resources()["CPU"] - ray.available_resources().get("CPU", 0)) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not held and "\n" not in str(error.value)
+    wait_until(lambda: ray.available_resources().get("CPU", 0) == ray.cluster_resources()["CPU"])
+    assert "\n" not in str(error.value)

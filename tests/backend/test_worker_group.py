@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.support.cluster.processes import ray_processes
 from tests.support.training.corpus import write_corpus
 from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
 from tests.support.training.worker import setup_of
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def kill_one(actor: str, after: Path) -> None:
     """SIGKILL to one of this test's own Ray actors of that class, as soon as a file is there."""
-    while not after.exists():
-        time.sleep(0.01)
+    wait_until(after.exists)
     os.kill(next(ray_processes(actor)).pid, signal.SIGKILL)
 
 
@@ -88,6 +87,8 @@ import ray
 from midmask.artifact import Place
 from midmask.backend.worker_group import train_on_ray
 from tests.support.training.worker import setup_of
+from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until
 
 spec = json.loads(sys.argv[1])
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,

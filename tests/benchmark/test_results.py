@@ -58,7 +58,7 @@ def test_two_systems_never_share_a_row():
     assert [len(tables) for tables in both.values()] == [2, 1, 1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     values=st.lists(st.floats(0, 1), min_size=1, max_size=5),
     names=st.lists(st.sampled_from(["none", "mlm", "rétro|mae"]), min_size=1, max_size=4, unique=True),

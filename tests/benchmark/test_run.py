@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 from midmask_papers.report import report_of
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
+from tests.support.waiting import wait_until
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
 
@@ -198,10 +198,7 @@ def test_a_benchmark_that_is_killed_goes_on(tmp_path, corpus):
     """What was finished is not made again, and every training ends with one finished run."""
     records = tmp_path / "store" / "finetune"
     doomed = start(tmp_path, corpus)
-    deadline = time.monotonic() + 400
-    while not list(records.glob("*/record.json")) and time.monotonic() < deadline:
-        assert doomed.poll() is None, doomed.communicate()
-        time.sleep(0.1)
+    wait_until(lambda: list(records.glob("*/record.json")), doomed)
     kill_whole(doomed)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}
     assert before and len(list(records.glob("*/record.json"))) < 4

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -98,7 +98,6 @@ def test_a_single_query_shows_no_spread():
     assert (nothing.low, nothing.high) == (0.0, 0.0), "nothing of a gain remains, so its spread does not matter"
 
 
-@settings(deadline=None)
 @given(
     st.lists(FINITE, min_size=2, max_size=20),
     st.floats(0, 2),

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.calibration_records import FILE, GainRecord, load_records, write_records
@@ -17,7 +17,6 @@ LINE = {"collection": "a", "source": "all", "system": "s", "made": 0.1, "made_er
 WHOLE = {**LINE, "judged_error": 0.02, "seed": 0}
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.builds(GainRecord, TEXT, TEXT, TEXT, NUMBER, ERROR, NUMBER, ERROR, TEXT, st.integers(0)), max_size=5)
 )

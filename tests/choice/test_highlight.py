@@ -1,6 +1,6 @@
 """Words of a query in a passage."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.highlight import LENGTH, excerpt, highlight
@@ -9,7 +9,6 @@ from tests.support.verdicts import PUMP
 TEXT = st.text(max_size=2_000)
 
 
-@settings(deadline=None)
 @given(TEXT, st.text(max_size=50))
 def test_the_parts_are_the_text(text: str, query: str) -> None:
     assert "".join(part.text for part in highlight(text, query)) == text

@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from midmask.choice.interleaving import interleaving_preference, team_draft
@@ -13,10 +13,8 @@ from midmask.choice.judgements import Judgement, JudgementJournal
 
 NAMES = [f"d{number}" for number in range(14)]
 lists = some.builds(lambda names, stop: names[:stop], some.permutations(NAMES), some.integers(0, len(NAMES)))
-quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@quiet
 @given(own=lists, other=lists, query=some.text(min_size=1), k=some.integers(1, 12))
 def test_no_passage_stands_twice_and_the_teams_are_equal(own: list[str], other: list[str], query: str, k: int) -> None:
     found = team_draft({"a": own, "b": other}, query, k)
@@ -27,7 +25,6 @@ def test_no_passage_stands_twice_and_the_teams_are_equal(own: list[str], other: 
     assert found == team_draft({"b": other, "a": own}, query, k), "neither position nor order of the names counts"
 
 
-@quiet
 @given(own=lists, other=lists, query=some.text(min_size=1))
 def test_each_team_proposes_its_best_that_is_left(own: list[str], other: list[str], query: str) -> None:
     ranked = {"a": own, "b": other}

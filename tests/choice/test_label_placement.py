@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
@@ -12,7 +12,6 @@ FRAME = LabelBox(0, 0, 400, 300)
 POINTS = st.lists(st.tuples(st.floats(0, 400), st.floats(0, 300), st.floats(5, 150)), max_size=14)
 
 
-@settings(deadline=None)
 @given(POINTS)
 def test_no_label_covers_another_a_point_or_the_frame(points: list[tuple[float, float, float]]) -> None:
     labels = [WantedLabel(x, y, width, 14) for x, y, width in points]

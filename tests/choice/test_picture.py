@@ -7,7 +7,7 @@ from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.picture import NARROW, WIDE, Canvas, description, drawable, front, gain_ticks, picture, text_width
@@ -146,7 +146,6 @@ def test_what_is_not_known_is_not_drawn() -> None:
     assert picture(replace(one, systems=(bad,)), WIDE) == ("", [])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))
 def test_whatever_the_numbers_it_is_drawn_within_its_frame(
     rows: list[tuple[float, float, float, float, bool]],
@@ -164,7 +163,6 @@ def test_whatever_the_numbers_it_is_drawn_within_its_frame(
         )
 
 
-@settings(deadline=None)
 @given(st.floats(-1, 0), st.floats(1e-4, 1))
 def test_ticks_are_round_and_few(lowest: float, height: float) -> None:
     ticks = gain_ticks(lowest, lowest + height)

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.verdict import Calibration, Recommendation
@@ -41,7 +41,6 @@ def test_times_as_people_write_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@settings(deadline=None)
 @given(st.floats(0.51, 1e7))
 def test_a_time_that_is_read_back_is_close(seconds: float) -> None:
     words = duration(seconds).split()

@@ -61,7 +61,7 @@ def test_our_own_tokens_come_back_as_they_went(inputs: dict[str, Artifact], tmp_
 inner = st.lists(st.integers(5, 100), max_size=2 * MAX)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=st.lists(inner, min_size=1, max_size=11).filter(any), framed=st.booleans())
 def test_rows_with_and_without_special_tokens_end_up_the_same(
     inputs: dict[str, Artifact],

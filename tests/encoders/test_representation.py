@@ -108,7 +108,7 @@ weights = st.lists(st.lists(st.integers(-3, 3), min_size=6, max_size=6), min_siz
 
 
 @given(weights, st.integers(1, 8))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_pruning_keeps_the_heaviest_and_of_equals_the_first(rows: list[list[int]], terms: int) -> None:
     expected, gradients = [], []
     for row in rows:

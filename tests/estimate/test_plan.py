@@ -122,7 +122,7 @@ def test_a_step_of_two_targets_is_paid_once(recipe: Recipe, steps: Plan, tmp_pat
     more=st.integers(1, 200),
     count=st.integers(1, 16),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_more_work_never_costs_less_and_more_devices_never_take_longer(
     recipe: Recipe, tmp_path_factory: pytest.TempPathFactory, field: str, value: int, more: int, count: int
 ) -> None:

@@ -41,13 +41,13 @@ assigned = st.characters(exclude_categories=("Cn", "Cs"))
 texts = st.one_of(words.map(" ".join), words.map("".join), st.text(assigned, max_size=12))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(texts)
 def test_tokens_are_dprs(text: str) -> None:
     assert join_answers(text).strip("\t").split("\t") == (tokens(text) or [""])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(texts, max_size=3), texts)
 @example(["July 20"], "on July 20th")
 @example(["York"], "NEWYORK")

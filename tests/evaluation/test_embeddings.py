@@ -60,7 +60,7 @@ def test_of_two_gaussians_it_nears_the_closed_form() -> None:
     assert found.kl == pytest.approx(shift**2 / 2 / (1 + count ** (-2 / 6)), rel=0.1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), shift=st.floats(0, 30))
 def test_bounds_and_symmetries(seed: int, shift: float) -> None:
     queries, passages = cloud(seed, 12), cloud(seed + 1, 15, shift)

@@ -102,7 +102,7 @@ def ranks(found: pa.Table) -> Run:
     return run
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs, judgements)
 def test_every_measure_is_its_definition_on_the_list_whose_ties_are_broken(run, grades):
     """Scores that differ by 2^-40 are one score in single precision: the document id decides."""
@@ -116,7 +116,7 @@ def test_every_measure_is_its_definition_on_the_list_whose_ties_are_broken(run, 
         assert row["value"] == pytest.approx(by_hand(row["measure"], order, grades[row["query_id"]]), abs=1e-9), row
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs, judgements)
 def test_values_are_those_of_trec_eval_given_the_list_whose_ties_are_broken(run, grades):
     """Queries that the run lacks: trec_eval leaves them out, `trec_eval -c` counts 0, and so does midmask."""
@@ -133,7 +133,7 @@ def test_values_are_those_of_trec_eval_given_the_list_whose_ties_are_broken(run,
         assert row["value"] == pytest.approx(values.get(row["query_id"], {name: 0.0})[name], abs=1e-12), row
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.dictionaries(st.sampled_from(DOCS), st.sampled_from([0.0, 0.25, 1.0]), min_size=1),
     st.dictionaries(st.sampled_from(DOCS), st.integers(0, 4), min_size=1),

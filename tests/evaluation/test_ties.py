@@ -1,7 +1,7 @@
 from itertools import chain, combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.evaluation.statistics.significance import Comparison, compare
@@ -26,7 +26,6 @@ def families(draw: st.DrawFn) -> tuple[dict[str, float], set[frozenset[str]], li
     return means, apart, rows
 
 
-@settings(deadline=None)
 @given(families())
 def test_groups_are_all_largest_sets_without_a_significant_pair(family):
     """Against every subset of the systems."""
@@ -38,7 +37,6 @@ def test_groups_are_all_largest_sets_without_a_significant_pair(family):
     assert {frozenset(group) for group in groups} == largest and len(groups) == len(largest)
 
 
-@settings(deadline=None)
 @given(families())
 def test_two_systems_share_a_letter_exactly_when_they_do_not_differ(family):
     means, apart, rows = family
@@ -48,7 +46,6 @@ def test_two_systems_share_a_letter_exactly_when_they_do_not_differ(family):
         assert bool(set(shown[pair[0]]) & set(shown[pair[1]])) == (frozenset(pair) not in apart)
 
 
-@settings(deadline=None)
 @given(families())
 def test_the_best_system_is_an_a_and_groups_stand_by_their_best_members(family):
     means, _, rows = family

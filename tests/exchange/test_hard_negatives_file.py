@@ -16,7 +16,7 @@ from midmask.retrieve.lines import write_lines
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
 ids = st.text("abcäß017-_:", min_size=1, max_size=6)
-SETTINGS = settings(deadline=None, max_examples=40)
+SETTINGS = settings(max_examples=40)
 
 
 @pytest.fixture(scope="module")

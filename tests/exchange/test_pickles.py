@@ -26,7 +26,7 @@ def named(draw: st.DrawFn) -> tuple[list[str], NDArray[np.float32]]:
     return names, draw(hnp.arrays(np.float32, (len(names), draw(st.integers(1, 5))), elements=finite))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     found=named(),
     protocol=st.integers(0, pickle.HIGHEST_PROTOCOL),

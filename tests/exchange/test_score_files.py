@@ -33,7 +33,7 @@ def flat(scores: dict[str, dict[str, float]]) -> list[tuple[str, str, float]]:
     return [(query, doc, score) for query, own in scores.items() for doc, score in own.items()]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(tables)
 def test_the_list_layout_comes_back(folder: Path, scores: dict[str, dict[str, float]]) -> None:
     place = Place(str(folder / "scores.parquet"))
@@ -43,7 +43,7 @@ def test_the_list_layout_comes_back(folder: Path, scores: dict[str, dict[str, fl
     assert table.column_names == ["query_id", "corpus_id", "score"] and len(table) == len(scores)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(tables, st.sampled_from([float, np.float32, np.float64, int, np.int64]), st.integers(0, 5), st.booleans())
 def test_plain_pickles_are_read_numpy_numbers_among_them(folder, scores, kind, protocol, zipped) -> None:
     held = {query: {doc: kind(score) for doc, score in own.items()} for query, own in scores.items()}

@@ -16,7 +16,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
 documents = st.lists(st.builds(DocumentSpans, st.text("abcäß017-_:", min_size=1, max_size=6), st.lists(texts)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=documents, name=st.sampled_from(["spans.jsonl", "spans.jsonl.gz"]))
 def test_what_is_written_is_read_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows, name: str) -> None:
     place = Place(str(tmp_path_factory.mktemp("spans") / name))

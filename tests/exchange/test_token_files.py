@@ -40,7 +40,7 @@ def read(folder: Path) -> tuple[list[str], list[list[int]]]:
 tokens = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=6), max_size=9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=tokens, cuts=st.lists(st.integers(0, 9), max_size=3), end=st.sampled_from(["parquet", "arrow"]))
 def test_what_is_written_comes_back(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], cuts: list[int], end: str

@@ -31,7 +31,7 @@ def behind(step: Step) -> set[str]:
     return {one.fingerprint for one in step.upstream()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=drawn(), finished=st.sets(st.integers(0, SIZE - 1)), side_by_side=st.integers(1, 3), seed=st.integers(0, 99)
 )
@@ -65,7 +65,7 @@ def test_every_step_that_is_needed_runs_once_and_after_its_inputs(steps, finishe
     assert sorted(started) == sorted(needed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=drawn(), number=st.integers(0, SIZE - 1))
 def test_a_failure_takes_along_what_needs_it_and_nothing_else(steps, number):
     graph = Graph.of(steps, lambda step: False, lambda step: 1.0)

@@ -1,6 +1,7 @@
 """A graph with a time limit: what runs stops at its next report, nothing new begins, and started again it goes on."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,10 @@ class Watch(Silent):
         self.failed: list[str] = []
         self.at: list[int] = []
 
+    def clock(self) -> float:
+        """Seconds: 0 up to the first report of a training, 1 from there."""
+        return float(bool(self.at))
+
     def begin(self, step) -> None:
         self.begun.append(step.name)
 
@@ -40,11 +45,15 @@ class Watch(Silent):
         self.failed.append(str(error))
 
 
-def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step):
+def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, monkeypatch):
     store, watch = Place(str(tmp_path / "store")), Watch()
     Runner(store, LOCAL, watch).run(step.inputs["tokens"])
     watch.begun.clear()
-    Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=time.monotonic() + 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "midmask.experiment.run.time", SimpleNamespace(monotonic=watch.clock, perf_counter=time.perf_counter)
+        )
+        Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
     assert not step.is_finished(store)

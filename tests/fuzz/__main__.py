@@ -3,8 +3,8 @@
     python -m tests.fuzz [--cases N] [--seed S] [--processes P] [TARGET …]      (make fuzz: 20,000 cases)
     python -m tests.fuzz --show TARGET NUMBER [--seed S]                         (one case, with its traceback)
 
-Prints a Markdown table; ends with exit code 1 if a case ended otherwise, or took more than two seconds of processor
-time (15 where a plan is priced) or 512 MiB.
+Prints a Markdown table; ends with exit code 1 if a case ended otherwise, took more than 512 MiB, or had not ended after
+60 seconds of processor time.
 """
 
 import argparse

@@ -5,7 +5,6 @@ import gzip
 import pickle
 import re
 import struct
-import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -90,16 +89,11 @@ def test_quotes_are_of_the_rows_that_are_counted_and_the_named_field_can_be_set(
 
 
 @pytest.mark.parametrize("part", ["<!--", "<a", "<TITLE>", "<TITLE><HL>", "</TITLE>", "<!-->", "<"])
-def test_unclosed_markup_is_read_in_time_that_grows_with_its_length(part: str) -> None:
-    """80 kB of unclosed comments took 22 seconds, and four times as long for twice as much."""
-
-    def seconds(size: int) -> float:
-        text = f"<DOC><DOCNO>d</DOCNO>{part * (size // len(part))}</DOC>"
-        began = time.process_time()
-        trec.parse_passage(text)
-        return time.process_time() - began
-
-    assert seconds(400_000) < 2
+def test_unclosed_markup_of_megabytes_is_read(part: str) -> None:
+    """In a second or so. Where time grows with the square of the length it takes hours, and pytest's limit ends it."""
+    text = part * (2_000_000 // len(part))
+    is_tag = part.endswith(">")
+    assert trec.parse_passage(f"<DOC><DOCNO>d</DOCNO>{text}</DOC>") == ("d", "", "" if is_tag else text)
 
 
 def test_markup_is_taken_out_as_before() -> None:

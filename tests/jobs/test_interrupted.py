@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.killing import kill_tree
 from tests.support.tracking.stores import QUICK
+from tests.support.waiting import wait_until
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.batch_size=8", "--set", "pretrain.steps=20000"]
@@ -65,14 +66,15 @@ def wait_for_loss(home: Path, job: subprocess.Popen[str], since: float) -> None:
     tables the job is just making.
     """
     query = "SELECT 1 FROM metrics WHERE key = 'pretrain/loss' AND timestamp >= ?"
-    end = time.monotonic() + 240
-    while True:
-        time.sleep(0.5)
-        assert job.poll() is None and time.monotonic() < end, job.communicate()
-        with suppress(sqlite3.OperationalError):
+
+    def has_reported() -> bool:
+        try:
             with closing(sqlite3.connect(f"file:{home}/mlflow.db?mode=ro", uri=True)) as store:
-                if store.execute(query, [int(since * 1000)]).fetchone():
-                    return
+                return store.execute(query, [int(since * 1000)]).fetchone() is not None
+        except sqlite3.OperationalError:
+            return False
+
+    wait_until(has_reported, job)
 
 
 def states(home: Path) -> set[tuple[str, str, str]]:

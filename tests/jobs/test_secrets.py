@@ -17,6 +17,7 @@ from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.planted import ENVIRONMENT, FLAGS, PASSWORD, USER, found_below, found_in, tracking_uri
 from tests.support.tracking.guarded import Guarded
 from tests.support.tracking.server import Server
+from tests.support.waiting import wait_until
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.steps=20000", "--set", "pretrain.batch_size=8"]
@@ -141,7 +142,4 @@ def runs_in(uri: str) -> list:
 
 def wait_for_loss(uri: str, process: subprocess.Popen[bytes], said: Path) -> None:
     """Until the training has reported."""
-    end = time.monotonic() + 300
-    while not any("pretrain/loss" in run.data.metrics for run in runs_in(uri)):
-        assert process.poll() is None and time.monotonic() < end, said.read_text()
-        time.sleep(0.5)
+    wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, said)

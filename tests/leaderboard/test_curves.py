@@ -3,14 +3,13 @@
 from itertools import pairwise
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.leaderboard.training import thin
 from midmask.tracking.histories import MetricPoint
 
 
-@settings(deadline=None)
 @given(rng=st.randoms(use_true_random=False), count=st.integers(0, 300), most=st.integers(4, 60))
 def test_a_thinned_curve_keeps_its_ends_and_its_extremes(rng: Random, count: int, most: int) -> None:
     history = [MetricPoint(10 * step, float(value), 0.0) for step, value in enumerate(rng.sample(range(count), count))]
@@ -23,7 +22,6 @@ def test_a_thinned_curve_keeps_its_ends_and_its_extremes(rng: Random, count: int
         assert {0.0, count - 1.0} <= {point.value for point in found}
 
 
-@settings(deadline=None)
 @given(most=st.integers(8, 40))
 def test_points_are_spread_over_the_whole_curve(most: int) -> None:
     found = thin([MetricPoint(step, (step % 7) / 7, 0.0) for step in range(10_000)], most)

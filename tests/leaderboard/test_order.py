@@ -50,7 +50,7 @@ orders = [*COSTS, GAIN, *(f"squad dev {measure}" for measure in MEASURES)]
 @pytest.mark.parametrize("order", orders)
 @given(given_systems=systems, reverse=some.booleans())
 @example(given_systems=[({"nDCG@10": base}, {"train_seconds": 3600.0}) for base in (0.25, 0.5, 1.0)], reverse=False)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_line_stands_above_a_better_one(
     order: str, given_systems: list[tuple[dict[str, float | None], dict[str, float | None]]], reverse: bool
 ) -> None:

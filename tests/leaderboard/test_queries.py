@@ -4,7 +4,7 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.leaderboard.queries import pair_systems, widest
@@ -25,7 +25,6 @@ def table(values: dict[str, float], measure: str = "RR@10") -> pa.Table:
     )
 
 
-@settings(deadline=None)
 @given(own=RUNS, base=RUNS)
 def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float], base: dict[str, float]) -> None:
     found = pair_systems(table(own), table(base), "RR@10")
@@ -40,7 +39,6 @@ def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float
     assert found.queries == tuple(sorted({*own} & {*base}))
 
 
-@settings(deadline=None)
 @given(own=RUNS, base=RUNS, count=st.integers(1, 16), side=st.sampled_from(["either", "wins", "losses"]))
 def test_no_query_that_is_left_out_differs_more(
     own: dict[str, float], base: dict[str, float], count: int, side

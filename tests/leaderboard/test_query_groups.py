@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
@@ -20,7 +20,6 @@ def pairing(differences: list[float]) -> Pairing:
     return Pairing(names, np.array(differences), np.zeros(len(differences)), 0)
 
 
-@settings(deadline=None)
 @given(data=st.data(), numbers=NUMBERS, bounds=st.sets(st.integers(0, 12), max_size=4))
 def test_groups_are_those_of_a_loop(data: st.DataObject, numbers: list[int], bounds: set[int]) -> None:
     steps = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
@@ -42,7 +41,6 @@ def test_groups_are_those_of_a_loop(data: st.DataObject, numbers: list[int], bou
     assert [(one.label, one.wins, one.ties, one.losses, one.difference) for one in found] == expected
 
 
-@settings(deadline=None)
 @given(numbers=NUMBERS)
 def test_a_quarter_of_the_queries_lies_below_each_quartile(numbers: list[int]) -> None:
     found = quartiles({f"q{number}": value for number, value in enumerate(numbers)})

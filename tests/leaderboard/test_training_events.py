@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.leaderboard.training import Curves, mean_history, smooth, spent
@@ -25,7 +25,6 @@ def told(steps: int = 40, **lines: History) -> Curves:
     return Curves(run, "pretrain", {name.replace("__", "/"): own for name, own in lines.items()})
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_tokens_and_hours_are_sums_over_the_steps(data: st.DataObject) -> None:
     numbers = st.lists(st.floats(0.1, 50), min_size=40, max_size=40)
@@ -38,7 +37,6 @@ def test_tokens_and_hours_are_sums_over_the_steps(data: st.DataObject) -> None:
     assert spent([], history([1.0] * 4))[0] == {}, "no tokens are known"
 
 
-@settings(deadline=None)
 @given(values=st.lists(st.floats(-5, 5), min_size=1, max_size=30), points=st.sampled_from([1, 3, 5, 51]))
 def test_a_smooth_value_is_the_mean_of_its_neighbours(values: list[float], points: int) -> None:
     found = smooth([MetricPoint(at, value, 0.0) for at, value in enumerate(values)], points)

@@ -51,7 +51,7 @@ def one(found: Lists, positives, teacher, audit: Audit) -> tuple[Stretch, np.nda
     return stretch, verdict, chosen
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(lists, relevant, teachers, st.integers(1, 3))
 @example({"a": {"q0": LEVEL}, "b": {"q0": LEVEL}}, {query: {"d0"} for query in QUERIES}, TEACHER, 1)
 def test_every_number_counted_again(found, positives, teacher, pieces):
@@ -105,7 +105,7 @@ def test_every_number_counted_again(found, positives, teacher, pieces):
         assert report["overlap"] == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(lists, relevant, teachers)
 def test_the_price_of_a_margin_is_what_the_margin_then_costs(found, positives, teacher):
     """Each price against a run with that margin; a margin beside no other rule refuses just what the audit said."""

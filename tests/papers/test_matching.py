@@ -129,7 +129,7 @@ def test_a_true_difference_as_large_as_the_detectable_one_is_found_four_times_in
     assert np.mean(found) == pytest.approx(0.8, abs=0.05)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(draw=st.integers(0, 10**6), seeds=st.integers(1, 4), step=st.floats(-0.2, 0.2))
 def test_systems_that_change_places_flip_the_sign_and_order_of_seeds_and_queries_is_nothing(draw, seeds, step):
     found = results(drawn({A: 0.4 + step, B: 0.4}, queries=20, seeds=seeds, draw=draw))

@@ -15,7 +15,7 @@ from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import truth
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(draw=st.integers(0, 10**6), step=st.floats(0.005, 0.2), seeds=st.integers(1, 3), scale=st.floats(0.01, 3))
 def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seeds, scale):
     a, b = dense("retromae"), dense("mlm")

@@ -57,7 +57,7 @@ def collections(draw):
     return queries_QD, vectors_ND
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(collections(), st.sampled_from([1, 7, 60, 500]))
 def test_any_number_of_shards_equals_brute_force_in_float64_ties_included(collection, k):
     queries_QD, vectors_ND = collection

@@ -117,7 +117,7 @@ def test_two_lists_without_a_passage_are_one_without(fusion: Fusion) -> None:
 
 @pytest.mark.parametrize("fusion", FUSIONS)
 @given(factor=st.integers(-3, 6), offset=st.integers(-500, 500), seed=st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_unit_and_the_zero_of_either_lists_scores_count_for_nothing(
     fusion: Fusion, factor: int, offset: int, seed: int
 ) -> None:

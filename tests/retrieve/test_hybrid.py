@@ -64,7 +64,7 @@ def collections(draw):
     return (dense_QD, SparseRows.top(queries_QV, None)), (vectors_ND, SparseRows.top(passages_NV, None))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(collections(), st.sampled_from([1, 7, 60, 500]), st.integers(20, 200))
 def test_any_number_of_shards_and_blocks_equals_brute_force_in_float64_ties_included(views, k, passages_a_block):
     expected = brute_force(views, k)

@@ -150,7 +150,7 @@ coded_vectors = arrays(np.float32, st.tuples(st.integers(1, 9), st.just(7)), ele
 
 
 @given(coded_vectors)
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_codes_use_their_whole_range_and_are_off_by_half_a_scale_at_most(vectors_TD: np.ndarray) -> None:
     coded = CodedTokens.code(vectors_TD, np.array([len(vectors_TD)], np.int32))
     codes, scale = coded.records_T["codes"].astype(float), coded.records_T["scale"].astype(float)[:, None]

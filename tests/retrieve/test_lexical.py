@@ -47,7 +47,7 @@ def collections(draw):
     return SparseRows.top(queries_QV, None), SparseRows.top(passages_NV, None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(collections(), st.sampled_from([1, 7, 60, 500]))
 def test_any_number_of_shards_equals_brute_force_in_float64_ties_included(collection, k):
     queries, passages = collection
@@ -56,7 +56,7 @@ def test_any_number_of_shards_equals_brute_force_in_float64_ties_included(collec
         assert cut_search(queries, passages, k, parts) == expected
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(collections(), st.sampled_from([1, 20, 140]), st.integers(1, 70), st.integers(1, 5), st.integers(1, 3))
 def test_blocks_tiles_and_threads_change_no_bit(collection, k, passages_a_block, tile, threads):
     queries, passages = collection

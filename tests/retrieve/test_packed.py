@@ -32,7 +32,7 @@ def tables(draw):
     return np.where(filled, generator.standard_normal((count, width)), 0).astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables())
 def test_rows_come_back_as_they_were(table):
     rows = SparseRows.top(table, None)
@@ -45,7 +45,7 @@ def test_rows_come_back_as_they_were(table):
     assert len(packed) == HEADER.size + sum(-(-size // 8) for size in sizes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables(), st.sampled_from([1, 2, 40]))
 def test_the_bytes_of_fewer_words_are_known_without_reading_any(table, kept):
     rows = SparseRows.top(table, None)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import pytrec_eval
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
@@ -48,7 +48,6 @@ def listed(found: pa.Table) -> list[tuple[str, str, int]]:
     return list(zip(*(found[name].to_pylist() for name in ("query_id", "doc_id", "rank")), strict=True))
 
 
-@settings(deadline=None)
 @given(runs, st.randoms(use_true_random=False), st.integers(1, 8))
 def test_the_order_is_by_query_then_score_then_document_whatever_order_comes_in(rows, random, depth):
     items = list(rows.items())
@@ -62,7 +61,6 @@ def test_a_score_that_is_not_finite_is_refused():
         ranked.order(table({("q", "a"): math.nan}))
 
 
-@settings(deadline=None)
 @given(rows=runs, suffix=st.sampled_from(["trec", "trec.gz"]))
 def test_a_run_file_comes_back_in_the_same_order_and_any_tool_ranks_it_so(tmp_path_factory, rows, suffix):
     place = Place(str(tmp_path_factory.mktemp("run") / f"run.{suffix}"))
@@ -104,7 +102,6 @@ def test_the_rank_column_of_beir_is_not_believed(tmp_path: Path):
     assert listed(ranked.read_trec(Place(str(tmp_path / "run")))) == [("q", "c", 1), ("q", "a", 2), ("q", "b", 3)]
 
 
-@settings(deadline=None)
 @given(rows=runs)
 def test_the_other_rule_of_ties_is_that_of_trec_eval_given_the_scores(tmp_path_factory, rows):
     """trec_eval ranks the tied scores by itself; its rank of every document is ours."""

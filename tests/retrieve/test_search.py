@@ -98,7 +98,7 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(
     assert out.names() == ["ranked"], "partial results are not kept"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
 def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
     draw = np.random.default_rng(seed)

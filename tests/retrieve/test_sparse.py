@@ -18,7 +18,7 @@ def entries(rows: SparseRows) -> list[list[tuple[int, float]]]:
     return [list(zip(terms.tolist(), weights.tolist(), strict=True)) for terms, weights in found]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from([None, 1, 2, 5, 12, 30]))
 def test_the_largest_weights_stay_of_equal_ones_the_smaller_terms(seed, k):
     weights_NV = np.random.default_rng(seed).integers(-3, 4, (9, 12)).astype(np.float32)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 PASSWORD = "a-password-of-the-tests"
 
@@ -55,26 +57,13 @@ def _running(programs: Path, folder: Path) -> Iterator[int]:
     settings = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
     make = [programs / "initdb", "-D", data, *settings]
     subprocess.run(make, check=True, capture_output=True, cwd=folder, **account)  # type: ignore[call-overload]
-    port = _free_port()
+    port = free_port()
     serve = [programs / "postgres", "-D", data, "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1"]
     with open(folder / "log", "wb") as log:
         server = subprocess.Popen([*serve, "-c", "fsync=off"], stderr=log, stdout=log, cwd=folder, **account)  # type: ignore[call-overload]
     try:
-        _wait(server, folder / "log")
+        wait_until(lambda: b"ready to accept connections" in (folder / "log").read_bytes(), server, folder / "log")
         yield port
     finally:
         server.send_signal(signal.SIGINT)  # ends its connections too
         server.wait(timeout=30)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def _wait(server: subprocess.Popen[bytes], log: Path) -> None:
-    """Until the server takes connections: it says so in its log."""
-    while b"ready to accept connections" not in log.read_bytes():
-        if server.poll() is not None:
-            raise RuntimeError(log.read_text())

@@ -57,14 +57,14 @@ def as_set(points) -> set[str]:
     return {str(sorted(point.items())) for point in points}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(spaces())
 def test_the_grid_is_the_filtered_product_each_point_once(space):
     points = grid(space)
     assert as_set(points) == as_set(filtered_product(space)) and len(points) == len(as_set(points)) == budget(space)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(spaces(), st.integers(0, 99))
 def test_whatever_is_drawn_is_a_point_of_the_grid(space, seed):
     rng, possible = random.Random(seed), as_set(filtered_product(space))

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -63,16 +62,17 @@ def test_a_full_disk_under_the_journal_costs_one_warning_and_no_value(
     assert 1 <= len(told) <= 2 and all("the run goes on" in text for text in told), "one for each run at most"
 
 
-def test_a_home_that_may_not_be_written_is_one_line_at_once(uri: str, small_disk: Path) -> None:
+def test_a_home_that_may_not_be_written_is_one_line_at_once(
+    uri: str, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    began = time.monotonic()
     with pytest.raises(UserError, match=r"cannot be written .*MIDMASK_HOME") as told:
         Tracker(f"sqlite:///{small_disk}/mlflow.db", small_disk, Patience())
     assert "\n" not in str(told.value)
     with Tracker(uri, small_disk, Patience()) as tracker:
         with pytest.raises(UserError, match="mlflow-pending cannot be written"):
             tracker.run("a", tags={}, params={})
-    assert time.monotonic() - began < Patience().answer / 4
+    assert warnings(caplog) == [], "it waits for nothing"
 
 
 EXPERIMENT = b"""{"experiment_id": "1", "experiment": {
@@ -86,6 +86,7 @@ class Refusing(BaseHTTPRequestHandler):
     server: "RefusingServer"
 
     def do_GET(self) -> None:
+        self.server.requests += 1
         lets = self.server.lets_experiments and "/experiments/" in self.path
         self.send_response(200 if lets else self.server.status)
         self.end_headers()
@@ -102,6 +103,7 @@ class RefusingServer(HTTPServer):
     def __init__(self, status: int, body: bytes, *, lets_experiments: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), Refusing)
         self.status, self.body, self.lets_experiments = status, body, lets_experiments
+        self.requests = 0
 
     def __enter__(self) -> "RefusingServer":
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -118,13 +120,15 @@ class RefusingServer(HTTPServer):
     [b"go away", b'{"error_code": "PERMISSION_DENIED", "message": "go away"}', b'{"detail": "go away"}'],
     ids=["a proxy", "mlflow", "another server"],
 )
-def test_a_refused_token_is_one_line_within_five_seconds(status: int, body: bytes, tmp_path: Path) -> None:
-    began = time.monotonic()
+def test_a_refused_token_is_one_line_at_once(
+    status: int, body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After one request, and two more for the status where MLflow's client has lost it."""
     with RefusingServer(status, body) as server:
         uri = f"http://me:pass-word-1@127.0.0.1:{server.server_port}"
         with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
             Tracker(uri, tmp_path, Patience())
-    assert time.monotonic() - began < 5
+    assert server.requests <= 3 and warnings(caplog) == []
     assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
 
 
@@ -134,5 +138,4 @@ def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> Non
         with pytest.raises(UserError, match="refuses access"):
             Tracker(f"http://127.0.0.1:{server.server_port}", tmp_path, Patience())
         for thread in set(threading.enumerate()) - before:
-            thread.join(5)
-            assert not thread.is_alive(), thread.name
+            thread.join()

@@ -22,7 +22,7 @@ def test_a_block_is_a_row_group() -> None:
     assert BLOCK == ROW_GROUP
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     count=st.integers(1, 5000), batch_size=st.integers(1, 300), seed=st.integers(0, 2**31 - 1), grouped=st.booleans()
 )
@@ -87,7 +87,7 @@ def test_other_rows_sit_out_in_another_epoch() -> None:
 
 
 @given(size=st.integers(1, 7), step=st.integers(0, 50))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_shares_of_the_workers_are_the_batch(size: int, step: int) -> None:
     plan = BatchPlan(999, 30, 0, "c", some_lengths(999))
     shares = [plan.share(step, rank, size) for rank in range(size)]

@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -77,7 +77,6 @@ def test_corrections_by_hand():
     assert correct([], "holm") == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
 def test_holm_rejects_what_its_step_down_procedure_rejects(p, alpha):
     rejected = set()
@@ -88,7 +87,6 @@ def test_holm_rejects_what_its_step_down_procedure_rejects(p, alpha):
     assert {index for index, value in enumerate(correct(p, "holm")) if value < alpha} == rejected
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
 def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha):
     """All p up to the largest i-th smallest that is below alpha x i / m."""
@@ -97,7 +95,6 @@ def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha)
     assert {index for index, value in enumerate(correct(p, "fdr_bh")) if value < alpha} == rejected
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_corrections_are_ordered_by_strictness_and_never_leave_0_to_1(p):
     kinds = ("bonferroni", "holm", "holm-sidak", "fdr_bh", None)

@@ -4,12 +4,10 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,16 +15,20 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from tests.support.ports import free_port
+from tests.support.waiting import answers, wait_until
+
 ROOT = Path(__file__).resolve().parents[3]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @contextlib.contextmanager
 def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
-    """A browser of its own; the test is skipped where there is none, but never in CI."""
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    """A browser of its own. The test is skipped where there is none, and fails there if REQUIRE_BROWSER=1."""
+    browser, driver = next(filter(None, map(shutil.which, BROWSERS)), None), shutil.which("chromedriver")
     if not (browser and driver):
-        reason = "no chromium and chromedriver found: apt-get install chromium chromium-driver"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        reason = f"no {' or '.join(BROWSERS)} with chromedriver found: apt-get install chromium chromium-driver"
+        pytest.fail(reason) if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip(reason)
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     quiet = ["background-networking", "component-update", "sync", "gpu", "dev-shm-usage", "default-apps"]
@@ -65,15 +67,13 @@ def appearance(browser: webdriver.Chrome, theme: str, width: int, height: int = 
 @contextlib.contextmanager
 def served(page: Path, arguments: list[str], log: Path) -> Iterator[str]:
     """The address of a page that Streamlit serves from the project's root, with the project's own settings."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(page), "--server.port", str(port), "--", *arguments]
     env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
     with open(log, "wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=env)
     try:
-        _wait(f"http://127.0.0.1:{port}/_stcore/health", process, log)
+        wait_until(partial(answers, f"http://127.0.0.1:{port}/_stcore/health"), process, log)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -82,15 +82,6 @@ def served(page: Path, arguments: list[str], log: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:  # Streamlit may wait for ever for a page that was being drawn
             process.kill()
             process.wait()
-
-
-def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 90
-    while time.monotonic() < end and process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
-            return
-        time.sleep(0.1)
-    raise TimeoutError(log.read_text()[-2000:])
 
 
 def hosts_asked(browser: webdriver.Chrome) -> set[str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 JOBS = Path(__file__).resolve().parents[3] / "jobs"
+INTERRUPTED = 130
+"""Exit code of a job that was interrupted."""
 STORES = ("MIDMASK_STORAGE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS")
 
 
@@ -32,7 +34,8 @@ class Done:
 def run_job(name: str, *arguments: str, home: Path) -> Done:
     """Runs a job with its stores in `home`. What it raises, and does not report as a mistake, is raised here too.
 
-    A job joins the Ray that this process is connected to, if it is.
+    A job joins the Ray that this process is connected to, if it is. An interrupt, which the job reports as its own end,
+    ends the tests.
     """
     path = str(JOBS / f"{name}.py")
     out, err = io.StringIO(), io.StringIO()
@@ -44,4 +47,6 @@ def run_job(name: str, *arguments: str, home: Path) -> Done:
         patch.syspath_prepend(str(JOBS))
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(path, run_name="__main__")
+    if ended.value.code == INTERRUPTED:
+        raise KeyboardInterrupt
     return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import optuna
 
 from tests.support.jobs.killing import kill_tree
+from tests.support.waiting import wait_until
 
 JOBS = Path(__file__).resolve().parents[3] / "jobs"
 
@@ -44,13 +44,10 @@ def any_finished(path: Path) -> bool:
         return False
 
 
-def killed_after_one_trial(home: Path, job: str, *arguments: str, within: float = 300) -> list[dict[str, Any]]:
+def killed_after_one_trial(home: Path, job: str, *arguments: str) -> list[dict[str, Any]]:
     """Starts a sweep and ends it with -9, and all that it started, once a trial is done; the points done by then."""
     doomed = start(home, job, *arguments)
-    deadline = time.monotonic() + within
-    while not finished_points(home) and time.monotonic() < deadline:
-        assert doomed.poll() is None, doomed.communicate()
-        time.sleep(0.5)
+    wait_until(lambda: finished_points(home), doomed)
     kill_tree(doomed)
     return finished_points(home)
 

@@ -2,21 +2,20 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
+from functools import partial
 from pathlib import Path
+
+from tests.support.ports import free_port
+from tests.support.waiting import answers, wait_until
 
 
 class Server:
     """A real `mlflow server` on a port of its own, ended by its process group."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.uri = f"http://127.0.0.1:{self.port}"
         self.store = f"sqlite:///{folder}/server.db"
         self.folder = folder
@@ -34,14 +33,7 @@ class Server:
             )
 
     def wait(self) -> None:
-        end = time.monotonic() + 240
-        while time.monotonic() < end:
-            try:
-                with urllib.request.urlopen(f"{self.uri}/health", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.1)
-        raise TimeoutError((self.folder / "server.log").read_text()[-2000:])
+        wait_until(partial(answers, f"{self.uri}/health"), self.process, self.folder / "server.log")
 
     def stop(self) -> None:
         if self.process:

@@ -1,0 +1,88 @@
+"""The tests' own process: which hosts it may reach, which settings it runs with, what it puts back."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+ELSEWHERE = "192.0.2.1"
+"""An address that is nobody's (RFC 5737)."""
+
+
+@pytest.mark.parametrize("address", [(ELSEWHERE, 9), ("2001:db8::1", 9, 0, 0), ("a-host.invalid", 9)], ids=repr)
+def test_another_host_is_refused(address: tuple) -> None:
+    family = socket.AF_INET6 if len(address) > 2 else socket.AF_INET
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        with socket.socket(family, kind) as one:
+            for connect in (one.connect, one.connect_ex):
+                with pytest.raises(RuntimeError, match=address[0]):
+                    connect(address)
+    with pytest.raises(RuntimeError, match=address[0]):
+        socket.create_connection(address[:2])
+
+
+def test_another_host_is_refused_to_an_event_loop() -> None:
+    with pytest.raises(RuntimeError, match=ELSEWHERE):
+        asyncio.run(asyncio.open_connection(ELSEWHERE, 9))
+
+
+def test_this_machine_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        for host in ("127.0.0.1", "127.3.2.1", "localhost", socket.gethostname()):
+            socket.create_connection((host, port)).close()
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as one:
+        server.bind("path")
+        server.listen()
+        one.connect("path")
+
+
+FOREIGN = {
+    "RAY_ADDRESS": f"{ELSEWHERE}:6379",
+    "MLFLOW_TRACKING_URI": f"http://{ELSEWHERE}",
+    "MIDMASK_STORAGE": "s3://elsewhere",
+    "AWS_ACCESS_KEY_ID": "a",
+    "HF_HUB_OFFLINE": "0",
+    "HTTPS_PROXY": f"http://{ELSEWHERE}",
+    "OMP_NUM_THREADS": "7",
+    "CUDA_VISIBLE_DEVICES": "0",
+}
+ASKS = """
+import os, sys
+assert not {"torch", "numpy", "faiss"} & sys.modules.keys(), "threads are counted when these are loaded"
+import tests.conftest
+print({name: os.environ.get(name) for name in %r}, {"torch", "numpy", "faiss"} & sys.modules.keys())
+"""
+
+
+def test_nothing_of_the_users_environment_reaches_a_test() -> None:
+    """Nor is a library loaded that reads the number of threads before it is set."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS % list(FOREIGN)],
+        cwd=ROOT,
+        env={**os.environ, **FOREIGN},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    assert done.stdout.strip() == f"{ {name: kept.get(name) for name in FOREIGN} } set()"
+
+
+@pytest.mark.parametrize("number", [3, 1])
+def test_threads_are_one_again_after_a_test_of_more(number: int) -> None:
+    assert torch.get_num_threads() == 1
+    torch.set_num_threads(number)
+
+
+def test_every_run_draws_the_same_cases_however_long_they_take() -> None:
+    assert settings.default.derandomize and settings.default.deadline is None
+    assert settings(max_examples=3).derandomize and settings(max_examples=3).deadline is None
