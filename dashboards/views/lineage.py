@@ -160,7 +160,7 @@ def _elsewhere(run: TrackedRow, links: Sequence[Link]) -> dict[str, str]:
 
 @st.cache_data(max_entries=64, show_spinner="Working out the command: the recipes take a few seconds to load")
 def worked_out(wanted: str) -> dict[str, list[str] | str]:
-    """`recipes.rerun` in a process of its own, since recipes load torch, which no page does."""
+    """`app.rerun` in a process of its own, since recipes load torch, which no page does."""
     command = [sys.executable, "-m", "midmask.app.rerun"]
     done = subprocess.run(command, input=wanted, capture_output=True, text=True, timeout=LONGEST_WAIT, check=False)
     if done.returncode:

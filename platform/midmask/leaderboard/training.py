@@ -16,7 +16,7 @@ NO_PART = (
     *("loss", THROUGHPUT, WAIT, "learning_rate", "epoch", "step_seconds", "padded_share"),
     *("gradient_norm", "heads_gradient_norm"),
 )
-"""What a training tells beside the parts of its loss, by the names of `train.trace.summary`."""
+"""What a training tells beside the parts of its loss, by the names of `training.trace.summary`."""
 
 HEALTH = "health/"
 """What the names of the encoder's health measures begin with."""
