@@ -130,7 +130,7 @@ def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, links: Seq
     command = shlex.join(["python", *found["arguments"], "--tracking-uri", redacted(context.uri)])
     st.code(command, language="bash", wrap_lines=True)
     if found["differs"]:
-        st.warning("It does not reach what the run had in: " + _some(found["differs"]))
+        st.warning("With this command, these settings would differ from the run's: " + _some(found["differs"]))
     if found["newer"]:
         st.caption(f"Fields that the run did not have yet are left as they are now: {_some(found['newer'])}.")
     at = f", at commit {commit}" if (commit := commit_of(run)) else ""
