@@ -13,7 +13,7 @@ from midmask.leaderboard.marks import Shown
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names
 
 MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
-"""Name of a kind of superscripts -> what `evaluate.rendering` calls it."""
+"""Name of a kind of superscripts -> its name in `evaluation.rendering`."""
 
 MOST_PLACES = 6
 """Corpora and splits side by side; of more, those of most systems."""

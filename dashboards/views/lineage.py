@@ -130,7 +130,7 @@ def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, links: Seq
     command = shlex.join(["python", *found["arguments"], "--tracking-uri", redacted(context.uri)])
     st.code(command, language="bash", wrap_lines=True)
     if found["differs"]:
-        st.warning("It does not reach what the run had in: " + _some(found["differs"]))
+        st.warning("With this command, these settings would differ from the run's: " + _some(found["differs"]))
     if found["newer"]:
         st.caption(f"Fields that the run did not have yet are left as they are now: {_some(found['newer'])}.")
     at = f", at commit {commit}" if (commit := commit_of(run)) else ""
@@ -160,7 +160,7 @@ def _elsewhere(run: TrackedRow, links: Sequence[Link]) -> dict[str, str]:
 
 @st.cache_data(max_entries=64, show_spinner="Working out the command: the recipes take a few seconds to load")
 def worked_out(wanted: str) -> dict[str, list[str] | str]:
-    """`recipes.rerun` in a process of its own, since recipes load torch, which no page does."""
+    """`app.rerun` in a process of its own, since recipes load torch, which no page does."""
     command = [sys.executable, "-m", "midmask.app.rerun"]
     done = subprocess.run(command, input=wanted, capture_output=True, text=True, timeout=LONGEST_WAIT, check=False)
     if done.returncode:

@@ -1,5 +1,8 @@
-"""What autograd keeps of a forward pass for the backward pass, of real tensors and of fake ones. Of layers that are
-computed again, what there is when the backward pass is in one of them."""
+"""Bytes that autograd saves in a forward pass for the backward pass, on real and on fake tensors.
+
+Of layers with activation checkpointing: the inputs of all of them, and all that one layer saves while the backward pass
+computes it again.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

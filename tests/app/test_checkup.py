@@ -28,7 +28,7 @@ def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
 @pytest.mark.parametrize(
     ("changes", "what", "mend"),
     [
-        ({"silent": "ModuleNotFoundError: midmask"}, "says nothing", "is midmask installed there"),
+        ({"silent": "ModuleNotFoundError: midmask"}, "did not answer", "install midmask there"),
         ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "-c constraints.txt"),
         ({"versions": {"Python": "3.11.7", "midmask": "1"}}, "torch absent (2.13.0 here)", "-c constraints.txt"),
         ({"clock": CLOCKS_AGREE_S + 1}, "31 s ahead", "chrony"),

@@ -223,10 +223,10 @@ def test_models_of_trials_and_values_that_wait_are_read(tmp_path: Path, empty_st
 
     with Tracker(uri, tmp_path, QUICK) as tracker:
         with tracker.run("trial", tags={"midmask.step": "trial"}, params={}) as run:
-            run.made(model(one), 1)
-            run.used(model(other))
+            run.log_output_model(model(one), 1)
+            run.log_input_model(model(other))
         with tracker.run("other", tags={"midmask.step": "finetune"}, params={"backbone.name": third}) as run:
-            run.made(model(third), 1)
+            run.log_output_model(model(third), 1)
     waiting = journal_path(tmp_path, uri, "0" * 32)
     waiting.parent.mkdir(exist_ok=True)
     waiting.write_text(json.dumps({"kind": "tags", "value": {"midmask.artifact": "/store/evaluate/" + "d" * 16}}))

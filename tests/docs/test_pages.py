@@ -1,6 +1,5 @@
-"""Pages name what exists: links, anchors, files, modules and recipes, and the site's navigation has all of them."""
+"""Pages link to what exists and list every recipe, and the site's navigation has all of them."""
 
-import ast
 import re
 import tomllib
 from pathlib import Path
@@ -10,47 +9,7 @@ import pytest
 import midmask
 from midmask.recipes.methods import METHODS
 from tests.screenshots.guides import PICTURES
-from tests.support.docs.markdown import DOCS, DOTTED, PYTHON_FILE, ROOT, SOURCE, anchors, pages, relative_links
-
-MADE_BY_THE_READER = re.compile(r"one_word|NAME|^midmask\.json$")
-"""The toy of the guide to objectives, a placeholder, and a file of a model's folder."""
-ABSENT_ON_PURPOSE = {"platform/__init__.py"}
-"""Decision 1 says why it must not exist."""
-BASES = ("", "platform", "platform/midmask")
-"""Folders against which pages write a Python file's path."""
-
-
-def names(page: Path, pattern: re.Pattern[str]) -> set[str]:
-    found = {name for name in pattern.findall(page.read_text("utf-8")) if not MADE_BY_THE_READER.search(name)}
-    return found - ABSENT_ON_PURPOSE
-
-
-def defined_in(module: Path) -> set[str]:
-    """Names that a module defines or imports, under a condition too."""
-    found = set()
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-    return found
-
-
-def exists(dotted: str) -> bool:
-    """Whether a dotted name is a module, a package, or a name in one."""
-    place = ROOT if dotted.startswith("tests.") else ROOT / "platform"
-    *parents, last = dotted.split(".")
-    while (
-        parents and not place.joinpath(*parents).is_dir() and not place.joinpath(*parents).with_suffix(".py").is_file()
-    ):
-        *parents, last = parents
-    home = place.joinpath(*parents)
-    if (home / last).is_dir() or (home / f"{last}.py").is_file():
-        return True
-    module = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
-    return module.is_file() and last in defined_in(module)
+from tests.support.docs.markdown import DOCS, ROOT, anchors, pages, relative_links
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -77,19 +36,6 @@ class TestPage:
                 (page.parent / link.partition("#")[0]).resolve() for link in relative_links(page.read_text("utf-8"))
             ]
             assert all(target.is_relative_to(DOCS) for target in targets)
-
-    def test_files_that_it_names_exist(self, page: Path) -> None:
-        assert not {name for name in names(page, SOURCE) if not (ROOT / name).exists()}
-        files = names(page, PYTHON_FILE)
-        assert not {name for name in files if not any((ROOT / base / name).is_file() for base in BASES)}
-
-    def test_modules_that_it_names_exist(self, page: Path) -> None:
-        assert not {name for name in names(page, DOTTED) if not exists(name)}
-
-
-def test_a_module_that_is_not_there_is_noticed() -> None:
-    assert exists("midmask.training.loop") and exists("midmask.errors.UserError") and exists("tests.mutations")
-    assert not exists("midmask.cluster") and not exists("midmask.cluster.job") and not exists("midmask.errors.NoSuch")
 
 
 def test_links_and_anchors_are_read_as_markdown_has_them() -> None:

@@ -44,8 +44,8 @@ def work(options, flags):
             with tracker.run(f"a {text}", tags={"where": text}, params={"where": text, "all": [text]}) as run:
                 run.log_text(text, "notes/a.txt")
                 run.describe(text)
-                run.read([Dataset("squad", "d", text, "train")])
-                run.made(TrackedModel("m", "pretrain", text[:3], "encoder", text, {"where": text}), 1)
+                run.log_inputs([Dataset("squad", "d", text, "train")])
+                run.log_output_model(TrackedModel("m", "pretrain", text[:3], "encoder", text, {"where": text}), 1)
                 try:
                     raise ConnectionError(f"cannot reach {text}")
                 except ConnectionError:

@@ -98,7 +98,7 @@ def test_a_sweep_is_killed_goes_on_and_is_then_cached(tmp_path: Path, data: Path
     assert all("cranfield/test/nDCG_at_10" in run.metrics for run in systems if run.tags["midmask.recipe"] != "bm25")
 
     again, err = start(tmp_path, *job).communicate(timeout=120)
-    assert again and out.endswith(again) and "nothing to compute" in err
+    assert again and out.endswith(again) and "already computed" in err
     later = read_runs(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert len(later) == len(runs) + 1
     assert later[0].status == "cached" and later[0].tags["midmask.cached_run"] == parents[0].run_id

@@ -138,7 +138,7 @@ def test_a_run_of_an_older_version_is_placed_by_the_dataset_that_it_was_evaluate
         for read in ([trained, Dataset("pydocs", ONE, "pydocs", "data, eval")], [trained]):
             tags = {"midmask.step": "evaluate", "midmask.recipe": "none"}
             with tracker.run(f"evaluate {len(read)}", tags=tags, params={}) as made:
-                made.read(read)
+                made.log_inputs(read)
                 made.log({metric_key("pydocs", "dev", "nDCG@10"): 0.5}, 0)
     assert {row.name: row.place for row in rows(StoreReader(uri).all())} == {
         "evaluate 2": CollectionSplit("pydocs", "dev", ONE),

@@ -30,4 +30,4 @@ def test_every_node_is_asked_and_a_server_that_none_reaches_is_named(tmp_path: P
         wrong = ask(there)
     assert wrong.returncode == 2, wrong.stdout + wrong.stderr
     assert wrong.stdout.count("cannot use the tracking server") == 3
-    assert "4 things need mending" in wrong.stderr
+    assert "4 problems found" in wrong.stderr

@@ -24,8 +24,8 @@ KEY = "squad/dev/nDCG_at_10"
 def evaluate(tracker: Tracker) -> str:
     run = tracker.run("evaluate", tags={"midmask.fingerprint": "beef", "midmask.step": "evaluate"}, params={})
     read = Dataset(SQUAD.name, SQUAD.digest, SQUAD.source, "eval")
-    run.read([read])
-    run.used(MODEL)
+    run.log_inputs([read])
+    run.log_input_model(MODEL)
     run.log({KEY: 0.5, "odd": float("nan")}, 0, of=MODEL, on=read)
     run.finish()
     return run.id
@@ -33,8 +33,8 @@ def evaluate(tracker: Tracker) -> str:
 
 def train(tracker: Tracker) -> str:
     with tracker.run("finetune", tags=TAGS, params={}) as run:
-        run.read([SQUAD])
-        run.made(MODEL, 500)
+        run.log_inputs([SQUAD])
+        run.log_output_model(MODEL, 500)
     return run.id
 
 
@@ -73,8 +73,8 @@ def test_a_measure_belongs_to_the_run_and_to_the_model_on_its_dataset(uri: str, 
 
 def test_the_dataset_tells_its_place_without_credentials_and_its_size(uri: str, tmp_path: Path) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("a", tags={}, params={}) as run:
-        run.read([SQUAD, Dataset("far", "d", "beir:s3://key:pw@bucket/far", "train")])
-        run.read([])
+        run.log_inputs([SQUAD, Dataset("far", "d", "beir:s3://key:pw@bucket/far", "train")])
+        run.log_inputs([])
     found = {one.dataset.name: one.dataset for one in MlflowClient(uri).get_run(run.id).inputs.dataset_inputs}
     assert json.loads(found["squad"].source) == {"uri": "beir:/data/squad"}
     assert json.loads(found["squad"].profile or "") == {"passages": 18000, "queries": 300}
@@ -154,8 +154,8 @@ from tests.support.tracking.lineage import MODEL, SQUAD
 from tests.support.tracking.stores import TAGS
 tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=3600))
 run = tracker.run("finetune", tags=TAGS, params={})
-run.read([SQUAD])
-run.made(MODEL, 500)
+run.log_inputs([SQUAD])
+run.log_output_model(MODEL, 500)
 print(run.id, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -165,7 +165,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert models(uri) == [], "nothing may have been sent, or this test shows nothing"
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags=TAGS, params={}) as again:
         assert (again.id, again.resumed) == (run_id, True)
-        again.made(MODEL, 500)
+        again.log_output_model(MODEL, 500)
     (model,) = models(uri)
     assert links(uri, run_id) == {
         "datasets": [("squad", "c0ffee123456", "pretrain")], "used": [], "made": [(model.model_id, 500)],

@@ -84,7 +84,7 @@ def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(
     uri: str, tmp_path: Path, folder: Path
 ) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags={}, params={}) as run:
-        run.made(TrackedModel("finetune-dupmae", "finetune", "f00d", "retriever", "/store/f00d"), 7)
+        run.log_output_model(TrackedModel("finetune-dupmae", "finetune", "f00d", "retriever", "/store/f00d"), 7)
     register(uri, tmp_path, folder)
     client = MlflowClient(uri)
     (output,) = client.get_run(run.id).outputs.model_outputs

@@ -38,14 +38,14 @@ def test_a_server_away_for_a_while_costs_one_warning(
             if step == 30:
                 server.stop()
             if step == 45:
-                run.used(MODEL)
+                run.log_input_model(MODEL)
             if step == 60:
                 server.start()
             run.log({"loss": step / 3, "odd": float("inf") if step % 2 else float("nan")}, step)
         (tmp_path / "a.txt").write_text("kept")
         run.log_file(tmp_path / "a.txt", "files")
-        run.read([SQUAD])
-        run.made(MODEL, 60)
+        run.log_inputs([SQUAD])
+        run.log_output_model(MODEL, 60)
         child = tracker.run("b", tags={}, params={}, parent=run.id)  # waits until the server is back
         child.finish()
         run.finish()

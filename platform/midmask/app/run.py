@@ -43,7 +43,7 @@ def run_tracked(
             log.warning("%s", note)
         run_recipe_steps(recipe, targets.values(), job, job.use)
         done = _load(targets, storage)
-        job.run.read(all_datasets(targets.values(), storage))
+        job.run.log_inputs(all_datasets(targets.values(), storage))
         if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
             log_report(job.run, results_table(evaluations))
         return done

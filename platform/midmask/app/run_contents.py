@@ -125,9 +125,9 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
         log_evaluation(run, step, storage, tags)
         return
     if step.name in MODELS:
-        run.made(model_of(step, storage, tags), step.optimiser_steps)
+        run.log_output_model(model_of(step, storage, tags), step.optimiser_steps)
     elif step.name in COLLECTIONS:
-        run.read(datasets_of([step], storage))
+        run.log_inputs(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
     run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
 
@@ -168,9 +168,9 @@ def log_inputs(
     """The collections and models that a step reads, as the run's inputs; both."""
     datasets = datasets_of([step], storage)
     models = [model_of(source, storage, tags) for source in behind(step)[1]]
-    run.read(datasets)
+    run.log_inputs(datasets)
     for model in models:
-        run.used(model)
+        run.log_input_model(model)
     return datasets, models
 
 

@@ -41,7 +41,7 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
             _run(job, recipe, evaluations)
         done = {name: load(step.place(storage)) for name, step in evaluations.items()}
         if job is not None:
-            job.run.read(all_datasets(evaluations.values(), storage))
+            job.run.log_inputs(all_datasets(evaluations.values(), storage))
             log_report(job.run, results_table(done))
         return done
 

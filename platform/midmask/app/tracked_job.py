@@ -67,7 +67,7 @@ def open_job(
     storage = Place(options.storage)
     with Tracker(options.tracking_uri, options.home) as tracker:
         if finished and (earlier := _link_finished(tracker, name, tags, None)):
-            log.info("already computed in the tracked run %s; nothing to compute", earlier)
+            log.info("already computed in run %s; nothing to do", earlier)
             yield None
             return
         with log_file(log_folder(options), options.job) as log_path:

@@ -1,7 +1,7 @@
 """How workers report to the driver: they push rows, the driver drains them; it alone writes to MLflow or a terminal.
 
 Rows wait in one actor on the driver's node. Ray starts it again whenever it dies, and what it had accepted lies on disk
-(`cluster.post`). A worker keeps the rows that were not accepted and sends them again with its next push; numbers tell
+(`mailbox.Post`). A worker keeps the rows that were not accepted and sends them again with its next push; numbers tell
 which ones have arrived, so that none counts twice. Hence a report is delayed by the death of any process but the
 worker's own and the driver's, and not lost; and whatever goes wrong with a report, the training goes on.
 """

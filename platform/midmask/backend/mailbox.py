@@ -1,6 +1,6 @@
 """Rows that workers have sent and the driver has not yet taken, in a file that outlives the process that holds them.
 
-A SQLite file below the driver's temporary folder, written by one actor on the driver's node (`cluster.channel`). Killed
+A SQLite file below the driver's temporary folder, written by one actor on the driver's node (`backend.channel`). Killed
 and started again, the actor finds there what it had accepted, so that a row that was accepted once is delivered once.
 """
 

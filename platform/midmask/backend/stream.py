@@ -21,7 +21,7 @@ from midmask.training.examples import TextColumns, TextRows
 from midmask.training.order import Order
 
 READ_CPUS = 0.25
-"""CPUs of a read task: `cluster.train` leaves room for one for each worker."""
+"""CPUs of a read task: `worker_group.worker_cpus` leaves room for one beside each worker."""
 
 CHUNKS = 2000
 """Read tasks are made before the first one runs, so a long run gets larger chunks instead of more of them."""
@@ -62,7 +62,7 @@ class TrainingSteps(Datasource):  # type: ignore[misc]
 
 
 def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
-    """The Ray Data reader; equals `train.order.local_reader`."""
+    """The Ray Data reader; equals `training.order.local_reader`."""
     quiet_ray_data()
     source = TrainingSteps(order)
     steps = ray.data.read_datasource(source, num_cpus=READ_CPUS, concurrency=1, override_num_blocks=source.chunks)

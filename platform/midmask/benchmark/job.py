@@ -1,4 +1,4 @@
-"""The job of a benchmark: applies the flags to a preset, lays it out, prints the plan or the report."""
+"""A benchmark as a command line asks for it: the preset with the flags applied, its records, and the plan in words."""
 
 from argparse import Namespace
 from collections import Counter
@@ -9,20 +9,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from midmask.app.cost import tell_cost
-from midmask.app.ending import ending, model_product
 from midmask.app.job import Options, resolve_corpus
 from midmask.artifact import Place
-from midmask.benchmark.best import best_of
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark, names_in, variant
-from midmask.benchmark.layout import Layout, group_by_reason, lay_out
+from midmask.benchmark.layout import Layout
 from midmask.benchmark.presets import Given
 from midmask.benchmark.presets.several import on_several
 from midmask.benchmark.records import describe_records, known_records, read_records
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
-from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.step import Step
 from midmask.identity import as_user_error, fingerprint, flatten
 from midmask.recipes import RECIPES
@@ -62,34 +58,6 @@ class Job:
 
     def unrecorded(self) -> list[BenchmarkCell]:
         return [cell for cell in self.layout.cells if cell.name not in self.layout.recorded]
-
-
-def benchmark(options: Options, flags: Namespace, write_report: WriteReport) -> None:
-    """The whole of the job: lays out what the flags ask for, runs what is missing, prints the report.
-
-    Raises:
-        UserError: for a benchmark that cannot be laid out, or cells that could not be measured.
-    """
-    wanted = preset_with_flags(options, flags)
-    records = Place.named(flags.records) if flags.records else None
-    layout = with_records(lay_out(wanted), records)
-    for line in group_by_reason(layout.left_out):
-        print(f"left out {line.removeprefix('- ')}")
-    job = Job(layout, options, _folder(options, flags, wanted), records)
-    refuse_missing_splits(job.left())
-    if options.dry_run:
-        print(describe(job))
-        tell_cost(job.left(), options, side_by_side=True)
-        return
-    from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
-
-    text, failed = run_benchmark(job, write_report)
-    sentence, model = best_of(layout, job.storage)
-    products = [] if model is None else [model_product(model)]
-    print(ending(options, sentence, [text], *products, further={"report": str(job.out)}))
-    if failed:
-        reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
-        raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")
 
 
 def with_records(layout: Layout, folder: Place | None) -> Layout:
@@ -180,7 +148,8 @@ def _choose(flag: str, text: str, known: Collection[str]) -> list[str]:
     return names
 
 
-def _folder(options: Options, flags: Namespace, wanted: Benchmark) -> Path:
+def report_folder(options: Options, flags: Namespace, wanted: Benchmark) -> Path:
+    """Where the report goes: --out, else benchmarks/PRESET in the project."""
     return Path(flags.out).expanduser().absolute() if flags.out else options.home / "benchmarks" / wanted.name
 
 

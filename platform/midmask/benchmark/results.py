@@ -109,7 +109,7 @@ class Results(Sequence[Result]):
     def per_query(
         self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
     ) -> dict[str, list[pa.Table]]:
-        """Label -> one table per seed (query_id, measure, value), as `evaluate.tables` and `significance` want them.
+        """Label -> one table per seed (query_id, measure, value), as `evaluation.tables` takes them.
 
         Raises:
             ValueError: if two systems get one label: narrow the results with `where`, or label by more of the key.

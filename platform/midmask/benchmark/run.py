@@ -51,7 +51,7 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         run = tracked.run
         for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
             run.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
-        run.read(all_datasets(job.layout.steps().values(), job.storage))
+        run.log_inputs(all_datasets(job.layout.steps().values(), job.storage))
         run.describe(text)
         run.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(failures)}, step=0)
         run.finish("failed" if failures else "finished")

@@ -35,7 +35,7 @@ def work(flags: Namespace) -> None:
     if os.environ.get("RAY_ADDRESS", "local") != "local":
         found += _examine_cluster(storage, tracking)
     if found:
-        raise UserError(f"{found} {'things need' if found > 1 else 'thing needs'} mending, as said above")
+        raise UserError(f"{found} problem{'s' if found > 1 else ''} found (see above)")
 
 
 def _say(name: str, text: str) -> None:

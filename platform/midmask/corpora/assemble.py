@@ -16,10 +16,9 @@ from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.documents.listing import showing
 from midmask.corpora.files import Collection, Stream
-from midmask.corpora.formats import FORMATS
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.quarantine import Quarantine, separate_rejected
-from midmask.corpora.reader import open_corpus
+from midmask.corpora.reader import open_corpus, reader_of
 from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
@@ -112,7 +111,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
 
 def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in rejected.bad["docs"].most_common())
-    layout = FORMATS[config.format].reader().layout
+    layout = reader_of(config.format).layout
     return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}"
 
 

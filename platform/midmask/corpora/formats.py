@@ -4,14 +4,10 @@ A format's own module is imported when a collection of it is read, so that `--he
 """
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from midmask.errors import UserError, unknown
 from midmask.registry import Registry
-
-if TYPE_CHECKING:
-    from midmask.corpora.reader import Reader
 
 
 @dataclass(frozen=True)
@@ -25,11 +21,6 @@ class Format:
     module: str
     place: Literal["FOLDER", "ID", ""] = "FOLDER"
     example: str = "/data/cranfield"
-
-    def reader(self) -> "Reader":
-        """The reader of the format's module."""
-        reader: Reader = import_module(f"midmask.corpora.{self.module}").READER
-        return reader
 
 
 FORMATS = Registry(

@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 
 from midmask.corpora.formats import FORMATS
+from midmask.corpora.reader import reader_of
 
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
 
 
 def formats_table() -> str:
     """A Markdown table of the formats and their layouts, in the order of the table of formats."""
-    rows = [f"| `{name}` | {escape_cell(FORMATS[name].reader().layout)} |" for name in FORMATS]
+    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
     return "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
 
 

@@ -140,7 +140,7 @@ def split_of(dataset_id: str) -> str:
 
 
 def _name_of_child(part: str) -> str:
-    """Split name of a child dataset. Dots are replaced, because `a.b` means slice b of split a."""
+    """Split name of a child dataset. Dots are replaced, because `test.head` means slice head of split test."""
     match = TREC_DL.fullmatch(part)
     return f"dl{match[1]}" if match else WORDS.get(part, part.replace(".", "-"))
 

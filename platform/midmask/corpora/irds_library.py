@@ -33,7 +33,7 @@ def records(dataset_id: str, rows: str) -> Iterator[Any]:
     """The documents ("docs"), queries or judgements ("qrels") of an id, as the package's named tuples.
 
     Raises:
-        Missing: for a file that is not here. UserError: for whatever else the package raises.
+        MissingLibrary: for a file that is not here. UserError: for whatever else the package raises.
     """
     read = getattr(dataset(dataset_id), f"{rows}_iter")
     with _offline(dataset_id, rows):

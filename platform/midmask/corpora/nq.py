@@ -7,7 +7,7 @@
   there, the questions of the split are its own, numbered by their place in it, and the split's .csv is not read;
 - or `qrels.SPLIT.tsv`, judgements by the ids of the .csv. Fine-tuning needs the one or the other.
 
-DPR judges a passage by whether it holds an answer (`evaluate.answers`); the answers are kept as data.
+DPR judges a passage by whether it holds an answer (`evaluation.answers`); the answers are kept as data.
 """
 
 import ast

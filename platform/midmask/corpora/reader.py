@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from midmask.artifact import Place
@@ -60,9 +61,15 @@ class FolderReader:
         return {"files": {file: (folder / file).digest() for file in self.open(config).files()}}
 
 
+def reader_of(name: str) -> Reader:
+    """The reader of a format in `FORMATS`; imports its module."""
+    reader: Reader = import_module(f"midmask.corpora.{FORMATS[name].module}").READER
+    return reader
+
+
 def open_corpus(config: CorpusConfig) -> CorpusPieces:
     """The corpus's parts; see `Reader.open`."""
-    return FORMATS[config.format].reader().open(config)
+    return reader_of(config.format).open(config)
 
 
 def judged_splits(config: CorpusConfig) -> list[str]:
@@ -98,5 +105,5 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
         "splits": config.splits,
         "self_matches": config.self_matches,
         "split_seed": config.split_seed,
-        **FORMATS[config.format].reader().identity(config),
+        **reader_of(config.format).identity(config),
     }

@@ -5,6 +5,7 @@ from midmask.corpora.config import CorpusConfig
 from midmask.corpora.docs import count_documents
 from midmask.corpora.documents.kinds import ending
 from midmask.corpora.formats import FORMATS
+from midmask.corpora.reader import open_corpus
 from midmask.errors import UserError
 
 FALLBACKS = ("texts", "docs")
@@ -47,7 +48,7 @@ def _are_mostly_documents(folder: str, found: list[str]) -> bool:
 def _can_open(name: str) -> bool:
     config = CorpusConfig(name=name)
     try:
-        pieces = FORMATS[config.format].reader().open(config).docs
+        pieces = open_corpus(config).docs
     except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
         return False
     return config.format in FALLBACKS or not any(ending(piece.file) in WRITTEN for piece in pieces)

@@ -22,7 +22,7 @@ def record_blocks(
     """The blocks of a piece, as `TextPiece.read` gives them; `line` counts the records, from 1.
 
     Args:
-        parse: a record -> the row's own values (`pieces.BLOCKS`, without words and question). Raises Fault, or
+        parse: a record -> the row's own values (`chunks.BLOCKS`, without words and question). Raises Fault, or
             ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs", "queries" or
             "qrels". piece: its number.
     """

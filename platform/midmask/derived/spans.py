@@ -9,7 +9,7 @@
     starts.npy     the row of each document's first span, then the number of spans; int64
 
 Documents of one span have no pair: they are counted and left out. No token of the others is dropped. A title is no
-part of a document's text. The published code (CoT-MAE, `make_cotmae_data.py`) lets a span run over by a sentence and
+part of a document's text. The published code (CoT-MAE, make_cotmae_data.py) lets a span run over by a sentence and
 cuts it when it is read; here the sentence begins the next span.
 
 source = file:PATH: lines {"doc_id", "spans": [text, …]}, a document being a passage of the corpus. A span stays as it

@@ -29,7 +29,7 @@ class AttentionWeigher:
     ) -> None:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         backbone = build_backbone(BackboneConfig(name=str(encoder), dropout=0.0), vocabulary, seed=0)
-        backbone.model.set_attn_implementation("eager")  # the others do not tell where they look
+        backbone.model.set_attn_implementation("eager")  # the only implementation that returns attention weights
         self._backbone = backbone.to(self._device).eval()
         self._pad_id, self._looks, self._pieces = vocabulary.pad_id, looks, pieces
 

@@ -168,7 +168,7 @@ class Backbone(nn.Module):
         return self.family.embed(self.encoder, input_ids=ids_BL)
 
     def embed_stream(self, x_BLD: Tensor) -> Tensor:
-        """The embedding module with `x_BLD` in the place of word embeddings; needs `shape.embeds_streams`."""
+        """The embedding module with `x_BLD` in the place of word embeddings; needs `BackboneShape.embeds_streams`."""
         return self.family.embed(self.encoder, input_ids=None, inputs_embeds=x_BLD)
 
     def positions(self, length: int) -> Tensor:
@@ -192,7 +192,7 @@ class Backbone(nn.Module):
         """The parts of layer 0 … `layers` - 1, by their names in a `decoders.DecoderLayer`.
 
         Raises:
-            ValueError: if its layers are of another kind; see `shape.has_plain_layers`.
+            ValueError: if its layers are of another kind; see `BackboneShape.has_plain_layers`.
         """
         return self.family.parts_of(self.encoder, number)
 

@@ -99,7 +99,7 @@ def load_bi_encoder(folder: Path, *, dropout: float, wanted: BackboneConfig | No
         wanted: with which experts; none: with those that the folder holds.
 
     Raises:
-        UserError: as `backbone.load_backbone` and `facts.read_facts`.
+        UserError: as `backbone.load_backbone` and `model_settings.read_facts`.
     """
     backbone = load_backbone(folder, dropout=dropout, wanted=wanted)
     backbone.represent_as(read_representation(folder), seed=0)

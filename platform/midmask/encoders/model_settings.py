@@ -27,7 +27,7 @@ from midmask.identity import Config, as_user_error
 
 FILE = "midmask.json"
 FORMAT = 3
-"""2: with `form`; 3: with `form.title_join`."""
+"""2: with `form`; 3: with `TextForm.title_join`."""
 PROJECTION = "2_Dense"
 """Where a projection's weights are, as sentence-transformers lays them out."""
 

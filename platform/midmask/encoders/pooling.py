@@ -3,7 +3,7 @@
 Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +13,29 @@ from midmask.encoders.late_interaction import TokenVectors
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.heads import linear_column_max
 
-if TYPE_CHECKING:
-    from midmask.encoders.backbone import Backbone
-
 Side = Literal["query", "passage"]
 """What a text is, for encoders that treat queries and passages apart; all others ignore it."""
+
+
+class PooledModel(Protocol):
+    """What pooling needs of a `backbone.Backbone`."""
+
+    @property
+    def sentence(self) -> str: ...
+
+    @property
+    def output_weight_VD(self) -> Tensor: ...
+
+    @property
+    def output_bias_V(self) -> Tensor: ...
+
+    def hidden(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor: ...
+
+    def first(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor: ...
+
+    def sentence_vector(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor: ...
+
+    def transform(self, x: Tensor) -> Tensor: ...
 
 
 class Pooling(nn.Module):
@@ -30,7 +48,7 @@ class Pooling(nn.Module):
         self.projection = None if wanted is None else nn.Linear(width, wanted, bias=False)
 
     def forward(
-        self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
+        self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
     ) -> TextVectors:
         """Views of token rows, as heavy words of this side alone leave them.
 
@@ -41,7 +59,7 @@ class Pooling(nn.Module):
         return views.pruned(self.representation.terms(side))
 
     def views(
-        self, backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
+        self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
     ) -> TextVectors:
         """Dense and lexical vectors of a batch, without pruning to the heaviest words; or its token vectors."""
         if self.representation.dense == "cls" and self.representation.lexical is None:
@@ -66,7 +84,7 @@ class Pooling(nn.Module):
         return F.normalize(dense_BD, dim=-1) if self.representation.normalise else dense_BD
 
     def _lexical(
-        self, backbone: "Backbone", hidden_BLD: Tensor, ids_BL: Tensor, seen_BL: Tensor, special_V: Tensor
+        self, backbone: PooledModel, hidden_BLD: Tensor, ids_BL: Tensor, seen_BL: Tensor, special_V: Tensor
     ) -> Tensor | None:
         kind = self.representation.lexical
         if kind is None:
@@ -94,14 +112,14 @@ def mean_of(hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
     return (hidden_BLD * seen_BL1).sum(1) / seen_BL1.sum(1)
 
 
-def highest_logits(backbone: "Backbone", hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+def highest_logits(backbone: PooledModel, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
     """For each word the highest logit of the MLM head over the pooled positions; [B, V], float32 at least."""
     features_BLD = backbone.transform(hidden_BLD)
     return linear_column_max(features_BLD, backbone.output_weight_VD, backbone.output_bias_V, pooled_BL)
 
 
 def sentence_vectors(
-    backbone: "Backbone", ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
+    backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
 ) -> Tensor:
     """The backbone's sentence vectors of token rows, [B, D]; of length 1 if `normalise`."""
     if backbone.sentence == "cls":

@@ -9,29 +9,21 @@ from midmask.experiment.step import Step
 
 @dataclass(frozen=True)
 class Charge:
-    """What one step costs.
-
-    bytes: in the storage; peak_bytes: beside them, while it runs. tokens: that a model reads. flops: on devices.
-    core_seconds: on CPU cores, of which as many help as there are unless `one_core`, or as there are workers if
-    `by_workers`; alone_seconds: on one of them, before the others can help. memory: of each device, for trainings.
-    fp32: whether its FLOPs are off the tensor cores; bf16: whether its config says bf16. host: bytes of the machine's
-    memory, of indexes; host_of_a_core: those of each process of a step that has one a core; index: bytes that its GPUs
-    share.
-    """
+    """What one step costs. Sizes are in bytes, times in seconds."""
 
     step: Step
-    bytes: float
-    tokens: float = 0.0
-    flops: float = 0.0
-    core_seconds: float = 0.0
-    alone_seconds: float = 0.0
-    one_core: bool = False
-    by_workers: bool = False
-    peak_bytes: float = 0.0
-    memory: Memory | None = None
+    bytes: float  # of the artifact in the storage
+    tokens: float = 0.0  # that models read
+    flops: float = 0.0  # on devices
+    core_seconds: float = 0.0  # of work that divides by the cores: all, or as `one_core` and `by_workers` say
+    alone_seconds: float = 0.0  # of work on one core, before the others can begin
+    one_core: bool = False  # core_seconds are of one core
+    by_workers: bool = False  # core_seconds divide by the workers, a core each
+    peak_bytes: float = 0.0  # in the storage while the step runs, besides `bytes`
+    memory: Memory | None = None  # of each device, for trainings
     training: Training | None = None
-    fp32: bool = False
-    bf16: bool = False
-    host: float = 0.0
-    host_of_a_core: float = 0.0
-    index: float = 0.0
+    fp32: bool = False  # the FLOPs are in float32, without tensor cores
+    bf16: bool = False  # the step's config says bf16
+    host: float = 0.0  # of the machine's memory, for indexes
+    host_of_a_core: float = 0.0  # of the machine's memory, for each process of a step with a process a core
+    index: float = 0.0  # of GPU memory, shared by all GPUs of the step

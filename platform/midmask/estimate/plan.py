@@ -107,7 +107,7 @@ def estimate(
 
 
 def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
-    """Steps that will be computed, as `recipes.run.Runner` goes: inputs first, and nothing behind a finished step."""
+    """Steps to compute, in the order of `experiment.run.Runner`: inputs first, none behind a finished step."""
     if step.fingerprint in seen:
         return
     seen.add(step.fingerprint)

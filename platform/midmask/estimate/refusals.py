@@ -13,7 +13,7 @@ from midmask.progress import gib
 CPU_DAYS = 7
 """A plan of more days without a GPU is refused."""
 CPUS_PER_WORKER = 0.5
-"""The least that a training worker and its reading task are given (`cluster.train.worker_cpus`)."""
+"""The least that a training worker and its reading task are given (`backend.worker_group.worker_cpus`)."""
 
 
 def refuse_impossible(plan: Estimate) -> None:

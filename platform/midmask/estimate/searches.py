@@ -22,7 +22,7 @@ BM25_SHARD_BYTES = 260e6
 beside its libraries with passages of 113 words, 200 MB for the first shard and 258 after seven."""
 BM25_PASSAGES_PER_SECOND = 1.7e8
 """Passages times queries that a core scores in a second: measured 5.8 ns for a passage with 2,048 questions of SQuAD
-over a million passages, those of the wiki set nine times (`tests/speed/bm25_shards.py`); a core's cache holds the
+over a million passages, those of the wiki set nine times (docs/results/benchmarks.md); a core's cache holds the
 scores of a shard."""
 CODES_PER_SECOND = 5e9
 """Products of two codes that a core adds up in a second, unpacking and maxima included: measured 4.1e9 where 64 queries
@@ -33,7 +33,7 @@ SEISMIC_ENTRY_BYTES = 40
 """Of an entry in Seismic's index: measured 13 to 42, and 100 for weights that are nearly noise."""
 INDEX_FLOPS_PER_SECOND = 5.7e10
 """Of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384 and two threads
-(`tests/speed/approximate_search.py`, 99 s)."""
+(docs/results/benchmarks.md, 99 s)."""
 CENTRE_ROWS = 256
 """Vectors for each centre of a clustering, from which faiss learns at most."""
 LIST_ROUNDS, CODE_ROUNDS, ROTATION_ROUNDS = 10, 25, 40 + 50 * 4

@@ -15,7 +15,7 @@ from midmask.place import READ_AT_ONCE
 
 WRITES, READS = 60, 100
 """Requests of a step that go with few bytes: counted 37 to 125 that write or list, and 40 to 380 that read
-(`tests/speed/store_traffic.py`)."""
+(docs/results/scale.md)."""
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     Returns:
         corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
         measures), what `measures.coverage` counts, self_matches (rows left out), empty_slots (results that an index did
-        not find), index_recall (of an approximate search, as `index_recall.measure_recall`), read (how far texts were
-        read, as far as the list's step says), seconds.
+        not find), index_recall (`retrieve.index_recall.measure_recall` of an approximate search), read (how far texts
+        were read, as far as the list's step says), seconds.
 
     Raises:
         UserError: for an unknown split, or measures that its judgements cannot tell.

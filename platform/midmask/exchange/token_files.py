@@ -1,7 +1,7 @@
 """Passages that were tokenised elsewhere: files with a list of token ids a row.
 
     *.parquet    columns `input_ids` (or RetroMAE's `token_ids`) and, if there is one, `docid`, `doc_id`, `_id` or `id`
-    *.arrow      the same as Arrow IPC, stream or file; Hugging Face's `datasets.save_to_disk` writes streams
+    *.arrow      the same as Arrow IPC, stream or file; `save_to_disk` of Hugging Face's datasets writes streams
 
 The files of a folder are read in the order of their names, without `cache-*`, which `datasets` leaves behind. A row
 that has no id is known by its file and number, `data.parquet:17`, counted from 0.

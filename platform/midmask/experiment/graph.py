@@ -82,7 +82,7 @@ class Graph:
                 self.lacks[user].discard(step.fingerprint)
 
     def fail(self, step: Step) -> list[Step]:
-        """The step cannot be made: it and all that needs it are given up, and returned."""
+        """Removes a failed step and every step that depends on it; returns them."""
         lost, waiting = [], [step.fingerprint]
         while waiting:
             name = waiting.pop()

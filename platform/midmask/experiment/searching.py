@@ -175,7 +175,9 @@ def _hidden_width(model: Step) -> int:
 
 
 def _depth(wanted: EvaluateConfig | MineConfig) -> int:
-    """One more than is measured: a query that is itself a passage is left out of its own list."""
+    """Number of results to retrieve; for an evaluation one more than its depth, because a query that is also a passage
+    is removed from its own results.
+    """
     return wanted.depth + isinstance(wanted, EvaluateConfig)
 
 

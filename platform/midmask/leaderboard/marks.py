@@ -1,4 +1,4 @@
-"""Which of the shown systems differ significantly: `evaluate.tables` on the per-query values of the tracked runs.
+"""Which of the shown systems differ significantly: `evaluation.tables` on the per-query values of the tracked runs.
 
 Only values of the same queries can be paired. Where systems were evaluated on different ones (a limit on queries, a
 corpus of another cut) the largest set of systems with the same queries is compared, and the others are named.

@@ -40,7 +40,7 @@ def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split
 
 
 def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
-    """The runs, each cached one replaced by what it links, at the place where it hangs."""
+    """Replaces each cached run by the finished run that it links to; keeps the cached run's parent."""
     by_id = {run.run_id: run for run in runs}
     found = []
     for run in runs:

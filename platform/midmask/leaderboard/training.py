@@ -16,7 +16,7 @@ NO_PART = (
     *("loss", THROUGHPUT, WAIT, "learning_rate", "epoch", "step_seconds", "padded_share"),
     *("gradient_norm", "heads_gradient_norm"),
 )
-"""What a training tells beside the parts of its loss, by the names of `train.trace.summary`."""
+"""What a training tells beside the parts of its loss, by the names of `training.trace.summary`."""
 
 HEALTH = "health/"
 """What the names of the encoder's health measures begin with."""
@@ -68,7 +68,9 @@ def parts_of(runs: Iterable[TrackedRow], phase: str) -> list[str]:
 
 
 def _loss_names(run: TrackedRow, phase: str) -> set[str]:
-    """What the record of a training that has ended calls parts; of one that goes on, what is known as nothing else."""
+    """Names of the loss terms: those in the training's record if it has finished, otherwise all metrics of the phase
+    that have no other known meaning.
+    """
     names = {name.removeprefix(f"{phase}/") for name in run.metrics if name.startswith(f"{phase}/")}
     recorded = {name.removeprefix(RECORDED) for name in names if name.startswith(RECORDED)}
     return recorded & names or {name for name in names - set(NO_PART) if "." not in name and "/" not in name}

@@ -21,7 +21,7 @@ def row_groups(place: Place) -> Iterator[pa.Table]:
 class Cursor:
     """Reads a table sorted by `query_id` from its start; keeps little more than the rows of the last query in memory.
 
-    last: the last query that has been read; none when all rows have been taken.
+    last: the last query that has been read; None when the tables have ended.
 
     Args:
         tables: its rows, cut anywhere.
@@ -36,10 +36,14 @@ class Cursor:
         self._tables, self._name, self._schema = tables, name, schema
         self._held: list[pa.Table] = []
         self.last: str | None = ""
-        self._read()
+        self._load_next_table()
 
-    def _read(self) -> None:
-        """Holds another table, if there is one with rows."""
+    def _load_next_table(self) -> None:
+        """Loads the next table that is not empty; sets `last` to None at the end.
+
+        Raises:
+            UserError: if query_id is not sorted.
+        """
         for table in self._tables:
             if len(table):
                 names = table["query_id"].combine_chunks()
@@ -54,7 +58,7 @@ class Cursor:
     def until(self, bound: str) -> pa.Table:
         """The next rows, up to the last one of the query `bound`."""
         while self.last is not None and self.last <= bound:
-            self._read()
+            self._load_next_table()
         held = pa.concat_tables([self._schema.empty_table(), *self._held])
         within = pc.sum(pc.less_equal(held["query_id"], bound)).as_py() or 0
         self._held = [held.slice(within)] if within < len(held) else []

@@ -42,7 +42,10 @@ class Audit:
         self._scores: dict[tuple[int, str], list[NDArray[np.float32]]] = {}
 
     def add(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
-        """A stretch: `verdict` before the draw, `chosen` the rows that were drawn.
+        """Counts the verdicts and the chosen negatives of one block of queries.
+
+        Args:
+            stretch: the block's candidates. verdict: of each, before the draw. chosen: rows of the negatives drawn.
 
         Raises:
             ValueError: if a positive was chosen.

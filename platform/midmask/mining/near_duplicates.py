@@ -2,7 +2,7 @@
 
     positives.parquet   doc_id, group: every passage that is judged relevant to some query; those with one MinHash
                         signature share a group
-    near/NAME           doc_id, group, similarity: passages like a group's, from `duplicates.SIMILAR` up
+    near/NAME           doc_id, group, similarity: passages like a group's, from `corpora.duplicates.SIMILAR` up
 
 Only passages that are judged relevant are held in memory, by their signatures (384 bytes each); the corpus streams by.
 Similarity is the estimated Jaccard similarity of the texts' 5-word shingles (`corpora.duplicates`).

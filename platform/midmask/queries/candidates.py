@@ -27,9 +27,9 @@ OTHER_PURPOSE = "its document is for queries of other sources"
 
 @dataclass
 class Candidate:
-    """A query that was made. split: of its document; "" if its passage has too many copies to be in one. place:
-    candidates are taken in its order, smallest first; larger weights give smaller numbers. reason: why it was dropped;
-    "" while it is in. rank: of the first relevant passage by BM25, None where it was not found or not searched.
+    """A query that was made. split: of its document; "" if its passage has too many copies to be in one. draw_key: sort
+    key of a weighted random draw (exponential race); the smallest is drawn first. reason: why it was dropped; "" while
+    it is in. rank: of the first relevant passage by BM25, None where it was not found or not searched.
     by_encoder: whether the encoder finds it instead. overlap: share of the query's words, by idf, that its passage has.
     """
 
@@ -37,7 +37,7 @@ class Candidate:
     source: str
     query_id: str
     split: str
-    place: float
+    draw_key: float
     reason: str = ""
     rank: int | None = None
     by_encoder: bool = False

@@ -53,7 +53,7 @@ def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> N
         asked.setdefault(normalised(one.made.text), []).append(one)
     for same in asked.values():
         clusters = {known.cluster_of(one.made.doc_id) for one in same}
-        left = sorted((one for one in same if one.is_in), key=lambda one: (one.place, one.query_id))
+        left = sorted((one for one in same if one.is_in), key=lambda one: (one.draw_key, one.query_id))
         for one in left if len(clusters) > 1 else left[1:]:
             one.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
 
@@ -61,7 +61,7 @@ def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> N
 def _take_per_passage(pool: CandidatePool, each: int) -> None:
     """Takes up to `each` candidates of every passage, in the order of their places."""
     taken: dict[str, list[MadeQuery]] = {}
-    for one in sorted((one for one in pool.candidates if one.is_in), key=lambda one: (one.place, one.query_id)):
+    for one in sorted((one for one in pool.candidates if one.is_in), key=lambda one: (one.draw_key, one.query_id)):
         others = taken.setdefault(one.made.doc_id, [])
         one.reason = _fault(one, others, pool, each)
         if one.is_in:

@@ -61,7 +61,7 @@ def draw_shares(candidates: Sequence[Candidate], roles: Roles, config: QueriesCo
 def _draw(candidates: Sequence[Candidate], weights: Mapping[str, float], total: int) -> None:
     """Keeps at most `total`, each source its share by weight; drops the others in the order of their places."""
     of: dict[str, list[Candidate]] = {source: [] for source in weights}
-    for one in sorted(candidates, key=lambda one: (one.place, one.query_id)):
+    for one in sorted(candidates, key=lambda one: (one.draw_key, one.query_id)):
         of[one.source].append(one)
     counts = shares(weights, {source: len(own) for source, own in of.items()}, total)
     for source, own in of.items():

@@ -7,7 +7,7 @@ Which views there are is the representation's that the model was trained for; th
 (`coded_tokens`).
 
 A block that is there is not encoded again, so a killed encoding goes on. One process works through the blocks
-(`encode`), or `cluster.pool` deals them out to actors; the files are the same.
+(`encode`), or `backend.pool` deals them out to actors; the files are the same.
 
 One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
 artifact (4 D bytes a passage, and 47 bits a word of a lexical view): `encode/` in the storage may be deleted at any

@@ -107,9 +107,9 @@ def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: in
 
 @dataclass(frozen=True)
 class BoundedScores:
-    """Scores of a query with a block of passages, none wrong by more than `error`; and the exact ones of some places.
+    """Scores of a query against a block of passages.
 
-    scores_N: float64, or float32.
+    scores_N: float64 or float32, within ± `error` of the exact ones. exact: rows of the block -> their exact scores.
     """
 
     scores_N: NDArray[np.floating]

@@ -4,7 +4,7 @@
     encoded queries ─► block ──┴► search (shard, query block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
 A shard is a contiguous range of passage blocks. Every unit leaves a file; a unit whose file is there is not done again,
-so a killed search goes on. One process runs all units in a loop (`search`), or `cluster.pool` deals them out to actors.
+so a killed search goes on. One process runs all units in a loop (`search`), or `backend.pool` deals them out to actors.
 The result has the layout of BM25's: both are ranked lists to mine from and to evaluate.
 """
 

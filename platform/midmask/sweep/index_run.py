@@ -35,7 +35,7 @@ def run_index_sweep(options: Options, recipe: Recipe, sweep: IndexSweep) -> str:
         done = {key: load(step.place(storage)) for key, step in targets.items()}
         table = index_table(sweep, done, storage)
         if job is not None:
-            job.run.read(all_datasets(targets.values(), storage))
+            job.run.log_inputs(all_datasets(targets.values(), storage))
             log_report(job.run, table)
         return table
 

@@ -29,12 +29,14 @@ class Measured:
         """The values of objectives.
 
         Raises:
-            UserError: for one that these evaluations do not tell.
+            UserError: for one that is neither a measure nor a cost of these evaluations.
         """
         known = {**self.measures, **self.costs}
         for one in objectives:
             if one.measure not in known:
-                raise unknown("objective", one.measure, known, hint="These the evaluation tells.")
+                raise unknown(
+                    "objective", one.measure, known, hint="These are the measures and costs of the evaluation."
+                )
         return tuple(known[one.measure] for one in objectives)
 
 

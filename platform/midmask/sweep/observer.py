@@ -68,7 +68,7 @@ class TrialsObserver:
         run = self._job.open_run(title, tags, flatten(recipe))
         self._job.tracker.watch(run)
         measured = final_evaluations(recipe, context.space, context.survey)
-        run.read(all_datasets(measured, context.storage))
+        run.log_inputs(all_datasets(measured, context.storage))
         steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
         self._trials[source] = _Trial(
             name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
@@ -90,9 +90,9 @@ class TrialsObserver:
         step = trial.trainings[row["fingerprint"]]
         model = model_of(step, self._context.storage, trial.tags)
         if row["cached"]:
-            trial.run.used(model)
+            trial.run.log_input_model(model)
         else:
-            trial.run.made(model, step.optimiser_steps)
+            trial.run.log_output_model(model, step.optimiser_steps)
 
     def _log(self, source: str, row: dict[str, Any]) -> None:
         trial = self._trials.get(source)

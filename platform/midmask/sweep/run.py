@@ -78,7 +78,9 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: final_targets(sweep)}
     job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
     run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
-    job.run.read(all_datasets([planned.evaluation(recipe.evaluation)], storage))  # with the counts of what was prepared
+    job.run.log_inputs(
+        all_datasets([planned.evaluation(recipe.evaluation)], storage)
+    )  # with the counts of what was prepared
     job.progress.enter(TRIALS)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)

@@ -14,7 +14,7 @@ Mode = Literal["max", "min"]
 
 
 COSTS = ("bytes_per_passage", "search_ms_per_query", "train_seconds")
-"""Fields of `recipes.costs.Costs` that may be optimised beside a measure."""
+"""Fields of `experiment.costs.Costs` that may be optimised beside a measure."""
 
 
 class Distribution(Config):

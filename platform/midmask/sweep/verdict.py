@@ -63,7 +63,7 @@ def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mappi
     the estimate, interval and p of both.
 
     Args:
-        compared: split -> system -> its comparison with the floor, as `report.comparison_table` shows it.
+        compared: split -> system -> its comparison with the floor, as `experiment.report.comparison_table` shows it.
     """
     rows = {split: compared[split][winner] for split in ("test", "dev")}
     said = {split: OUTCOMES[outcome(row)] for split, row in rows.items()}

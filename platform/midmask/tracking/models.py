@@ -55,7 +55,7 @@ class RegistryEntry:
 
     @property
     def name(self) -> str:
-        """`midmask.OBJECTIVE.BACKBONE`; MLflow takes no `/` and no `:` in it."""
+        """Registered name: midmask, objective and backbone, joined by dots; MLflow refuses `/` and `:` in it."""
         backbone = re.sub(r"[^\w.-]+", "-", self.backbone).strip("-.")
         return f"midmask.{self.objective}.{backbone}"
 

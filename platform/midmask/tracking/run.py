@@ -68,17 +68,17 @@ class TrackedRun:
             self._sender.put(self._outbox, JournalEntry("metrics", rows[start : start + LIMITS["metrics"]]))
         return rows
 
-    def read(self, datasets: Iterable[Dataset]) -> None:
-        """Collections as the run's inputs; one that it has already keeps the context that it had first."""
+    def log_inputs(self, datasets: Iterable[Dataset]) -> None:
+        """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
         if found := list(datasets):
             self._sender.put(self._outbox, JournalEntry("datasets", datasets_entry(found)))
 
-    def made(self, model: TrackedModel, at: int) -> None:
-        """A model as the run's output, at this training step. Nothing is copied."""
+    def log_output_model(self, model: TrackedModel, at: int) -> None:
+        """Logs a model as the run's output, at this training step. Nothing is copied."""
         self._sender.put(self._outbox, JournalEntry("made", {"model": _model(model), "at": at}))
 
-    def used(self, model: TrackedModel) -> None:
-        """A model as the run's input."""
+    def log_input_model(self, model: TrackedModel) -> None:
+        """Logs a model as the run's input."""
         self._sender.put(self._outbox, JournalEntry("used", _model(model)))
 
     def describe(self, markdown: str) -> None:

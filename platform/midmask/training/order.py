@@ -1,6 +1,6 @@
 """The plan carried out: (step, token rows of one worker) in order, from any step on.
 
-The one-process reader here is what every other reader has to equal (`cluster.stream`). Nothing here imports torch:
+The one-process reader here is what every other reader has to equal (`backend.stream`). Nothing here imports torch:
 reading tasks start on processes of their own, and torch alone would take them longer to load than to read.
 """
 

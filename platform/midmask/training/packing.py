@@ -17,7 +17,7 @@ from midmask.training.examples import Passages, TextColumns, TextRows, lengths_o
 from midmask.training.plan import Rows
 
 GROUP = 1000
-"""Passages that are put end to end (`datasets.map`'s batch, which `run_mlm` leaves as it is)."""
+"""Passages that are put end to end (the default batch of Hugging Face's datasets, which run_mlm.py leaves as it is)."""
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ def trial(tracker: Tracker, parent: TrackedRun, ratio: float) -> str:
     identity = f"7{round(1000 * ratio):05x}"
     own = tags("trial", "retromae", identity, recipe="retromae", backbone="tiny")
     run = tracker.run(name_of(ratio), tags=own, params={"objective.encoder_mask_ratio": ratio}, parent=parent.id)
-    run.read([SQUAD])
+    run.log_inputs([SQUAD])
     model = TrackedModel(name_of(ratio), "pretrain", identity, "encoder", f"/store/pretrain/{identity}", {"r": ratio})
     for step in STEPS:
         run.log({KEY: 9 - ratio - step / 50}, step)
         run.log_next({"system/cpu_utilization_percentage": 50 + step / 10})
-    run.made(model, STEPS[-1])
+    run.log_output_model(model, STEPS[-1])
     run.log({MEASURE: measure_of(ratio)}, 0, of=model, on=replace(SQUAD, context="eval"))
     run.finish()
     return run.id
@@ -42,7 +42,7 @@ def sweep(uri: str, home: Path) -> tuple[str, str, dict[float, str]]:
     with Tracker(uri, home, QUICK) as tracker:
         own = tags("sweep", "retromae", "5eed", recipe="retromae", backbone="tiny")
         with tracker.run("sweep_mask_ratio-retromae-tiny-5eed", tags=own, params={"space.search": "grid"}) as parent:
-            parent.read([SQUAD])
+            parent.log_inputs([SQUAD])
             trials = {ratio: trial(tracker, parent, ratio) for ratio in RATIOS}
             parent.log_text(REPORT, "report.md")
             parent.describe(REPORT)

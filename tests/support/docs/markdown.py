@@ -1,4 +1,4 @@
-"""The project's Markdown pages as data: links, anchors, prose, and the files and modules that they name."""
+"""The project's Markdown pages as data: links, anchors and prose."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,6 @@ DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
-SOURCE = re.compile(r"(?<![\w./-])(?:platform|jobs|tests|dashboards|search_spaces)/[\w./-]*\w")
-PYTHON_FILE = re.compile(r"(?<![\w./-])(?:\w+/)+\w+\.py\b")
-DOTTED = re.compile(r"(?<![\w./-])(?:midmask|midmask_papers|tests)(?:\.[A-Za-z]\w*)+")
 
 
 def pages() -> list[Path]:

@@ -10,7 +10,7 @@ estimated in two ways, by what is there:
     contrast    a benchmark: every system has a variance of its own, and what seeds do to single queries is taken out
 
 A two-way bootstrap would be the other choice for either; with three seeds it is too narrow, since it draws from three
-values as if they were all there are (tests/papers/test_matching.py).
+values as if they were all there are.
 """
 
 import math
