@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 
+from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.intervals import LEVEL
+from midmask_papers.matching import home, order_splits
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import Claim, Ruling, all_of, combine, judge, pair, pick
+from midmask_papers.verdict import Claim, Ruling, all_of, below_floor, combine, judge, pair, pick
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"
@@ -31,22 +33,26 @@ def divergences(statistics: Sequence[Statistic], results: Results) -> Ruling:
         - pick(PAPER, "1", system=near, measure=measure).value
         for measure in ("KL", "JS")
     }
-    return combine(_lie_nearer(statistics, near, [far], sizes))
+    return combine(_lie_nearer(statistics, results, near, [far], sizes))
 
 
 def lowest_divergences(statistics: Sequence[Statistic], results: Results) -> Ruling:
     """Figure 4: CoT-MoTE's queries and passages lie nearer to each other than those of one encoder and of two; no value
     is printed.
     """
-    return combine(
-        _lie_nearer(statistics, "cotmote", ["cotmote_siamese", "cotmote_separate"], {"KL": None, "JS": None})
-    )
+    rivals = ["cotmote_siamese", "cotmote_separate"]
+    return combine(_lie_nearer(statistics, results, "cotmote", rivals, {"KL": None, "JS": None}))
 
 
 def _lie_nearer(
-    statistics: Sequence[Statistic], near: str, rivals: Sequence[str], sizes: Mapping[str, float | None]
+    statistics: Sequence[Statistic],
+    results: Results,
+    near: str,
+    rivals: Sequence[str],
+    sizes: Mapping[str, float | None],
 ) -> list[Ruling]:
-    """Whether a system's divergences are lower than each rival's, on every corpus that has both.
+    """Whether a system's divergences are lower than each rival's, on every corpus that has both. It is not decided
+    where one of the encoders has not learned to search, or where the results do not show whether it has.
 
     Args:
         sizes: measure -> the published difference.
@@ -56,13 +62,38 @@ def _lie_nearer(
         ours, others = (of(statistics, measure, system) for system in (near, far))
         shared = [corpus for corpus in ours if corpus in others]
         if not shared:
-            said = f"No {measure} of {near} and {far} in statistics.yaml beside the results."
-            found.append(Ruling("not measured", said, published=size))
+            absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
+            short = _not_learned((near, *rivals), home(results), results) if results else ()
+            said = "; ".join((absent, *short)) + "."
+            found.append(Ruling("not decidable" if short else "not measured", said, published=size))
         for corpus in shared:
             one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
-            said = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}."
-            found.append(Ruling(judge(one, size), said, one.value, one.low, one.high, one.detectable, size))
+            told = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
+            short = _not_learned((near, far), corpus, results, is_required=True)
+            outcome = "not decidable" if short else judge(one, size)
+            said = "; ".join((told, *short)) + "."
+            found.append(Ruling(outcome, said, one.value, one.low, one.high, one.detectable, size))
     return found
+
+
+def _not_learned(
+    systems: Sequence[str], corpus: str, results: Results, *, is_required: bool = False
+) -> tuple[str, ...]:
+    """The dense encoders of these systems that have not learned to search a corpus, under any fine-tuning that was
+    measured: an encoder's divergence is its own, so each of them is a condition.
+
+    Args:
+        is_required: whether an encoder whose learning the results do not show counts as one that has not.
+    """
+    found: list[str] = []
+    here = results.where(corpus=corpus)
+    for system in systems:
+        own = here.where(system=system, representation="dense")
+        if is_required and not (own and here.where(system=BM25)):
+            found.append(f"the results do not show whether {system} has learned to search {corpus}")
+        for key, split in product(dict.fromkeys(one.key for one in own), order_splits(own.names("split"))[:1]):
+            found += below_floor([key], [(corpus, split)], results, "RR@10")
+    return tuple(found)
 
 
 def experts(results: Results) -> Ruling:

@@ -6,9 +6,20 @@ from itertools import product
 
 from midmask.benchmark.results import Results
 from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask_papers.matching import Term, resolve_corpus
+from midmask_papers.matching import CorpusSplit, Term, resolve_corpus
 from midmask_papers.published import Published, published
-from midmask_papers.verdict import Claim, ClaimPart, Ruling, all_of, how_to_measure, pair, pick, points, term
+from midmask_papers.verdict import (
+    Claim,
+    ClaimPart,
+    Ruling,
+    all_of,
+    below_floor,
+    how_to_measure,
+    pair,
+    pick,
+    points,
+    term,
+)
 
 PAPER = "sigir23"
 WEAK, STRONG = "1", "4"
@@ -91,29 +102,42 @@ def one_helps_the_other(results: Results) -> Ruling:
 
 def no_trec_difference(results: Results) -> Ruling:
     """(e) No two systems differ significantly on TREC DL (paired t-test, Bonferroni, 0.05)."""
-    found = list(_trec_comparisons(results))
+    groups = list(_trec_groups(results))
+    found = [row for place, own in groups for row in _compare_all(own, place)]
     if not found:
         how = how_to_measure(f"{PAPER} --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
         return Ruling("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
     significant = [row for row in found if row.significant]
     largest = max(found, key=lambda row: abs(row.difference))
     named = ", ".join(f"{row.system} against {row.baseline} {points(row.difference)}" for row in significant[:5])
+    short = [
+        said
+        for place, own in groups
+        for said in below_floor(list(dict.fromkeys(one.key for one in own)), [place], results, "nDCG@10")
+    ]
     return Ruling(
-        "does not hold" if significant else "holds",
+        "not decidable" if short else "does not hold" if significant else "holds",
         f"{len(significant)} of {len(found)} pairs differ significantly{f' ({named})' if named else ''}; the largest "
-        f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}.",
+        f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}"
+        f"{''.join(f'; {said}' for said in short)}.",
         estimate=abs(largest.difference),
         detectable=largest.detectable,
     )
 
 
-def _trec_comparisons(results: Results) -> Iterator[Comparison]:
+def _trec_groups(results: Results) -> Iterator[tuple[CorpusSplit, Results]]:
+    """The place and results of each group of two systems or more that share a fine-tuning and a representation."""
     for corpus in (resolve_corpus(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
         here = results.where(corpus=corpus)
         for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
-            own = here.where(setting=setting, representation=representation)
-            tables = own.per_query(corpus, split, by=lambda key: f"{key.system} ({key.collection})")
-            yield from compare(tables, measure="nDCG@10", correction="bonferroni")
+            own = here.where(setting=setting, representation=representation, split=split)
+            if len({one.key for one in own}) > 1:
+                yield (corpus, split), own
+
+
+def _compare_all(own: Results, place: CorpusSplit) -> list[Comparison]:
+    tables = own.per_query(*place, by=lambda key: f"{key.system} ({key.collection})")
+    return list(compare(tables, measure="nDCG@10", correction="bonferroni"))
 
 
 def target_collection(results: Results) -> Ruling:

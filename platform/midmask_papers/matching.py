@@ -4,7 +4,6 @@ one other setting, or after reading one other collection, all of them alike. Dif
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, Results, SystemKey
@@ -50,22 +49,6 @@ class Match:
             ValueError: if a system has no result on one of the places, or other seeds than on the first.
         """
         return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], level)
-
-    def best(self, results: Results, measure: str) -> float:
-        """The highest of its systems' means over these places."""
-        return max(_mean(results.where(**vars(term.key)), self.places, measure) for term in self.terms)
-
-    def bm25(self, results: Results, measure: str) -> float | None:
-        """BM25's mean over these places; None where it was not measured on each."""
-        own = results.where(system=BM25)
-        there = {(one.corpus, one.split) for one in own if measure in one.measures}
-        return _mean(own, self.places, measure) if there.issuperset(self.places) else None
-
-
-def _mean(own: Results, places: Sequence[CorpusSplit], measure: str) -> float:
-    """Of one system's measure, over its seeds, then over the places."""
-    there = [own.where(corpus=corpus, split=split) for corpus, split in places]
-    return fmean(fmean(one.measures[measure] for one in found) for found in there)
 
 
 def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:

@@ -4,8 +4,8 @@ holds           the interval over seeds and queries lies above 0, the claimed di
 does not hold   it lies below 0; or it reaches 0 but not the published size
 not decidable   it reaches both 0 and the published size (or there is none): what the paper saw could be there, and so
                 could nothing; the smallest detectable difference is about as large as the published one, or larger. Or
-                none of its systems reaches a tenth of what BM25 has there: what has hardly learned to search tells
-                nothing
+                in one of its conditions no system reaches a tenth of what BM25 has there: systems that have hardly
+                learned to search cannot be compared, neither with each other nor with those that have
 not measured    systems are absent; the sentence says which, and which preset measures them
 
 A claim of several parts holds if all parts do, and does not if one does not. Parts share the 5% (Bonferroni).
@@ -13,11 +13,13 @@ A claim of several parts holds if all parts do, and does not if one does not. Pa
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
-from midmask.benchmark.results import Results
+from midmask.benchmark.design import BM25
+from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
-from midmask_papers.matching import CorpusSplit, Match, MissingResult, Term, key_of, match
+from midmask_papers.matching import NONE, CorpusSplit, Match, MissingResult, Term, key_of, match
 from midmask_papers.published import Published, published
 
 ClaimOutcome = Literal["holds", "does not hold", "not decidable", "not measured"]
@@ -26,7 +28,7 @@ OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not deci
 """Of a claim of several parts, the first that any of them has."""
 
 LEAST_OF_BM25 = 0.1
-"""Share of BM25's measure that the best of the systems that are compared must reach for a claim to be decided."""
+"""Share of BM25's measure that the best system of each condition must reach for a claim to be decided."""
 
 OutcomeRule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
 """The outcome for an estimate, against the published size."""
@@ -143,12 +145,10 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Outcom
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
     drawn = "" if found.floor else ", how much seeds differ is not known"
-    reached, there = ours.best(results, part.measure), ours.bm25(results, part.measure)
-    learned = there is None or reached >= LEAST_OF_BM25 * there
-    floor = () if learned else (f"at most {reached:.4f}, where BM25 has {there:.4f}: too little to decide it",)
-    notes = "".join(f"; {one}" for one in (*ours.differs, *floor))
+    short = below_floor([term.key for term in ours.terms], ours.places, results, part.measure)
+    notes = "".join(f"; {one}" for one in (*ours.differs, *short))
     return Ruling(
-        rule(found, part.published) if learned else "not decidable",
+        "not decidable" if short else rule(found, part.published),
         f"{sentence} ({found.queries:,} queries, {seeds}{drawn}){notes}.",
         estimate=found.value,
         low=found.low,
@@ -156,6 +156,47 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Outcom
         detectable=found.detectable,
         published=part.published,
     )
+
+
+def below_floor(
+    keys: Sequence[SystemKey], places: Sequence[CorpusSplit], results: Results, measure: str
+) -> tuple[str, ...]:
+    """The conditions of a comparison in which no system has learned to search, a sentence part for each.
+
+    A condition is a fine-tuning, a representation and what the middle training read, on one corpus and split. A system
+    without middle training belongs to every condition of its fine-tuning and representation. Places where BM25 was not
+    measured are not checked.
+    """
+    found = []
+    for corpus, split in places:
+        here = Results(one for one in results.where(corpus=corpus, split=split) if measure in one.measures)
+        bm25 = _mean(here.where(system=BM25), measure)
+        for name, own in _conditions(keys).items():
+            best = max(_mean(here.where(**vars(key)), measure) for key in own)
+            if best < LEAST_OF_BM25 * bm25:
+                said = f"{name} reaches at most {best:.4f} on {corpus} {split}, where BM25 has {bm25:.4f}"
+                found.append(f"{said}: too little to decide it")
+    return tuple(found)
+
+
+def _conditions(keys: Sequence[SystemKey]) -> dict[str, list[SystemKey]]:
+    """Name of a condition -> its systems."""
+    read = dict.fromkeys((key.representation, key.setting, key.collection) for key in keys if key.collection != NONE)
+    alone = dict.fromkeys((key.representation, key.setting, NONE) for key in keys)
+    without = [one for one in alone if all(one[:2] != other[:2] for other in read)]
+    return {
+        f"{representation}, {setting} after {collection}": [
+            key
+            for key in keys
+            if (key.representation, key.setting) == (representation, setting) and key.collection in (collection, NONE)
+        ]
+        for representation, setting, collection in (*read, *without)
+    }
+
+
+def _mean(found: Results, measure: str) -> float:
+    """Mean over the seeds of one system on one corpus and split; 0 if there is no result."""
+    return fmean(one.measures[measure] for one in found) if found else 0.0
 
 
 def _find(part: ClaimPart, results: Results) -> Match | MissingResult:

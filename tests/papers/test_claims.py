@@ -13,7 +13,7 @@ from midmask_papers.matching import Term
 from midmask_papers.published import PAPERS
 from midmask_papers.verdict import ClaimPart, Ruling, decide
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, world
+from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
 
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences", "cotmote.4_lowest"})
 """Claims on ranked lists."""
@@ -43,6 +43,38 @@ def test_a_claim_holds_or_fails_as_the_truth_has_it(worlds, name):
     if name == "sigir23.i_beir":  # nothing turned is nothing
         wanted |= {"wrong": "holds"}
     assert {case: worlds[case][name].outcome for case in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "collapsed"),
+    [
+        ("sigir23.b_gaps_shrink", "sigir23_32neg_distil"),
+        ("sigir23.g_teachers", "sigir23_1neg_distil"),
+        ("sigir23.f_sparse", "sigir23_32neg"),
+        ("sigir23.h_few_queries", "sigir23_32neg_distil_50k"),
+        ("retromae.distilled", "retromae_distil"),
+        ("retromae.ance", "ance"),
+        ("cotmote.5_mined", "cotmote_stage1"),
+    ],
+)
+def test_a_setting_that_has_learned_nothing_decides_nothing(name, collapsed):
+    """All its systems at 0: they differ from those of other settings as clearly as can be, and that tells nothing."""
+    bm25 = SystemKey("bm25", "none", "bm25", "none")
+    levels = {**truth("RR@10", "msmarco"), bm25: 0.19}
+    assert any(key.setting == collapsed for key in levels)
+    zeros = {key: 0.0 if key.setting == collapsed else value for key, value in levels.items()}
+    verdicts_of = [CLAIMS[name].check(results(drawn(one, noise=QUIET, queries=25))) for one in (levels, zeros)]
+    assert [one.outcome for one in verdicts_of] == ["holds", "not decidable"]
+    assert f"{collapsed} after" in verdicts_of[1].sentence
+
+
+def test_pairs_on_trec_that_have_learned_nothing_are_not_alike():
+    keys = {dense(name): level for name, level in (("none", 0.001), ("mlm", 0.0011), ("retromae", 0.0009))}
+    bm25 = SystemKey("bm25", "none", "bm25", "none")
+    made = drawn({**keys, bm25: 0.5}, corpus="trec-dl-2019", split="test", measure="nDCG@10", noise=QUIET)
+    claim = CLAIMS["sigir23.e_trec"]
+    assert claim.check(results(made)).outcome == "not decidable"
+    assert claim.check(results([one for one in made if one.key != bm25])).outcome != "not decidable"
 
 
 def test_what_noise_hides_is_not_decided(worlds):

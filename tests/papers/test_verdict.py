@@ -32,7 +32,7 @@ def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seed
 
 @pytest.mark.parametrize(("of_bm25", "learned"), [(0.2, True), (0.11, True), (0.09, False), (0.01, False)])
 def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, learned):
-    """By the better one of them on average over the places; which of the two that is does not matter."""
+    """By the better one of them on each place; which of the two that is does not matter."""
     a, b, bm25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", "none")
     size, tiny = 0.6, Noise().scaled(1e-4)
     truth = {a: of_bm25 * size, b: 0.0, bm25: size}
@@ -45,9 +45,41 @@ def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, lear
     assert within(part, found, 1.0, "rom").outcome == ("holds" if learned else "not decidable")
     assert decide(part, Results([one for one in found if one.key != bm25])).outcome == "holds", "nothing to hold it to"
     elsewhere = [drawn(truth, noise=tiny, corpus=name) for name in ("x", "y")]
-    without = results(found, elsewhere[0], [one for one in elsewhere[1] if one.key != bm25])
-    assert decide(replace(part, elsewhere=True), without).outcome == "holds", "BM25 is not known on every collection"
-    assert (decide(replace(part, elsewhere=True), results(found, *elsewhere)).outcome == "holds") is learned
+    anywhere, without_bm25 = replace(part, elsewhere=True), [one for one in elsewhere[1] if one.key != bm25]
+    assert (decide(anywhere, results(found, *elsewhere)).outcome == "holds") is learned
+    partly = decide(anywhere, results(found, elsewhere[0], without_bm25))
+    assert (partly.outcome == "holds") is learned, "where BM25 is known it counts"
+
+
+def test_every_place_has_to_be_learned():
+    """A mean over places would let one that was learned speak for one that was not."""
+    a, b, bm25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", "none")
+    levels = {"home": 0.5, "near": 0.5, "far": 0.01}
+    found = results(
+        *(
+            drawn({a: level, b: level / 2, bm25: 0.6}, noise=Noise().scaled(1e-4), corpus=name)
+            for name, level in levels.items()
+        )
+    )
+    ruling = decide(ClaimPart("", (Term(1, a), Term(-1, b)), "RR@10", ("home", "dev"), elsewhere=True), found)
+    assert ruling.outcome == "not decidable" and ruling.low > 0
+    assert "0.0100 on far dev" in ruling.sentence and "near dev, where" not in ruling.sentence
+
+
+def test_a_condition_is_a_fine_tuning_a_representation_and_what_was_read():
+    """none belongs to every condition of its fine-tuning; what another collection has taught does not speak for it."""
+    corpus, wiki, none = dense("retromae"), dense("retromae", collection="wiki"), dense("none")
+    bm25 = SystemKey("bm25", "none", "bm25", "none")
+
+    def outcome(better: SystemKey, worse: SystemKey, *levels: float) -> str:
+        truth = dict(zip((corpus, wiki, none, bm25), (*levels, 0.6), strict=True))
+        part = ClaimPart("", (Term(1, better), Term(-1, worse)), "RR@10", ("msmarco", "dev"))
+        return decide(part, results(drawn(truth, noise=Noise().scaled(1e-4)))).outcome
+
+    assert outcome(corpus, wiki, 0.3, 0.2, 0.0) == "holds"
+    assert outcome(corpus, wiki, 0.3, 0.01, 0.0) == outcome(wiki, corpus, 0.3, 0.01, 0.0) == "not decidable"
+    assert outcome(corpus, none, 0.3, 0.0, 0.0) == "holds"
+    assert outcome(wiki, none, 0.0, 0.01, 0.02) == "not decidable"
 
 
 @given(value=st.floats(-1, 1), half=st.floats(0, 1), size=st.none() | st.floats(0.001, 1), factor=st.floats(0.001, 1))

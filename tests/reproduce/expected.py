@@ -5,24 +5,33 @@
 Prints the table for the page. A figure is a mean over seeds. Its tolerance is what the difference of two such means is
 within, for all figures together with a probability of 0.95, if another machine is no more than other seeds: Student's
 t, the variance between seeds pooled over the systems of a representation and setting, Bonferroni over the table.
+
+Left out are cells that have not learned to search, by the rule of the claims (a tenth of BM25's measure), and figures
+whose tolerance exceeds a quarter of them: nothing could fail such an expectation. A sentence names them.
 """
 
 import argparse
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
 from midmask.artifact import Place
+from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, SystemKey, read_results
 from midmask.evaluation.rendering import markdown
-from tests.support.reproduce.pages import HEADER, Figure
+from midmask_papers.verdict import LEAST_OF_BM25
+from tests.support.reproduce.pages import HEADER, LEFT_OUT, Figure
 
 LEVEL = 0.05
 
 USUAL = ("RR@10", "R@100")
+
+WIDEST = 0.25
+"""The largest tolerance of an expected figure, as a share of it."""
 
 FLOOR = 0.001
 """The least tolerance: a query more or less at another rank, of some hundreds."""
@@ -57,6 +66,38 @@ def _tolerance(key: SystemKey, measure: str, values: dict[tuple[SystemKey, str],
     return max(FLOOR, quantile * math.sqrt(2 * pooled / len(values[key, measure])))
 
 
+def below_floor(found: Sequence[Figure]) -> list[Figure]:
+    """Figures of the cells that do not reach a tenth of BM25's by each measure; all, if BM25 is not among them."""
+    least = {one.measure: LEAST_OF_BM25 * one.value for one in found if one.key.system == BM25}
+    short = {one.key for one in found if one.value < least.get(one.measure, math.inf)}
+    return [one for one in found if one.key in short]
+
+
+def too_wide(found: Sequence[Figure]) -> list[Figure]:
+    """Figures with a tolerance of more than a quarter of them."""
+    return [one for one in found if one.tolerance is not None and one.tolerance > WIDEST * one.value]
+
+
+def expected(found: Sequence[Figure]) -> tuple[list[Figure], str]:
+    """The figures to expect, and the sentence that names the systems of those left out; empty if none is."""
+    short = below_floor(found)
+    wide = [one for one in too_wide(found) if one not in short]
+    said = [
+        f"{len(own)} of {len(found)} values, {why} ({', '.join(f'`{name}`' for name in _systems(own))})"
+        for own, why in (
+            (short, "of cells that do not reach a tenth of BM25's measure"),
+            (wide, "which another machine may change by more than a quarter"),
+        )
+        if own
+    ]
+    kept = [one for one in found if one not in short and one not in wide]
+    return kept, f"{LEFT_OUT}{'; '.join(said)}." if said else ""
+
+
+def _systems(found: Sequence[Figure]) -> list[str]:
+    return sorted({one.key.system for one in found})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
@@ -66,7 +107,8 @@ def main() -> int:
     results, _ = read_results(Place(str(options.results)))
     measures = options.measure or [name for name in USUAL if name in results[0].measures]
     found = figures(results, results[0].corpus, options.split, measures)
-    print(markdown(HEADER, [figure.cells() for figure in found]))
+    kept, left_out = expected(found)
+    print(markdown(HEADER, [figure.cells() for figure in kept]), left_out, sep="\n\n")
     return 0
 
 

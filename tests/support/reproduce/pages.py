@@ -18,6 +18,9 @@ HEADER = ("system", "collection", "representation", "setting", "corpus", "split"
 
 UNKNOWN = "—"
 
+LEFT_OUT = "Left out: "
+"""How the line below a table begins that says which figures the table lacks, and why."""
+
 OVER = " over "
 
 
@@ -67,6 +70,11 @@ class Section:
     def figures(self) -> list[Figure]:
         rows = [_cells(line) for line in self.text.splitlines() if line.startswith("|")]
         return [_figure(row) for row in rows if len(row) == len(HEADER) and row != HEADER and "--" not in row[-1]]
+
+    @property
+    def left_out(self) -> str:
+        """The line that says which figures the table lacks; empty if there is none."""
+        return next((line for line in self.text.splitlines() if line.startswith(LEFT_OUT)), "")
 
 
 def section(name: str, scale: str) -> Section:
