@@ -57,12 +57,18 @@ class FolderReader:
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
-        return {"files": {file: (folder / file).digest() for file in self.open(config).files()}}
+        return {"files": {file: (folder / file).digest() for file in open_corpus(config).files()}}
 
 
 def open_corpus(config: CorpusConfig) -> CorpusPieces:
-    """The corpus's parts; see `Reader.open`."""
-    return FORMATS[config.format].reader().open(config)
+    """The corpus's parts; see `Reader.open`.
+
+    Raises:
+        UnusableFile: if files hold something else than the format requires, by their first bytes, or nothing at all.
+    """
+    corpus = FORMATS[config.format].reader().open(config)
+    corpus.check_files()
+    return corpus
 
 
 def judged_splits(config: CorpusConfig) -> list[str]:

@@ -2,6 +2,7 @@
 
 from midmask.artifact import Place
 from midmask.corpora.config import CorpusConfig
+from midmask.corpora.contents import UnusableFile
 from midmask.corpora.docs import count_documents
 from midmask.corpora.documents.kinds import ending
 from midmask.corpora.formats import FORMATS
@@ -48,6 +49,8 @@ def _can_open(name: str) -> bool:
     config = CorpusConfig(name=name)
     try:
         pieces = FORMATS[config.format].reader().open(config).docs
+    except UnusableFile:
+        return config.format not in FALLBACKS  # its layout, with a file that its reader refuses by name
     except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
         return False
     return config.format in FALLBACKS or not any(ending(piece.file) in WRITTEN for piece in pieces)
