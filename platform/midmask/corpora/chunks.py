@@ -2,14 +2,13 @@
 
 A piece is a whole file or a byte range of one. Reading it gives tables ("blocks") of at most 2,048 rows in the order of
 the source: the row's own columns, and beside them where it came from (`piece`, `line` within the piece) and what is
-wrong with it (`fault`, with the text as `raw`; both null for a good row). Its last row is a marker, fault END, whose
-`line` is the number of lines in the piece: whoever puts the pieces together adds these up and knows each row's line in
-its file, although no reader of a byte range can.
+wrong with it (`fault`, with the text as `raw` and a `reason`; null for a good row). Its last row is a marker, fault
+END, whose `line` is the number of lines in the piece: whoever puts the pieces together adds these up and knows each
+row's line in its file, although no reader of a byte range can.
 """
 
-import contextlib
-import gzip
-import io
+import codecs
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -17,21 +16,23 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import pyarrow as pa
 
 from midmask.artifact import Place
-from midmask.corpora.gzipped import whole_stream
+from midmask.corpora.contents import HEAD, Form
+from midmask.corpora.gzipped import file_size, open_file
 from midmask.corpora.statistics import is_question
-from midmask.errors import UserError, reason
+from midmask.errors import quoted
 
 END = "end of piece"
 MALFORMED, NOT_UTF8, OVERSIZED = "malformed line", "invalid UTF-8", "oversized passage"
+NO_GRADE = "grade that is no whole number"
 EMPTY_PASSAGE, EMPTY_QUERY = "empty passage", "empty query"
 SPACED_ID = "white space in an id"
 
 BLOCK_ROWS = 2_048
 BLOCK_BYTES = 4 << 20
 PIECE_BYTES = 2 << 20
-RAW_CHARACTERS = 1_000
+RAW_CHARACTERS, REASON_CHARACTERS = 1_000, 200
 
-ORIGIN = [("piece", pa.int32()), ("line", pa.int64()), ("fault", pa.string()), ("raw", pa.string())]
+ORIGIN = [("piece", pa.int32()), ("line", pa.int64()), *((name, pa.string()) for name in ("fault", "raw", "reason"))]
 TEXT_FACTS = [("words", pa.int32()), ("question", pa.bool_())]
 BLOCKS = {
     "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text")), *TEXT_FACTS]),
@@ -62,11 +63,22 @@ class SplitPiece(Piece, Protocol):
 
 
 class Fault(ValueError):
-    """What is wrong with one row, by kind."""
+    """What is wrong with one row: the kind, by which rows are counted, and the reason, which names field and value."""
+
+    def __init__(self, kind: str, reason: str = "") -> None:
+        super().__init__(kind)
+        self.kind, self.reason = kind, reason
 
 
-class BrokenFile(Exception):
-    """What is wrong with a file from here on, where no further row can be found."""
+def kind_and_reason(error: Exception) -> tuple[str, str]:
+    """What a row's parser has raised, as the columns `fault` and `reason` have it."""
+    if isinstance(error, Fault):
+        return error.kind, error.reason
+    if isinstance(error, json.JSONDecodeError):
+        return MALFORMED, f"no JSON: {error.msg} at character {error.pos + 1}"
+    if isinstance(error, RecursionError):
+        return MALFORMED, "JSON that is nested too deeply"
+    return MALFORMED, " ".join(str(error).split())[:REASON_CHARACTERS]
 
 
 class Record(NamedTuple):
@@ -107,7 +119,7 @@ class TextPiece:
 
     parse: one record's text -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError
     for a malformed record. cut: makes the reader of records, lines unless said otherwise. skip: header lines at the
-    file's start.
+    file's start. form: what the file must hold.
     """
 
     number: int
@@ -122,6 +134,7 @@ class TextPiece:
     skip: int = 0
     split: str = ""
     cut: Callable[[], Any] = field(default=Lines)
+    form: Form = "text"
 
     def read(self) -> Iterator[pa.Table]:
         """Blocks in source order, the last one ending in the marker row.
@@ -133,7 +146,7 @@ class TextPiece:
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
-        with open_file(self.folder, self.file) as stream:
+        with open_file(self.folder, self.file, None if self.start else self.form) as stream:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
@@ -142,8 +155,17 @@ class TextPiece:
                     self._add(block, record)
                 if block.full:
                     yield block.take()
-        block.add(records.count, END, None, None)
+        block.add(records.count, None, END)
         yield block.take()
+
+    def is_empty(self) -> bool:
+        """Whether the file's beginning is blank.
+
+        Raises:
+            UserError: if the file cannot be read here, or holds something else than its form.
+        """
+        with open_file(self.folder, self.file, self.form) as stream:
+            return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
 
     def _add(self, block: "ParsedBlock", record: Record) -> None:
         text = (
@@ -152,19 +174,17 @@ class TextPiece:
             else f"(over {8 * self.max_characters} bytes)"
         )
         try:
-            block.add(record.line, None, None, self._parse_values(record))
-        except Fault as fault:
-            block.add(record.line, str(fault), text[:RAW_CHARACTERS], None)
-        except (ValueError, RecursionError):
-            block.add(record.line, MALFORMED, text[:RAW_CHARACTERS], None)
+            block.add(record.line, self._parse_values(record))
+        except (ValueError, RecursionError) as error:
+            block.add(record.line, None, *kind_and_reason(error), text)
 
     def _parse_values(self, record: Record) -> tuple[Any, ...]:
         if record.data is None:
             raise Fault(OVERSIZED)
         try:
             values = self.parse(record.data.decode().removeprefix("\ufeff"))
-        except UnicodeError:
-            raise Fault(NOT_UTF8) from None
+        except UnicodeError as error:
+            raise Fault(NOT_UTF8, str(error)) from None
         return check_values(self.rows, values, self.max_characters)
 
 
@@ -192,9 +212,9 @@ def _check_ids(ids: tuple[str, ...]) -> None:
     """TREC's run files are divided by white space, so an id that has some could be ranked but never written."""
     for name in ids:
         if not name.strip():
-            raise Fault(MALFORMED)
+            raise Fault(MALFORMED, f"the id {quoted(name)} is empty")
         if len(name.split()) != 1:
-            raise Fault(SPACED_ID)
+            raise Fault(SPACED_ID, f"the id {quoted(name)}")
 
 
 def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
@@ -203,16 +223,16 @@ def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, .
     if not text.strip():
         title, text = "", title
     if not text.strip():
-        raise Fault(EMPTY_PASSAGE)
+        raise Fault(EMPTY_PASSAGE, "neither a text nor a title")
     if len(text) > max_characters:
-        raise Fault(OVERSIZED)
+        raise Fault(OVERSIZED, f"{len(text):,} characters, corpus.max_characters = {max_characters:,}")
     return doc_id, title, text
 
 
 def _check_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """(query_id, text, answers); a format without answer strings gives None."""
     if not values[1].strip():
-        raise Fault(EMPTY_QUERY)
+        raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
     return values if len(values) == 3 else (*values, None)
 
 
@@ -225,14 +245,22 @@ class ParsedBlock:
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
 
-    def add(self, line: int, fault: str | None, raw: str | None, values: tuple[Any, ...] | None) -> None:
+    def add(
+        self,
+        line: int,
+        values: tuple[Any, ...] | None,
+        fault: str | None = None,
+        reason: str = "",
+        raw: str | None = None,
+    ) -> None:
+        """A good row's values, or None and what is wrong with it."""
         if values is None:
             values = (None,) * (len(self.schema) - len(ORIGIN))
         elif self._text_at is not None:
             text = values[self._text_at]
             values = (*values, len(text.split()), is_question(text))
             self._bytes += len(text)
-        self._rows.append((self.piece, line, fault, raw, *values))
+        self._rows.append((self.piece, line, fault, raw and raw[:RAW_CHARACTERS], reason or None, *values))
 
     @property
     def full(self) -> bool:
@@ -243,44 +271,6 @@ class ParsedBlock:
         arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self.schema, strict=True)]
         self._rows, self._bytes = [], 0
         return pa.Table.from_arrays(arrays, schema=self.schema)
-
-
-@contextlib.contextmanager
-def open_file(folder: Place, file: str) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked if its name ends in .gz.
-
-    Raises:
-        UserError: if the file is not there, cannot be read, is not a text, or its gzip stream is broken.
-    """
-    with _name_errors(folder, file), whole_stream(folder / file), (folder / file).reading() as raw:
-        stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
-        yield gzip.GzipFile(fileobj=stream) if file.endswith(".gz") else stream  # type: ignore[misc]
-
-
-@contextlib.contextmanager
-def _name_errors(folder: Place, file: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise UserError(
-            f"{folder / file} is not there; every machine that reads needs it: use a shared folder or a URI"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{folder / file}: not a text in UTF-8 ({error}); convert the file") from None
-    except BrokenFile as error:
-        raise UserError(f"{folder / file}: {error}") from None
-    except OSError as error:  # after zlib's, which `whole_stream` has made a UserError: a folder, no permission, a disk
-        raise UserError(f"{folder / file} cannot be read ({reason(error)})") from None
-
-
-def file_size(folder: Place, file: str) -> int:
-    """Bytes on disk.
-
-    Raises:
-        UserError: if the file is not there, or is a folder.
-    """
-    with _name_errors(folder, file), (folder / file).reading() as stream:
-        return int(stream.size())  # type: ignore[attr-defined]
 
 
 def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:

@@ -6,7 +6,11 @@ from typing import Any
 
 from midmask.artifact import Place
 from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges
+from midmask.corpora.contents import EXPECTED, UnusableFile
 from midmask.errors import UserError
+
+CHECKED = 20
+"""Files of a kind of rows whose first bytes are looked at before any is read; the others' are when they are read."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,18 @@ class CorpusPieces:
                 seen.add(piece.file)
                 yield piece.file
         yield from self.beside
+
+    def check_files(self) -> None:
+        """
+        Raises:
+            UnusableFile: if one of the first text files of a kind of rows holds something else than its form, or all
+                files of a kind are empty.
+        """
+        for pieces in (self.docs, self.queries, self.qrels):
+            texts = [piece for piece in pieces if isinstance(piece, TextPiece) and not piece.start]
+            empty = [piece for piece in texts[:CHECKED] if piece.is_empty()]
+            if empty and len(empty) == len(texts):
+                raise UnusableFile(f"{empty[0].folder / empty[0].file} is empty; expected is {EXPECTED[empty[0].form]}")
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:

@@ -8,7 +8,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from midmask.corpora.chunks import BrokenFile, Record
+from midmask.corpora.chunks import Record
+from midmask.corpora.gzipped import BrokenFile
+from midmask.corpora.values import is_nothing, read_id, read_text
+from midmask.errors import quoted
 
 CHUNK = 4 << 20
 """Characters read at a time; an object is some 100,000 characters long."""
@@ -62,15 +65,14 @@ def _skip_sign(text: str, place: int, sign: str) -> int:
 def parse_question(text: str) -> tuple[str, str, list[str] | None]:
     """(query_id, question, answers) of one record; an object without answers gives None."""
     query_id, row = _object(text)
-    answers = [answer for answer in row.get("answers", []) if answer.strip()]
-    return query_id, row["question"], answers or None
+    answers = [answer for answer in _answers(row) if answer.strip()]
+    return query_id, read_text(row, "question"), answers or None
 
 
 def parse_positive(text: str) -> tuple[str, str, int]:
     """(query_id, doc_id, 1): the first positive of one record."""
     query_id, row = _object(text)
-    positive = row["positive_ctxs"][0]
-    return query_id, str(positive["passage_id"] if "passage_id" in positive else positive["psg_id"]), 1
+    return query_id, read_id(row["positive_ctxs"][0], "passage_id", "psg_id"), 1
 
 
 def _object(text: str) -> tuple[str, dict[str, Any]]:
@@ -79,11 +81,15 @@ def _object(text: str) -> tuple[str, dict[str, Any]]:
     row = json.loads(data)
     positives = row.get("positive_ctxs") if isinstance(row, dict) else None
     if not isinstance(positives, list) or not positives or not isinstance(positives[0], dict):
-        raise ValueError("no positive_ctxs")
-    name = positives[0].get("passage_id", positives[0].get("psg_id"))
-    answers = row.get("answers", [])
-    if not isinstance(row.get("question"), str) or isinstance(name, bool) or not isinstance(name, str | int):
-        raise ValueError("no question, or no passage_id")
+        raise ValueError(f"positive_ctxs is {quoted(positives)}, not a list of objects")
+    answers = _answers(row)
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise ValueError("answers that are no texts")
+        raise ValueError(f"answers is {quoted(answers)}, not a list of texts")
+    read_text(row, "question")
+    read_id(positives[0], "passage_id", "psg_id")
     return query_id, row
+
+
+def _answers(row: dict[str, Any]) -> Any:
+    answers = row.get("answers")
+    return [] if is_nothing(answers) else answers

@@ -16,7 +16,7 @@ from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 from midmask.randomness.texts import hash64
 
-QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw")])
+QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw", "reason")])
 
 Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 """Reads pieces into blocks, in order: in this process, or by the workers of a cluster."""

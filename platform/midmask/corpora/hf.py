@@ -22,12 +22,15 @@ import pyarrow as pa
 
 from midmask.artifact import Place
 from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.chunks import NOT_UTF8, Fault, file_size
+from midmask.corpora.chunks import NOT_UTF8, Fault
 from midmask.corpora.columns import WantedColumn, find_columns
+from midmask.corpora.contents import UnusableFile
 from midmask.corpora.corpus import CorpusPieces, split_names
+from midmask.corpora.gzipped import file_size
 from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.records import record_blocks
+from midmask.corpora.strays import data_files
 from midmask.corpora.tables import arrow_batches, is_id, is_number, is_text, readable
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
@@ -42,13 +45,18 @@ LAYOUT = (
 ArrowRow = dict[str, Any]
 
 
+def is_text_or_floats(kind: pa.DataType) -> bool:
+    """Whether a column of this type can hold titles: a column of NaN alone, as pandas writes nothing, is of floats."""
+    return is_text(kind) or bool(pa.types.is_floating(kind))
+
+
 def _names(usual: str, others: set[str]) -> tuple[str, ...]:
     return (usual, *sorted(others - {usual}))
 
 
 ID = WantedColumn(("_id", "id"), is_id, "strings or whole numbers")
 TEXT = WantedColumn(("text",), is_text, "strings")
-TITLE = WantedColumn(("title",), is_text, "strings", optional=True)
+TITLE = WantedColumn(("title",), is_text_or_floats, "strings", optional=True)
 JUDGEMENT = (
     WantedColumn(_names("query-id", QUERY_NAMES), is_id, ID.kind),
     WantedColumn(_names("corpus-id", DOC_NAMES), is_id, ID.kind),
@@ -156,7 +164,7 @@ def _datasets(folder: Place, part: str) -> dict[str, str]:
     """split -> path within the folder, of the datasets that a part consists of: "" -> the part if it is one itself;
     else those that dataset_dict.json names, or, without this file, all that are there.
     """
-    names = (folder / part).names()
+    names = data_files(folder / part)
     if STATE in names:
         return {"": part}
     if SPLITS in names:
@@ -179,7 +187,10 @@ def _pieces(
     pieces: list[ArrowPiece] = []
     for split, path in sorted(datasets.items()):
         own = split if rows == "qrels" else ""
-        for file in _arrow_files(folder, path):
+        files = _arrow_files(folder, path)
+        if not files and rows != "docs":
+            raise UnusableFile(f"{folder / path} is a dataset without rows; add {rows}, or remove it")
+        for file in files:
             found, share = find_columns(folder / file, columns, LAYOUT)
             size = round(file_size(folder, file) * share)
             pieces.append(ArrowPiece(len(pieces), rows, folder, file, size, found, parse, max_characters, own))

@@ -23,7 +23,8 @@ from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.irds_library import MissingLibrary, children, dataset, missing_line, records
 from midmask.corpora.records import record_blocks
-from midmask.errors import UserError
+from midmask.corpora.values import is_nothing, whole_grade
+from midmask.errors import UserError, quoted
 
 WORDS = {"train": "train", "training": "train", "test": "test"}
 WORDS |= dict.fromkeys(("dev", "val", "valid", "validation"), "dev")
@@ -151,7 +152,11 @@ def _passage(record: Any) -> tuple[str, str, str]:
     if not body:
         return str(record.doc_id), "", _default_text(record)
     title = getattr(record, "title", None)
-    return str(record.doc_id), _require_string("" if title is None else title), _require_string(getattr(record, body))
+    return (
+        str(record.doc_id),
+        _require_string("" if is_nothing(title) else title),
+        _require_string(getattr(record, body)),
+    )
 
 
 def _query(record: Any) -> tuple[str, str]:
@@ -162,10 +167,7 @@ def _query(record: Any) -> tuple[str, str]:
 
 def _judgement(record: Any) -> tuple[str, str, int]:
     """(query_id, doc_id, grade)."""
-    grade = record.relevance
-    if not isinstance(grade, int) or abs(grade) >= 2**31:
-        raise ValueError(f"grade {grade!r}")
-    return str(record.query_id), str(record.doc_id), grade
+    return str(record.query_id), str(record.doc_id), whole_grade(record.relevance, "relevance")
 
 
 _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
@@ -179,7 +181,7 @@ def _default_text(record: Any) -> str:
 
 def _require_string(value: Any) -> str:
     if not isinstance(value, str):
-        raise Fault(NO_TEXT)
+        raise Fault(NO_TEXT, f"text is {quoted(value)}")
     return value
 
 

@@ -14,7 +14,9 @@ from midmask.corpora.chunks import Piece, TextPiece
 from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
+from midmask.corpora.strays import data_files
 from midmask.corpora.titled import TitledPiece, plain_title
+from midmask.corpora.values import split_columns
 from midmask.errors import UserError
 
 LAYOUT = (
@@ -30,19 +32,19 @@ DEEP_LEARNING = {"dl19": "2019", "dl20": "2020"}
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line; the collection has no titles."""
-    doc_id, passage = text.split("\t")
+    doc_id, passage = split_columns(text, "id", "text")
     return doc_id.strip(), "", passage
 
 
 def parse_titled(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of three columns."""
-    doc_id, title, passage = text.split("\t")
+    doc_id, title, passage = split_columns(text, "id", "title", "text")
     return doc_id.strip(), plain_title(title), passage
 
 
 def parse_query(text: str) -> tuple[str, str]:
     """(query_id, text) of one line."""
-    query_id, query = text.split("\t")
+    query_id, query = split_columns(text, "id", "text")
     return query_id.strip(), query
 
 
@@ -52,12 +54,12 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     Raises:
         UserError: naming what is missing, and the layout.
     """
-    limits = {"max_characters": max_characters}
+    limits = {"max_characters": max_characters, "form": "tabs"}
     passages = find_file(folder, [*COLLECTIONS, *TITLED, *APART], LAYOUT)
     parse = parse_titled if passages in TITLED else parse_passage
     docs = text_pieces("docs", folder, [passages], parse, limits, whole=passages in APART)
     titles = find_file(folder, TITLES, LAYOUT) if passages in APART else ""
-    names = folder.names()
+    names = data_files(folder)
     files = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     queries = sorted(file for file in names if _holds_queries(file))
     if bool(files) != bool(queries):
@@ -71,7 +73,7 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         name,
         _add_titles(docs, titles),
         text_pieces("queries", folder, queries, parse_query, limits),
-        qrel_pieces(folder, files, limits),
+        qrel_pieces(folder, files, max_characters),
         beside=(titles,) if titles else (),
     )
 

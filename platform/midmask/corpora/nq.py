@@ -23,12 +23,14 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import dpr_json
-from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, open_file
+from midmask.corpora.chunks import Fault, Lines, Record, TextPiece
 from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
 from midmask.corpora.dpr_json import Items
+from midmask.corpora.gzipped import open_file
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
-from midmask.errors import UserError
+from midmask.corpora.strays import data_files
+from midmask.errors import UserError, quoted
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ class Numbered:
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of psgs_w100.tsv."""
-    doc_id, passage, title = _split_cells(text)
+    doc_id, passage, title = _split_cells(text, "id", "text", "title")
     return doc_id.strip(), title, passage
 
 
@@ -70,10 +72,10 @@ def parse_question(text: str) -> tuple[str, str, list[str]]:
     Raises:
         Fault: without a single answer, since no passage could be judged.
     """
-    query_id, question, answers = _split_cells(text)
+    query_id, question, answers = _split_cells(text, "id", "question", "answers")
     found_answers = [answer for answer in parse_answers(answers) if answer.strip()]
     if not found_answers:
-        raise Fault(NO_ANSWER)
+        raise Fault(NO_ANSWER, f"answers are {quoted(answers)}")
     "".join(found_answers).encode()  # a lone surrogate is no text
     return query_id, question, found_answers
 
@@ -104,11 +106,14 @@ def _parse_literal(text: str) -> Any:
         raise ValueError(f"no list: {error}") from None
 
 
-def _split_cells(text: str) -> list[str]:
+def _split_cells(text: str, *names: str) -> list[str]:
     try:
-        return next(csv.reader([text], delimiter="\t"))
+        cells = next(csv.reader([text], delimiter="\t"))
     except csv.Error as error:
         raise ValueError(str(error)) from None
+    if len(cells) != len(names):
+        raise ValueError(f"{len(cells)} columns instead of {len(names)} ({', '.join(names)})")
+    return cells
 
 
 def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
@@ -117,9 +122,9 @@ def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     Raises:
         UserError: naming what is missing, and the layout.
     """
-    limits = {"max_characters": max_characters}
+    limits = {"max_characters": max_characters, "form": "tabs"}
     passages = find_file(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
-    names = folder.names()
+    names = data_files(folder)
     trained = _by_split(folder, names, TRAINING)
     asked = _by_split(folder, names, QUESTIONS)
     if not asked and not trained:
@@ -130,9 +135,10 @@ def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     if twice := sorted(trained.keys() & judged.keys()):
         raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")
     queries = _pieces("queries", folder, asked, Numbered, parse_question, limits)
-    queries += _pieces("queries", folder, trained, Items, dpr_json.parse_question, limits, first=len(queries))
-    qrels = qrel_pieces(folder, judged, limits)
-    qrels += _pieces("qrels", folder, trained, Items, dpr_json.parse_positive, limits, first=len(qrels))
+    array = {**limits, "form": "text"}
+    queries += _pieces("queries", folder, trained, Items, dpr_json.parse_question, array, first=len(queries))
+    qrels = qrel_pieces(folder, judged, max_characters)
+    qrels += _pieces("qrels", folder, trained, Items, dpr_json.parse_positive, array, first=len(qrels))
     header = {**limits, "skip": 1 if _has_header(folder, passages) else 0}
     return CorpusPieces(name, text_pieces("docs", folder, [passages], parse_passage, header), queries, qrels)
 

@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any
 
 from midmask.artifact import Place
-from midmask.corpora.chunks import TextPiece, byte_ranges, open_file
-from midmask.errors import UserError
+from midmask.corpora.chunks import TextPiece, byte_ranges
+from midmask.corpora.contents import UnusableFile
+from midmask.corpora.gzipped import open_file
+from midmask.corpora.values import read_id, whole_grade
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +22,10 @@ QUERY_NAMES = {"query-id", "query_id", "queryid", "query", "qid", "topic"}
 DOC_NAMES = {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "pid", "did", "passage-id", "passage_id"}
 GRADE_NAMES = {"score", "grade", "rel", "relevance", "label"}
 BY_WIDTH = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
+LAYOUTS = (
+    "4 columns (query 0 doc grade), 3 (query doc grade, with or without the header query-id corpus-id score) or 2 "
+    "(query doc), divided by tabs"
+)
 SNIFFED_LINES, SNIFFED_BYTES = 20, 1 << 16
 
 
@@ -39,53 +45,43 @@ def columns(text: str) -> list[str]:
 
 
 def parse_judgement(layout: QrelsColumns, text: str) -> tuple[str, str, int]:
-    """(query_id, doc_id, grade); ValueError if the columns are not the layout's or the grade is no whole number."""
+    """(query_id, doc_id, grade); ValueError for other columns than the layout's, Fault for a grade that is not whole."""
     cells = columns(text)
     if len(cells) != layout.width:
         raise ValueError(f"{len(cells)} columns instead of {layout.width}")
-    grade = 1 if layout.grade is None else whole_grade(cells[layout.grade])
+    grade = 1 if layout.grade is None else whole_grade(cells[layout.grade], f"the grade (column {layout.grade + 1})")
     return cells[layout.query], cells[layout.doc], grade
 
 
 def judgement_values(row: dict[str, Any]) -> tuple[str, str, int]:
-    """(query_id, doc_id, grade) of a row with BEIR's columns; ValueError where one is missing."""
-    query_id, doc_id, grade = row["query-id"], row["corpus-id"], row["score"]
-    if query_id is None or doc_id is None or grade is None:
-        raise ValueError("a judgement without query, document or grade")
-    return str(query_id), str(doc_id), whole_grade(grade)
-
-
-def whole_grade(told: str | float) -> int:
-    """A grade of 32 bits; ValueError for any other number, or none."""
-    value = float(told)
-    if not value.is_integer() or abs(value) >= 2**31:  # infinities and NaN are no integers
-        raise ValueError(f"grade {told}")
-    return int(value)
+    """(query_id, doc_id, grade) of a row with BEIR's columns; Fault where one is missing or of another type."""
+    return read_id(row, "query-id"), read_id(row, "corpus-id"), whole_grade(row["score"])
 
 
 def sniff(folder: Place, file: str) -> QrelsColumns:
     """The layout of a judgement file, by its header, else by the number of columns that most of its first lines have.
 
     Raises:
-        UserError: if neither tells; the error names the accepted layouts.
+        UnusableFile: if neither decides, naming the accepted layouts; or if there is no row.
     """
-    with open_file(folder, file) as stream:
+    with open_file(folder, file, "columns") as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
     lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(line) for line in lines if line.strip()]
-    names = [name.lower() for name in rows[0]] if rows else []
+    if not rows:
+        raise UnusableFile(f"{folder / file} is empty; expected are {LAYOUTS}")
+    names = [name.lower() for name in rows[0]]
     if set(names) & QUERY_NAMES and set(names) & DOC_NAMES:
         layout = QrelsColumns(
             len(names), _place(names, QUERY_NAMES), _place(names, DOC_NAMES), _grade_place(names), header=1
         )
     else:
-        width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
+        width = Counter(len(row) for row in rows).most_common(1)[0][0]
         if width not in BY_WIDTH:
-            raise UserError(
-                f"{folder / file}: its rows have {width} columns; wanted are 4 (query 0 doc grade), 3 (query doc "
-                "grade, with or without the header query-id corpus-id score) or 2 (query doc), divided by tabs"
-            )
+            raise UnusableFile(f"{folder / file}: its rows have {width} columns; expected are {LAYOUTS}")
         layout = QrelsColumns(width, *BY_WIDTH[width], header=0)
+    if len(rows) == layout.header:
+        raise UnusableFile(f"{folder / file} has a header and no rows; add judgements, or remove the file")
     log.info("%s: %d columns, %s", file, layout.width, "with a header" if layout.header else "no header")
     return layout
 
@@ -98,7 +94,7 @@ def _grade_place(names: list[str]) -> int | None:
     return next((index for index, name in enumerate(names) if name in GRADE_NAMES), None)
 
 
-def qrel_pieces(folder: Place, files: dict[str, str], limits: dict[str, Any]) -> tuple[TextPiece, ...]:
+def qrel_pieces(folder: Place, files: dict[str, str], max_characters: int) -> tuple[TextPiece, ...]:
     """Pieces of the judgement files (split -> file), splits in order of their names."""
     pieces: list[TextPiece] = []
     for split, file in sorted(files.items()):
@@ -117,7 +113,8 @@ def qrel_pieces(folder: Place, files: dict[str, str], limits: dict[str, Any]) ->
                     parse=parse,
                     skip=layout.header,
                     split=split,
-                    **limits,
+                    form="columns",
+                    max_characters=max_characters,
                 )
             )
     return tuple(pieces)

@@ -2,29 +2,47 @@
 
 import json
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.corpora.chunks import END, SPACED_ID, Piece
+from midmask.corpora.chunks import END, NO_GRADE, NOT_UTF8, SPACED_ID, Piece
 from midmask.corpora.documents.source import TOLERATED
 from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
 
-QUOTED = 5
+QUOTED, REASONS = 5, 1_000
+"""Rows of a kind that the log quotes, and reasons that are counted each."""
+
 HOPELESS = 10_000
 """Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
 """
 
 
+@dataclass
+class _Alike:
+    """Rows of one file with the same fault: the first, quoted, the reason, and their number."""
+
+    quote: str
+    reason: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        rows = f"{self.count:,} rows" if self.count > 1 else ""
+        about = "; ".join(filter(None, (self.reason, rows)))
+        return f"{self.quote} ({about})" if about else self.quote
+
+
 class Quarantine:
     """Counts the rows of one corpus and writes the bad ones to quarantine.jsonl, one object a line: kind, file, line,
-    text.
+    text, and a reason where the kind does not say it all.
     """
 
     def __init__(self, quarantine: BinaryIO, threshold: float, source: str) -> None:
@@ -33,16 +51,21 @@ class Quarantine:
         self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
         self.left_out: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
         self.notes: dict[str, Counter[str]] = {}
-        self._quotes: dict[str, list[str]] = {"docs": [], "queries": [], "qrels": []}
+        self._alike: dict[str, dict[tuple[str, str, str], _Alike]] = {"docs": {}, "queries": {}, "qrels": {}}
 
-    def reject(self, rows: str, kind: str, file: str, line: int, text: str) -> None:
+    def reject(self, rows: str, kind: str, file: str, line: int, text: str, reason: str = "") -> None:
         """Quarantines one row; the first few of each kind of rows are quoted in the log."""
         self.bad[rows][kind] += 1
-        entry = {"kind": kind, "file": file, "line": line, "text": text}
+        entry = {"kind": kind, "file": file, "line": line, "text": text, **({"reason": reason} if reason else {})}
         self._quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-        if len(self._quotes[rows]) < QUOTED:
-            self._quotes[rows].append(f"{file}:{line} {kind}: {text[:80]!r}")
-            log.warning("bad row of the %s: %s", rows, self._quotes[rows][-1])
+        quote = f"{file}:{line} {kind}: {text[:80]!r}"
+        if self.bad[rows].total() <= QUOTED:
+            log.warning("bad row of the %s: %s%s", rows, quote, f" ({reason})" if reason else "")
+        alike, key = self._alike[rows], (kind, file, reason)
+        if key in alike:
+            alike[key].count += 1
+        elif len(alike) < REASONS:
+            alike[key] = _Alike(quote, reason)
         if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
             self.check(rows)
 
@@ -61,11 +84,34 @@ class Quarantine:
         read = bad + self.kept[rows] + self.left_out[rows].total()
         if bad > self._threshold * read:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
+            first = "; ".join(map(str, list(self._alike[rows].values())[:3]))
             raise UserError(
                 f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
                 f"corpus.bad_rows_threshold = {self._threshold:g}): {kinds}; first: "
-                f"{'; '.join(self._quotes[rows][:3])}. {_remedy(self.bad[rows])}"
+                f"{first}. {self._remedy(rows)}"
             )
+
+    def _remedy(self, rows: str) -> str:
+        advice = f"Mend the files, or go on without these rows: {how_to_set('corpus.bad_rows_threshold', 'SHARE')}"
+        if self.bad[rows][SPACED_ID]:
+            return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
+        if self.bad[rows][NO_GRADE]:
+            return f"Grades are whole numbers, relevant from 1 on; map them, such as {self._map_grades()}. {advice}"
+        if self.bad[rows][NOT_UTF8]:
+            file = shlex.quote(next(file for kind, file, _ in self._alike[rows] if kind == NOT_UTF8))
+            return f"If {file} is in Latin-1: iconv -f LATIN1 -t UTF-8 {file} > NEW. {advice}"
+        return advice
+
+    def _map_grades(self) -> str:
+        file = next(file for kind, file, _ in self._alike["qrels"] if kind == NO_GRADE)
+        if file.endswith((".arrow", ")")):  # a table, or records of ir_datasets
+            return "0.5 and more to 1"
+        read, name = ("gzip -dc ", file.removesuffix(".gz")) if file.endswith(".gz") else ("cat ", file)
+        program = "'$NF + 0 == $NF {$NF = ($NF >= 0.5)} 1'"
+        return (
+            f"0.5 and more to 1, in the last column: {read}{shlex.quote(file)} | awk -v OFS='\\t' {program} > "
+            f"{shlex.quote(f'{name}.new')}"
+        )
 
     def result(self) -> dict[str, Any]:
         """rows_read = rows_kept + sum of rows_quarantined (by fault) + sum of rows_left_out (by rule)."""
@@ -98,13 +144,6 @@ class Quarantine:
         return f"{self._source}: {total:,} rows read = {kept} + {bad.total():,} quarantined{kinds}{rest}"
 
 
-def _remedy(bad: Counter[str]) -> str:
-    advice = f"Mend the files, or go on without these rows: {how_to_set('corpus.bad_rows_threshold', 'SHARE')}"
-    if bad[SPACED_ID]:
-        return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
-    return advice
-
-
 def separate_rejected(
     tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, rejected: Quarantine
 ) -> Iterator[pa.Table]:
@@ -122,7 +161,8 @@ def separate_rejected(
             if (kind := fault[index].as_py()) != END:
                 text = table.column("raw")[index].as_py()
                 file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
-                rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text)
+                reason = table.column("reason")[index].as_py() or ""
+                rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text, reason)
             elif (notes := table.column("raw")[index].as_py()) is not None:
                 rejected.add_notes(json.loads(notes))
             elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from midmask.corpora.chunks import END, MALFORMED, RAW_CHARACTERS, Fault, ParsedBlock, check_values
+from midmask.corpora.chunks import END, ParsedBlock, check_values, kind_and_reason
 
 T = TypeVar("T")
 
@@ -29,11 +29,10 @@ def record_blocks(
     block, count = ParsedBlock(rows, piece), 0
     for count, record in enumerate(records, start=1):
         try:
-            block.add(count, None, None, check_values(rows, parse(record), max_characters))
+            block.add(count, check_values(rows, parse(record), max_characters))
         except ValueError as error:
-            kind = str(error) if isinstance(error, Fault) else MALFORMED
-            block.add(count, kind, quote(record)[:RAW_CHARACTERS], None)
+            block.add(count, None, *kind_and_reason(error), quote(record))
         if block.full:
             yield block.take()
-    block.add(count, END, None, None)
+    block.add(count, None, END)
     yield block.take()

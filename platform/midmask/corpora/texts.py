@@ -11,6 +11,7 @@ from midmask.artifact import Place
 from midmask.corpora.beir import json_object, passage_values
 from midmask.corpora.corpus import CorpusPieces, text_pieces
 from midmask.corpora.reader import FolderReader
+from midmask.corpora.strays import data_files
 from midmask.errors import UserError
 
 ENDS = (".jsonl", ".jsonl.gz")
@@ -35,12 +36,11 @@ def open_texts(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     Raises:
         UserError: if there is no such file in it.
     """
-    files = sorted(file for file in folder.names() if file.endswith(ENDS))
+    files = data_files(folder, ENDS)
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {LAYOUT}")
-    return CorpusPieces(
-        name, text_pieces("docs", folder, files, parse_text, {"max_characters": max_characters}), (), ()
-    )
+    limits = {"max_characters": max_characters, "form": "json lines"}
+    return CorpusPieces(name, text_pieces("docs", folder, files, parse_text, limits), (), ())
 
 
 READER = FolderReader(LAYOUT, open_texts)

@@ -10,7 +10,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from midmask.corpora.chunks import TextPiece, open_file
+from midmask.corpora.chunks import TextPiece
+from midmask.corpora.gzipped import open_file
+from midmask.corpora.values import split_columns
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -77,7 +79,7 @@ class Titles:
         Raises:
             UserError: if it is not called in that order, since titles would be missed.
         """
-        doc_id, body = text.split("\t")
+        doc_id, body = split_columns(text, "number", "text")
         number = int(doc_id)
         if number < self._passage:
             raise UserError(

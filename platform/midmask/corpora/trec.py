@@ -14,14 +14,20 @@ from typing import Any, BinaryIO
 
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
-from midmask.corpora.chunks import Lines, Record, TextPiece, open_file
+from midmask.corpora.chunks import Lines, Record, TextPiece
+from midmask.corpora.contents import Form
 from midmask.corpora.corpus import CorpusPieces, split_names, text_pieces
+from midmask.corpora.gzipped import open_file
 from midmask.corpora.markup import elements, plain_text
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
+from midmask.corpora.strays import data_files
 from midmask.errors import UserError
 
 LAYOUT = "docs/* (<DOC> elements, jsonl or id<TAB>text), topics* (<top> elements or qid<TAB>text), qrels[.SPLIT].txt"
+FORMS: dict[bytes, Form] = {b"<": "text", b"{": "json lines"}
+"""What a file must hold, by its first character; columns divided by tabs for any other."""
+
 TITLES = ("TITLE", "HEADLINE", "HL", "TTL")
 TEXTS = ("TEXT", "ABSTRACT", "BODY")
 
@@ -115,8 +121,8 @@ def open_trec(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """
     if not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
-    files = [f"docs/{file}" for file in (folder / "docs").names()]
-    names = folder.names()
+    files = [f"docs/{file}" for file in data_files(folder / "docs")]
+    names = data_files(folder)
     topics = [file for file in names if file.startswith("topics")]
     qrels = split_names([file for file in names if file.startswith("qrels")], prefix="qrels")
     for what, present in (
@@ -130,7 +136,7 @@ def open_trec(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     docs = mixed_pieces("docs", folder, files, (Docs, parse_passage, beir.parse_passage, msmarco.parse_passage), limits)
     asked = (Topics, parse_query, beir.parse_query, msmarco.parse_query)
     queries = mixed_pieces("queries", folder, topics, asked, limits)
-    return CorpusPieces(name, docs, queries, qrel_pieces(folder, qrels, limits))
+    return CorpusPieces(name, docs, queries, qrel_pieces(folder, qrels, max_characters))
 
 
 def mixed_pieces(
@@ -144,13 +150,15 @@ def mixed_pieces(
     for file in files:
         first = _first_character(folder, file)
         parse: Callable[[str], tuple[Any, ...]] = {b"<": of_element, b"{": of_json}.get(first, of_columns)
+        form: Form = FORMS.get(first, "tabs")
         cut = elements if first == b"<" else Lines
-        pieces.extend(text_pieces(rows, folder, [file], parse, limits, cut=cut, first_number=len(pieces)))
+        about = {**limits, "form": form}
+        pieces.extend(text_pieces(rows, folder, [file], parse, about, cut=cut, first_number=len(pieces)))
     return tuple(pieces)
 
 
 def _first_character(folder: Place, file: str) -> bytes:
-    with open_file(folder, file) as stream:
+    with open_file(folder, file, None) as stream:
         return stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
 
 

@@ -18,7 +18,9 @@ from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.msmarco import parse_query
 from midmask.corpora.qrels import qrel_pieces
 from midmask.corpora.reader import FolderReader
+from midmask.corpora.strays import data_files
 from midmask.corpora.titled import plain_title
+from midmask.corpora.values import split_columns
 from midmask.errors import UserError
 
 LAYOUT = (
@@ -33,9 +35,8 @@ OUR_NAME = {"val": "dev"}
 
 def parse_columns(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of a line `id<TAB>text` or `id<TAB>title<TAB>text`."""
-    doc_id, *title, passage = text.split("\t")
-    if len(title) > 1:
-        raise ValueError("more than three columns")
+    names = ("id", "text") if text.count("\t") < 2 else ("id", "title", "text")
+    doc_id, *title, passage = split_columns(text, *names)
     return doc_id.strip(), plain_title("".join(title)), passage
 
 
@@ -48,10 +49,11 @@ def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPiece
     if not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     root = "benchmark/" if (folder / "benchmark").exists() else ""
-    inside = {part: (folder / f"{root}{part}").names() for part in ("documents", "docs", "topics", "qrels")}
-    documents = [f"{root}{part}/{file}" for part in ("documents", "docs") for file in inside[part]]
-    topics = [f"{root}topics/{file}" for file in inside["topics"] if TOPICS.fullmatch(file)]
-    judgements = [match for file in inside["qrels"] if (match := QRELS.fullmatch(file))]
+    documents = [
+        f"{root}{part}/{file}" for part in ("documents", "docs") for file in data_files(folder / f"{root}{part}")
+    ]
+    topics = [f"{root}topics/{file}" for file in data_files(folder / f"{root}topics") if TOPICS.fullmatch(file)]
+    judgements = [match for file in data_files(folder / f"{root}qrels") if (match := QRELS.fullmatch(file))]
     missing = [
         wanted
         for wanted, present in (
@@ -71,7 +73,7 @@ def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPiece
         name,
         trec.mixed_pieces("docs", folder, documents, readers, limits),
         trec.mixed_pieces("queries", folder, topics, asked, limits),
-        qrel_pieces(folder, files, limits),
+        qrel_pieces(folder, files, max_characters),
         unions=_unions(files),
     )
 

@@ -25,14 +25,13 @@ FEW = 8
 
 REPLACED = ", invalid bytes replaced"
 MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 UNMARKED = ("utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le", "utf_7")
-"""Encodings that any bytes may seem to be: taken only with a mark, or by their zero bytes (`_wide`)."""
+"""Encodings that any bytes may seem to be: taken only with a mark, or by their zero bytes (`wide_encoding`)."""
 
 _CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\r\f\v\x1b\x08")) + b"\x7f"
 _CONTROL_SHARE, _NUL_SHARE = 0.02, 0.2
@@ -47,11 +46,11 @@ def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
     head = stream.read(SAMPLE)
     if not head.strip() and not stream.read(1):
         raise Unreadable(EMPTY_FILE)
-    found = next((codec for mark, codec in MARKS if head.startswith(mark)), None) or _wide(head)
-    if found is None and _is_binary(head):
+    found = wide_encoding(head)
+    if not found and not head.startswith(codecs.BOM_UTF8) and _is_binary(head):
         raise Unreadable(BINARY, "it holds control characters")
     stream.seek(0)
-    if found is None or found == "utf-8-sig":
+    if not found:
         found, name = _guess_bytewise(stream)
     else:
         name = found
@@ -64,15 +63,19 @@ def _is_binary(head: bytes) -> bool:
     return controls > _CONTROL_SHARE * len(head) or head.count(0) > _NUL_SHARE * len(head)
 
 
-def _wide(head: bytes) -> str | None:
-    """UTF-16 without a mark, by the zero bytes of its ASCII characters."""
+def wide_encoding(head: bytes) -> str:
+    """Codec of UTF-16 or UTF-32, by the byte-order mark or, without one, of UTF-16 by the zero bytes of its ASCII
+    characters; "" for any other encoding.
+    """
+    if found := next((codec for mark, codec in MARKS if head.startswith(mark)), ""):
+        return found
     even, odd = head[::2], head[1::2]
     if not odd or len(head) < 8:
-        return None
+        return ""
     zeros = even.count(0) / len(even), odd.count(0) / len(odd)
     if max(zeros) > 0.4 and min(zeros) < 0.02:
         return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
-    return None
+    return ""
 
 
 def _guess_bytewise(stream: BinaryIO) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from midmask.artifact import Place
 from midmask.corpora.documents.kinds import KINDS, ending
+from midmask.corpora.strays import is_leftover
 
 HIDDEN, NO_ENDING, SPECIAL = "hidden", "without ending", "no regular file"
 
@@ -25,7 +26,7 @@ class Listing:
     def add(self, path: str, size: int) -> None:
         """Takes a file in, or counts it as left out."""
         end = ending(path)
-        if any(part.startswith(".") for part in path.split("/")):
+        if any(is_leftover(part) for part in path.split("/")):
             self.left_out[HIDDEN] += 1
         elif end in KINDS:
             self.files[path] = size
@@ -80,7 +81,7 @@ def _take_entry(path: str, own: str, listing: Listing) -> str:
         listing.closed.append((own, error.strerror or type(error).__name__))
         return ""
     if os.path.isdir(path):
-        if not own.rsplit("/", 1)[-1].startswith("."):
+        if not is_leftover(own.rsplit("/", 1)[-1]):
             return own
         listing.left_out[HIDDEN] += 1
     elif os.path.isfile(path):

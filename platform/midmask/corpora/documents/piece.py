@@ -122,13 +122,13 @@ class DocumentPiece:
         try:
             values = check_values("docs", (doc_id, passage.title, passage.text), self.cutting.max_characters)
         except Fault as fault:
-            return self._fault(file, line, str(fault), passage.text)
+            return self._fault(file, line, fault.kind, passage.text, fault.reason)
         facts = (len(passage.text.split()), is_question(passage.text))
-        return (self.number, line, None, None, *values, *facts, quote_name(file))
+        return (self.number, line, None, None, None, *values, *facts, quote_name(file))
 
-    def _fault(self, file: str, line: int, kind: str, text: str) -> PassageRow:
+    def _fault(self, file: str, line: int, kind: str, text: str, reason: str = "") -> PassageRow:
         quoted = text[:RAW_CHARACTERS].encode("utf-8", "backslashreplace").decode()
-        return (self.number, line, kind, quoted, *(None,) * (len(SCHEMA) - 5), quote_name(file))
+        return (self.number, line, kind, quoted, reason or None, *(None,) * (len(SCHEMA) - 6), quote_name(file))
 
 
 def _stem(file: str) -> str:
