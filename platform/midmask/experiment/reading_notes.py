@@ -1,9 +1,10 @@
 """The notes below every table of evaluations: where its queries come from, and how much of each text was read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from midmask.artifact import Artifact
+from midmask.corpora.statistics import describe_missing
 from midmask.errors import how_to_set
 from midmask.experiment.run_notes import run_note, run_warnings
 
@@ -13,10 +14,11 @@ MUCH = 0.2
 
 def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
-    a line per run file and one per approximate search with its recall, and lines of warning for many cut passages, for
-    results that an index did not find, and for what a run file lacks or has too much.
+    a line per run file and one per approximate search with its recall, a line for each rule that left something out of
+    what was measured, with its count, and lines of warning for many cut passages, for results that an index did not
+    find, and for what a run file lacks or has too much.
     """
-    splits = dict.fromkeys(_split_note(done.result) for done in evaluations.values())
+    splits = dict.fromkeys(line for done in evaluations.values() for line in _split_notes(done.result))
     ways: dict[str, list[str]] = {}
     runs = {label: done for label, done in evaluations.items() if "run" in done.result["read"]}
     for label, done in evaluations.items():
@@ -27,12 +29,33 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
     warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
     read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
-    return "\n".join([*splits, *read, *(run_note(label, done) for label, done in runs.items()), *recalls, *warnings])
+    given = [run_note(label, done) for label, done in runs.items()]
+    return "\n".join([*splits, *read, *given, *recalls, *_self_match_notes(evaluations), *warnings])
 
 
-def _split_note(result: Mapping[str, Any]) -> str:
+def _split_notes(result: Mapping[str, Any]) -> Iterator[str]:
+    """The split's queries, and what its judgements lack."""
+    place = f"{result['corpus']} {result['split']}"
     rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
-    return f"{result['corpus']} {result['split']}: {result['queries']:,} queries ({rule})."
+    yield f"{place}: {result['queries']:,} queries ({rule})."
+    if missing := result.get("missing_passages"):
+        yield f"{place}: {describe_missing(missing)}."
+    if faults := result.get("quarantined_judgements"):
+        kinds = ", ".join(f"{number:,} {fault}" for fault, number in faults.items())
+        yield f"{result['corpus']}: bad rows of its judgements that were not read: {kinds} (quarantine.jsonl)."
+    for name, queries in result.get("not_searched", {}).items():
+        yield f"{place}: {queries:,} queries of the slice {name} are not among the evaluated ones and do not count."
+
+
+def _self_match_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
+    """A line per collection, split and number of results that were left out for being the query itself."""
+    labels: dict[str, list[str]] = {}
+    for label, done in evaluations.items():
+        if count := done.result.get("self_matches"):
+            place = f"{done.result['corpus']} {done.result['split']}"
+            said = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
+            labels.setdefault(said, []).append(label)
+    return [f"{'; '.join(names)}, {said}" for said, names in labels.items()]
 
 
 def _reading(read: Mapping[str, Any]) -> str:

@@ -22,10 +22,20 @@ def run_warnings(label: str, done: Artifact) -> Iterator[str]:
         yield f"Warning: {place}: the run lacks {lacking:,} of the {result['queries']:,} queries; they score 0."
     if more := run["left_out_queries"]:
         yield f"{place}: {more:,} queries of the run are not judged there and are left out."
+    if unread := run.get("unread_queries"):
+        yield (
+            f"Warning: {place}: {unread:,} queries of the run are judged, but the collection has no text of them; they "
+            "are left out. To count them, add them to its queries."
+        )
     if run["unknown_documents"]:
         yield (
-            f"Warning: {place}: documents of the run that the collection lacks: {run['unknown_documents']:,}, in "
-            f"{run['unknown_rows']:,} rows; they keep their ranks and count as not relevant."
+            f"Warning: {place}: unjudged documents of the run that the collection lacks: {run['unknown_documents']:,}, "
+            f"in {run['unknown_rows']:,} rows; they keep their ranks and count as not relevant."
+        )
+    if copies := run.get("copies"):
+        yield (
+            f"{place}: {copies:,} rows of the run are the query itself and keep their ranks. To leave them out, as "
+            "searches here do: --leave-out-copies (in Python: leave_out_copies=True)."
         )
     if run["longest"] > depth:
         yield (
