@@ -91,8 +91,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     Returns:
         corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
         measures), not_searched (slice -> its queries that do not count, where there are any), what `measures.coverage`
-        counts, missing_passages (judgements of passages that the collection lacks), quarantined_judgements (fault ->
-        rows of the collection that were not read), self_matches (rows left out), empty_slots (results that an index did
+        counts, missing_passages (judgements of passages that the collection lacks), unread_judgements (why -> rows of
+        all splits that are not used), self_matches (rows left out), empty_slots (results that an index did
         not find), index_recall (of an approximate search, as `index_recall.measure_recall`), read (how far texts were
         read, as far as the list's step says), seconds.
 
@@ -101,7 +101,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     """
     started = time.perf_counter()
     corpus = inputs["corpus"]
-    qrels, read = read_qrels(corpus), inputs["ranked"].result.get("read", {})
+    qrels = read_qrels(corpus)
     searched = judged_queries(corpus, config.split, limit=config.max_queries)
     found, itself = _cut_ranking(config, inputs, searched)
     own, covered = _measure_queries(config, corpus, found, searched)
@@ -125,11 +125,11 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         "not_searched": _count_not_searched(qrels, config.split, sizes),
         **covered,
         "missing_passages": pc.sum(is_missing(corpus.place, _of_split(qrels, config.split, searched))).as_py() or 0,
-        "quarantined_judgements": corpus.result.get("rows_by_kind", {}).get("qrels", {}).get("quarantined", {}),
-        "self_matches": itself + read.get("run", {}).get("copies_left_out", 0),
+        "unread_judgements": _count_unread(corpus),
+        "self_matches": itself,
         "empty_slots": inputs["ranked"].result.get("splits", {}).get(config.split, {}).get("empty_slots", 0),
         "index_recall": inputs["ranked"].result.get("recall", {}),
-        "read": read,
+        "read": inputs["ranked"].result.get("read", {}),
         "seconds": round(time.perf_counter() - started, 3),
     }
 
@@ -139,6 +139,8 @@ def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searche
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
     found, itself = without_self(found, excluded_pairs(inputs["ranked"], inputs["corpus"]), config.depth)
+    run = inputs["ranked"].result.get("read", {}).get("run", {})
+    itself += run["copies"] if run.get("copies_left_out") else 0
     if itself:
         log.info("%d passages were the query itself and are left out", itself)
     return found, itself
@@ -182,6 +184,13 @@ def _measure_queries(
 def _of_split(table: pa.Table, split: str, searched: list[str]) -> pa.Table:
     within = pc.equal(table["split"], split)
     return table.filter(pc.and_(within, pc.is_in(table["query_id"], value_set=pa.array(searched, pa.string()))))
+
+
+def _count_unread(corpus: Artifact) -> dict[str, int]:
+    """Fault or rule -> judgements of the collection's files that were not read."""
+    rows = corpus.result.get("rows_by_kind", {}).get("qrels", {})
+    sampled = {"of passages left out by corpus.max_passages": rows.get("left_out", 0)}
+    return {why: count for why, count in {**rows.get("quarantined", {}), **sampled}.items() if count}
 
 
 def _count_not_searched(qrels: pa.Table, split: str, counted: Mapping[str, int]) -> dict[str, int]:

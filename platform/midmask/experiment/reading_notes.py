@@ -1,6 +1,6 @@
 """The notes below every table of evaluations: where its queries come from, and how much of each text was read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from midmask.artifact import Artifact
@@ -11,6 +11,9 @@ from midmask.experiment.run_notes import run_note, run_warnings
 MUCH = 0.2
 """Share of cut passages above which a warning is printed."""
 
+NAMED = 8
+"""Evaluations that a line names; of more, it has their number."""
+
 
 def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
@@ -18,7 +21,7 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     what was measured, with its count, and lines of warning for many cut passages, for results that an index did not
     find, and for what a run file lacks or has too much.
     """
-    splits = dict.fromkeys(line for done in evaluations.values() for line in _split_notes(done.result))
+    splits = dict.fromkeys(_split_note(done) for done in evaluations.values())
     ways: dict[str, list[str]] = {}
     runs = {label: done for label, done in evaluations.items() if "run" in done.result["read"]}
     for label, done in evaluations.items():
@@ -30,32 +33,47 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
     read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
     given = [run_note(label, done) for label, done in runs.items()]
-    return "\n".join([*splits, *read, *given, *recalls, *_self_match_notes(evaluations), *warnings])
+    return "\n".join([*splits, *read, *given, *recalls, *left_out_notes(evaluations), *warnings])
 
 
-def _split_notes(result: Mapping[str, Any]) -> Iterator[str]:
-    """The split's queries, and what its judgements lack."""
-    place = f"{result['corpus']} {result['split']}"
-    rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
-    yield f"{place}: {result['queries']:,} queries ({rule})."
-    if missing := result.get("missing_passages"):
-        yield f"{place}: {describe_missing(missing)}."
-    if faults := result.get("quarantined_judgements"):
-        kinds = ", ".join(f"{number:,} {fault}" for fault, number in faults.items())
-        yield f"{result['corpus']}: bad rows of its judgements that were not read: {kinds} (quarantine.jsonl)."
-    for name, queries in result.get("not_searched", {}).items():
-        yield f"{place}: {queries:,} queries of the slice {name} are not among the evaluated ones and do not count."
-
-
-def _self_match_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
-    """A line per collection, split and number of results that were left out for being the query itself."""
-    labels: dict[str, list[str]] = {}
+def left_out_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
+    """A line for each rule by which judgements, queries or results are not measured as the files have them, with its
+    count; of results, with the labels of the evaluations.
+    """
+    lines: dict[str, list[str]] = {}
     for label, done in evaluations.items():
+        for said in _judgement_notes(done.result):
+            lines[said] = []
         if count := done.result.get("self_matches"):
-            place = f"{done.result['corpus']} {done.result['split']}"
+            place = _place(done.result)
             said = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
-            labels.setdefault(said, []).append(label)
-    return [f"{'; '.join(names)}, {said}" for said, names in labels.items()]
+            lines.setdefault(said, []).append(label)
+    return [f"{_join_labels(labels)}, {said}" if labels else said for said, labels in lines.items()]
+
+
+def _join_labels(labels: Sequence[str]) -> str:
+    return "; ".join(labels) if len(labels) <= NAMED else f"{len(labels)} evaluations"
+
+
+def _place(result: Mapping[str, Any]) -> str:
+    return f"{result['corpus']} {result['split']}"
+
+
+def _split_note(done: Artifact) -> str:
+    result, limit = done.result, done.record["config"].get("max_queries")
+    rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
+    sampled = ", a fixed sample" if limit is not None and result["queries"] == limit else ""
+    return f"{_place(result)}: {result['queries']:,} queries{sampled} ({rule})."
+
+
+def _judgement_notes(result: Mapping[str, Any]) -> Iterator[str]:
+    if missing := result.get("missing_passages"):
+        yield f"{_place(result)}: {describe_missing(missing)}."
+    if unread := result.get("unread_judgements"):
+        kinds = ", ".join(f"{number:,} {why}" for why, number in unread.items())
+        yield f"{result['corpus']}: judgements in its files that are not used: {kinds}."
+    for name, queries in result.get("not_searched", {}).items():
+        yield f"{_place(result)}: {queries:,} queries of the slice {name} are not evaluated and do not count."
 
 
 def _reading(read: Mapping[str, Any]) -> str:

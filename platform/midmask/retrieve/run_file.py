@@ -69,8 +69,8 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
         splits (split -> queries, ranked, empty_slots) as of a search, and read: {"run": counts}. Counts are rows and
         queries of the file, longest (rows of its longest list), tied (rows that share their score with another of
         their query), left_out_queries (not judged in the split), unread_queries (judged, but the collection lacks their
-        texts), unknown_documents (neither in the collection nor judged), unknown_rows (with these), copies and
-        copies_left_out (rows that are the query itself, and stay or were removed); and the rule of ties.
+        texts), unknown_documents (neither in the collection nor judged), unknown_rows (with these) and copies (rows
+        that are the query itself); copies_left_out, whether these were removed; and the rule of ties.
 
     Raises:
         UserError: for a bad line, a run of another split, or a run of which the collection has no document.
@@ -85,7 +85,7 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
         raise _other_documents(config, corpus, str(documents[0]))
     taken = found.filter(pc.is_in(found["query_id"], value_set=pa.array(sorted(own), pa.string())))
     kept, copies = without_self(taken, read_self_matches(corpus))
-    taken, lost = (kept, copies) if config.leave_out_copies else (taken, 0)
+    taken = kept if config.leave_out_copies else taken
     unread = set(listed.to_pylist()) & _unread_queries(corpus) - own
     rows = ranked.write(out / "ranked" / f"{config.split}.parquet", [taken])
     counts = {
@@ -97,8 +97,8 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
         "unread_queries": len(unread),
         "unknown_documents": len(lacking),
         "unknown_rows": int(pc.sum(pc.is_in(found["doc_id"], value_set=lacking)).as_py() or 0),
-        "copies": copies - lost,
-        "copies_left_out": lost,
+        "copies": copies,
+        "copies_left_out": config.leave_out_copies,
         "ties": config.ties,
     }
     splits = {config.split: {"queries": len(own), "ranked": rows, "empty_slots": 0}}
