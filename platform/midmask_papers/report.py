@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from midmask.artifact import Place
-from midmask.benchmark.collect import collect
+from midmask.benchmark.collect import collect, describe_left_out
 from midmask.benchmark.design import BM25, NONE, Benchmark
 from midmask.benchmark.layout import Layout, LeftOut, group_by_reason
 from midmask.benchmark.results import Results, SystemKey
@@ -33,7 +33,10 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     """
     folder.mkdir(parents=True, exist_ok=True)
     results, maps = collect(layout.cells, storage, layout.recorded), embedding_maps(layout, storage)
-    return write_report(results, layout.benchmark, folder, maps=maps, left_out=layout.left_out, failed=failed)
+    remarks = describe_left_out(layout.cells, storage)
+    return write_report(
+        results, layout.benchmark, folder, maps=maps, left_out=layout.left_out, failed=failed, remarks=remarks
+    )
 
 
 def write_report(
@@ -44,6 +47,7 @@ def write_report(
     maps: Sequence[Mapped] = (),
     left_out: Sequence[LeftOut] = (),
     failed: Mapping[str, str] | None = None,
+    remarks: Sequence[str] = (),
 ) -> str:
     """Writes `report.md`, `claims.{md,csv}`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`,
     `figures/*.png` and `results.parquet`; returns the text of the report. Statistics that claims need are those of the
@@ -53,6 +57,7 @@ def write_report(
         maps: of the encoders whose embeddings are compared.
         left_out: combinations that were not run, and why.
         failed: cell -> why it could not be run.
+        remarks: what is not measured as the collections' files have it.
     """
     tables = [
         *paper_tables(benchmark.name, results, benchmark.notes),
@@ -65,7 +70,7 @@ def write_report(
     found = verdicts(results, [*read_shipped(), *as_statistics(maps), *own])
     (folder / "claims.md").write_text(claims_report(found), encoding="utf-8")
     (folder / "claims.csv").write_text(claims_csv(found), encoding="utf-8")
-    parts = [f"# {benchmark.title}", _conditions(results, benchmark)]
+    parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
     parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
     if spread := spread_figure(results, folder / "figures" / "spread.png"):
@@ -135,13 +140,13 @@ def costs_table(results: Results) -> str:
     return markdown(headers, rows)
 
 
-def _conditions(results: Results, benchmark: Benchmark) -> str:
+def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) -> str:
     seeds = ", ".join(map(str, benchmark.seeds))
     corpora = " and, by itself, on ".join(benchmark.corpora)
     lines = [f"Fine-tuned on {corpora}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
-    return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes))
+    return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes, *remarks))
 
 
 def _write_table(named: NamedTable, folder: Path) -> None:

@@ -23,7 +23,7 @@ DOC_FAULTS = {
 }
 QREL_FAULTS = {
     "malformed line": [b"q0\td1", b"q0\td1\thigh", b"q0\td1\t1\t1\t1"],
-    "unknown id": [b"q0\tnone\t1", b"none\td0\t1"],
+    "unknown id": [b"none\td0\t1", b"nobody\tnone\t1"],
     "duplicate judgement": [b"q0\td0\t1"],
 }
 faults = st.lists(
@@ -110,7 +110,7 @@ def test_above_the_threshold_it_stops_and_leaves_the_quarantine(
 def test_judgements_have_a_threshold_of_their_own(tmp_path: Path) -> None:
     """In a large corpus even judgements that are all wrong are a small share of all rows."""
     write_beir(tmp_path / "in", passages=3000)
-    write(tmp_path / "in/qrels/train.tsv", b"query-id\tcorpus-id\tscore\nq0\twrong\t1\n")
+    write(tmp_path / "in/qrels/train.tsv", b"query-id\tcorpus-id\tscore\nwrong\td0\t1\n")
     with pytest.raises(UserError, match=r"rows of the qrels are bad.*1 unknown id"):
         prepared(f"beir:{tmp_path}/in", tmp_path / "out")
 

@@ -97,8 +97,8 @@ def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) 
     assert result["rows_by_kind"]["qrels"]["quarantined"] == {
         "duplicate judgement": 1,
         "malformed line": 4,
-        "unknown id": 1,
     }
+    assert result["missing_passages"] == {"passages": 1, "judgements": 1}
     found = quarantine(tmp_path / "out")
     names = {row["file"] for row in found}
     assert names == {"corpus/data-00000-of-00001.arrow", "qrels/train/data-00000-of-00001.arrow"}

@@ -167,7 +167,7 @@ def test_bad_rows_are_counted_as_in_other_formats(home: Path, tmp_path: Path) ->
         "duplicate id": 1,
         "white space in an id": 1,
         "empty passage": 1,
-        "unknown id": 2,
+        "unknown id": 1,
         "duplicate judgement": 1,
     }
     assert result["rows_quarantined"] == kinds
@@ -175,6 +175,7 @@ def test_bad_rows_are_counted_as_in_other_formats(home: Path, tmp_path: Path) ->
         "ir_datasets:ours/bad/test (qrels)"
     }
     assert result["rows_read"] == result["rows_kept"] + sum(kinds.values())
+    assert result["missing_passages"] == {"passages": 1, "judgements": 1}
 
 
 def test_documents_stream_and_lack_of_a_text_field_is_met_by_the_default_text(home: Path) -> None:

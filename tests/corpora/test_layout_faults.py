@@ -169,13 +169,13 @@ def test_two_files_of_one_split_are_refused_everywhere(tmp_path: Path) -> None:
         open_corpus(CorpusConfig(name=f"tripclick:{tmp_path}/trip"))
 
 
-def test_unknown_ids_in_judgements_are_counted_in_every_layout(tmp_path: Path) -> None:
+def test_judgements_of_unknown_queries_are_bad_rows_and_those_of_missing_passages_stay(tmp_path: Path) -> None:
     layouts.write_tripclick(tmp_path / "in")
     with open(tmp_path / "in/benchmark/qrels/qrels.raw.head.test.txt", "ab") as file:
         file.write(b"300\t0\t9999\t1\n999\t0\t1\t1\n")
     result = prepared(f"tripclick:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
-    assert result["rows_quarantined"] == {"unknown id": 2}
-    assert result["splits"]["test"] == {"queries": 4, "judgements": 12}
+    assert result["rows_quarantined"] == {"unknown id": 1}
+    assert result["splits"]["test"] == {"queries": 4, "judgements": 13}
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 22])

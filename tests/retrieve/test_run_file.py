@@ -45,7 +45,7 @@ def test_the_lists_of_a_split_are_taken_and_everything_else_is_counted(corpus: A
         assert result["splits"] == {"test": {"queries": 3, "ranked": 7, "empty_slots": 0}}
         assert result["read"]["run"] == {
             **{"rows": 9, "queries": 4, "longest": 4, "tied": 3, "left_out_queries": 1, "ties": ties},
-            **{"unknown_documents": 2, "unknown_rows": 3},
+            **{"unknown_documents": 2, "unknown_rows": 3, "unread_queries": 0, "copies": 0, "copies_left_out": False},
         }
 
 

@@ -25,10 +25,11 @@ def evaluate_run(
     depth: int = 100,
     max_queries: int | None = None,
     ties: TieRule = "midmask",
+    leave_out_copies: bool = False,
     storage: str | Path | None = None,
     progress: bool = True,
 ) -> Scores:
-    """Measures the ranked lists in a TREC run file, as `midmask.evaluate` measures those of a search.
+    """Measures the ranked lists in a TREC run file as they are, by trec_eval's definitions.
 
     Args:
         file: plain or gzip'd, lines `query Q0 document rank score tag`. Scores decide the order; ranks are not read.
@@ -37,6 +38,7 @@ def evaluate_run(
         split, measures, depth, max_queries: as for `evaluate`.
         ties: order of documents of equal score: by id ascending as everywhere in midmask, or by id descending as
             trec_eval has it ("trec_eval").
+        leave_out_copies: removes passages that are the query itself (`corpus.self_matches`), as `evaluate` does.
         storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
@@ -54,4 +56,5 @@ def evaluate_run(
     where = find_collection(path, corpus, runner.storage)
     asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": find_split(where, split)}
     config = override(EvaluateConfig(), asked)
-    return Scores(system, compute(runner, run_file_evaluation(path, collection_step(where), config, ties)))
+    step = run_file_evaluation(path, collection_step(where), config, ties, leave_out_copies=leave_out_copies)
+    return Scores(system, compute(runner, step))

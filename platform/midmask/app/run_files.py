@@ -60,6 +60,8 @@ def _system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:
     assert isinstance(reading.config, RunFileConfig), reading.name
     tags = {**RUN_FILE_TAGS, "midmask.recipe": name, RUN_FILE: reading.config.file}
     params = {**_settings(recipe), DIGEST_PARAM: reading.content["run"], "run.ties": reading.config.ties}
+    if reading.config.leave_out_copies:
+        params["run.leave_out_copies"] = True
     return TrackedSystem(name, recipe, {name: evaluation}, name, tags, params)
 
 

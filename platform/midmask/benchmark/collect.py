@@ -9,6 +9,7 @@ from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.results import Result, Results
 from midmask.experiment.costs import Costs, costs_of
+from midmask.experiment.reading_notes import left_out_notes
 
 
 def collect(
@@ -20,6 +21,16 @@ def collect(
         recorded: cell's name -> its results as they were recorded elsewhere, which are taken instead.
     """
     return Results(result for cell in cells for result in recorded.get(cell.name) or _results(cell, storage))
+
+
+def describe_left_out(cells: Iterable[BenchmarkCell], storage: Place) -> list[str]:
+    """A line for each rule by which something is not measured as the collections' files have it, with its count; of the
+    evaluations that lie in the storage.
+    """
+    steps = {f"{cell.name} on {' '.join(on)}": step for cell in cells for on, step in cell.evaluations.items()}
+    return left_out_notes(
+        {name: load(step.place(storage)) for name, step in steps.items() if step.is_finished(storage)}
+    )
 
 
 def _results(cell: BenchmarkCell, storage: Place) -> Iterator[Result]:

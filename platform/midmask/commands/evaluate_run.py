@@ -1,7 +1,7 @@
 """Measures ranked lists of any tool, from TREC run files, and puts them onto the leaderboard.
 
-Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own. Its measures, and the
-order of documents of equal score, are those of every other evaluation, so that systems can be compared.
+Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own, measured as it is by
+trec_eval's definitions. Documents of equal score rank as in every other evaluation, unless --ties says otherwise.
 """
 
 import shlex
@@ -30,6 +30,12 @@ def add_flags(parser: ArgumentParser) -> None:
         help="order of documents of equal score: by id ascending, as for all systems (midmask, the default), or by id "
         "descending (trec_eval)",
     )
+    parser.add_argument(
+        "--leave-out-copies",
+        action="store_true",
+        help="remove passages that are the query itself (corpus.self_matches), as searches here do; default: the lists "
+        "are measured as they are",
+    )
 
 
 def work(options: Options, flags: Namespace) -> None:
@@ -44,7 +50,7 @@ def work(options: Options, flags: Namespace) -> None:
     recipe = override(recipe, {"evaluation.split": split})
     corpus = collection_step(recipe.corpus)
     evaluations = {
-        name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties)
+        name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties, leave_out_copies=flags.leave_out_copies)
         for name, file in zip(names, files, strict=True)
     }
     if options.dry_run:

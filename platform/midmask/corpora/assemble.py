@@ -17,18 +17,25 @@ from midmask.corpora.config import CorpusConfig
 from midmask.corpora.documents.listing import showing
 from midmask.corpora.files import Collection, Stream
 from midmask.corpora.pairs import pair_up
-from midmask.corpora.quarantine import Quarantine, separate_rejected
+from midmask.corpora.quarantine import QUARANTINE, Quarantine, separate_rejected
 from midmask.corpora.reader import open_corpus, reader_of
 from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
-from midmask.corpora.statistics import TextStatistics
-from midmask.corpora.writer import ALIASES, ANSWERS, QRELS, QUERIES, SELF_MATCHES, write_shards, write_table
+from midmask.corpora.statistics import TextStatistics, describe_missing
+from midmask.corpora.writer import (
+    ALIASES,
+    ANSWERS,
+    MISSING_PASSAGES,
+    QRELS,
+    QUERIES,
+    SELF_MATCHES,
+    write_shards,
+    write_table,
+)
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
-
-QUARANTINE = "quarantine.jsonl"
 
 
 def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
@@ -44,10 +51,11 @@ def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
 
 def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]:
     """Writes docs/, queries.parquet, qrels.parquet, quarantine.jsonl and statistics.json; where there are any, also
-    aliases.parquet (pydocs), answers.parquet (nq) and self_matches.parquet.
+    aliases.parquet (pydocs), answers.parquet (nq), self_matches.parquet and missing_passages.parquet.
 
     What an interrupted call has left in `out` is deleted first. The result holds counts: passages, those with a title,
-    queries, splits, self_matches, and rows_read = rows_kept + the sums of rows_quarantined and of rows_left_out.
+    queries, splits, self_matches, missing_passages, and rows_read = rows_kept + the sums of rows_quarantined and of
+    rows_left_out.
 
     Raises:
         UserError: for a place without a corpus, or a share of bad rows above the threshold; quarantine.jsonl stays.
@@ -82,7 +90,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         write_shards(_count(iter([paired.docs]), passages), out / "docs")
         write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
         queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
-        answers = ANSWERS.empty_table()
+        answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:
         collection = Collection(corpus, config, stream, rejected)
         tables = repeats.watch(collection.passages()) if config.format == "docs" else collection.passages()
@@ -90,6 +98,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
             raise UserError(_nothing_in(config, rejected))
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
+        missing = collection.missing_passages(qrels)
     write_table(iter([queries]), out / "queries.parquet", QUERIES)
     write_table(iter([qrels]), out / "qrels.parquet", QRELS)
     if len(answers):
@@ -101,6 +110,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         "splits_made_here": list(rule.made),
         "split_rule": rule.words,
         "self_matches": _write_self_matches(config, out, queries, qrels),
+        "missing_passages": _write_missing_passages(config, out, qrels, missing),
         **rejected.result(),
         "rules": rules,
     }
@@ -152,6 +162,20 @@ def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qre
     elif facts["same_id"] or facts["same_text"]:
         log.info("no query is treated as a passage (rule %s): %s", facts["rule"], facts)
     return facts
+
+
+def _write_missing_passages(config: CorpusConfig, out: Place, qrels: pa.Table, missing: pa.Array) -> dict[str, int]:
+    """Writes the ids of judged passages that the collection lacks, if there are any; returns their number, and that of
+    the judged pairs of a query and such a passage.
+    """
+    judged = qrels.filter(pc.is_in(qrels.column("doc_id"), value_set=missing)).group_by(["query_id", "doc_id"])
+    counts = {"passages": len(missing), "judgements": len(judged.aggregate([]))}
+    if len(missing):
+        write_table(
+            iter([pa.table([missing], schema=MISSING_PASSAGES)]), out / "missing_passages.parquet", MISSING_PASSAGES
+        )
+        log.warning("%s: %s", config.name, describe_missing(counts["judgements"]))
+    return counts
 
 
 def _write_statistics(out: Place, passages: TextStatistics, queries: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:

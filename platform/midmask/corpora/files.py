@@ -1,4 +1,4 @@
-"""From the files of a collection to the rows that are kept: ids once each, judgements of known ids only."""
+"""From the files of a collection to the rows that are kept: ids once each, judgements of known queries only."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.ids import IdTable
-from midmask.corpora.quarantine import Quarantine, reject_rows, separate_rejected
+from midmask.corpora.quarantine import UNKNOWN_ID, Quarantine, reject_rows, separate_rejected
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
+from midmask.errors import UserError
 from midmask.randomness.texts import hash64
 
 QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw", "reason")])
@@ -124,18 +125,18 @@ class Collection:
         return queries.select(["query_id", "text", "words", "question", "answers"]).append_column("split", of_file)
 
     def _judgements(self, known: IdTable) -> tuple[pa.Table, Rule]:
-        """Judgements whose query and passage were read, each pair once in its split."""
+        """Judgements whose query was read, each pair once in its split. A judged passage may be missing: it belongs to
+        the ideal ranking of its query all the same.
+        """
         pieces = self.corpus.qrels
         tables = []
         for table in separate_rejected(self.stream(pieces), pieces, "qrels", self.rejected):
-            query_rows = known.rows(table.column("query_id").to_pylist())
-            doc_rows = self._ids.rows(table.column("doc_id").to_pylist())
-            table = table.append_column("query_row", pa.array(query_rows)).append_column("doc_row", pa.array(doc_rows))
-            strange = (query_rows < 0) | (doc_rows < 0)
-            tables.append(reject_rows(table, strange, "unknown id", pieces, "qrels", self.rejected))
+            unknown = known.rows(table.column("query_id").to_pylist()) < 0
+            tables.append(reject_rows(table, unknown, UNKNOWN_ID, pieces, "qrels", self.rejected))
         if not tables:
             return QRELS.empty_table(), Rule("")
         table = pa.concat_tables(tables)
+        self._refuse_foreign(table)
         own = [pieces[number].split for number in table.column("piece").to_pylist()]
         splits, rule = own, Rule(OFFICIAL)
         if self.config.splits == "complete" and not self.corpus.unions:
@@ -144,6 +145,24 @@ class Collection:
         table = table.append_column("split", pa.array(splits, pa.string()))
         table = reject_rows(table, _mark_repeated(table), "duplicate judgement", pieces, "qrels", self.rejected)
         return table.select(["split", "query_id", "doc_id", "grade"]), rule
+
+    def missing_passages(self, qrels: pa.Table) -> pa.Array:
+        """Ids of judged passages that the collection lacks, each once."""
+        names = pc.unique(qrels.column("doc_id"))
+        return names.filter(pa.array(self._ids.rows(names.to_pylist()) < 0))
+
+    def _refuse_foreign(self, qrels: pa.Table) -> None:
+        """
+        Raises:
+            UserError: for judgements none of whose passages was read, which belong to another collection.
+        """
+        missing = self.missing_passages(qrels)
+        if len(missing) and len(missing) == pc.count_distinct(qrels.column("doc_id")).as_py():
+            raise UserError(
+                f"{self.config.name}: none of the {len(missing):,} judged passages is in the collection: judgements "
+                f"name {missing[0].as_py()!r}, the collection has {self._ids[0]!r}; put the judgements of this "
+                "collection beside it"
+            )
 
 
 def _files(table: pa.Table, pieces: Sequence[Piece]) -> np.ndarray:
@@ -159,8 +178,8 @@ def _pairs(qrels: pa.Table) -> pa.ChunkedArray:
 
 def _mark_repeated(table: pa.Table) -> np.ndarray:
     """True where the same split, query and passage stand in an earlier row."""
-    split = table.column("split").combine_chunks().dictionary_encode().indices.to_numpy()
-    keys = np.stack([split, table.column("query_row").to_numpy(), table.column("doc_row").to_numpy()], axis=1)
+    columns = [table.column(name).combine_chunks() for name in ("split", "query_id", "doc_id")]
+    keys = np.stack([column.dictionary_encode().indices.to_numpy() for column in columns], axis=1)
     repeated = np.ones(len(keys), bool)
     repeated[np.unique(keys, axis=0, return_index=True)[1]] = False
     return repeated

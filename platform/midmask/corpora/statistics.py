@@ -79,4 +79,14 @@ def statistics_table(statistics: Mapping[str, Any]) -> str:
     own = statistics["self_matches"]
     if own["pairs"]:
         lines.append(f"{own['pairs']:,} passages are a query itself (by {own['rule']}) and are not retrieved by it")
+    if missing := statistics.get("missing_passages", {}).get("judgements"):
+        lines.append(describe_missing(missing))
     return "\n".join(lines)
+
+
+def describe_missing(judgements: int) -> str:
+    """A sentence about judgements of passages that the collection lacks."""
+    return (
+        f"{judgements:,} judgements name passages that the collection lacks; the relevant ones count as passages that "
+        "no search can find, and no training uses them"
+    )

@@ -17,6 +17,7 @@ ALIASES = pa.schema([("doc_id", pa.string()), ("alias", pa.string())])
 
 ANSWERS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("answers", pa.list_(pa.string()))])
 SELF_MATCHES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
+MISSING_PASSAGES = pa.schema([("doc_id", pa.string())])
 
 
 def regroup(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

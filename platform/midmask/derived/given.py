@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from midmask.artifact import Place
 from midmask.corpora.ids import IdTable
 from midmask.retrieve.lines import text_lines
+from midmask.retrieve.selection import relevant_passages
 
 BLOCK = 1 << 18
 """Lines that are sorted by shard at a time."""
@@ -77,13 +78,10 @@ def is_utf8(text: str) -> bool:
 
 
 def judged_queries(corpus: Place, split: str) -> Iterator[GivenLine]:
-    """Every passage that is judged relevant (grade 1 or more) to a query of the split, with that query."""
-    with (corpus / "qrels.parquet").reading() as stream:
-        qrels = pq.read_table(stream)
+    """Every passage of the collection that is judged relevant to a query of the split, with that query."""
+    qrels = relevant_passages(corpus, split)
     with (corpus / "queries.parquet").reading() as stream:
         queries = pq.read_table(stream, columns=["query_id", "text"])
-    wanted = pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1))
-    qrels = qrels.filter(wanted)
     place = pc.index_in(qrels["query_id"], value_set=queries["query_id"])
     texts = queries["text"].take(place)
     for number, (doc_id, text) in enumerate(zip(qrels["doc_id"].to_pylist(), texts.to_pylist(), strict=True), start=1):

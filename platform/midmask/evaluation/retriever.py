@@ -15,14 +15,14 @@ from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
 from midmask.evaluation import answers, measures
 from midmask.evaluation.presets import expand
-from midmask.evaluation.slices import evaluate_slices
+from midmask.evaluation.slices import evaluate_slices, slices_of
 from midmask.identity import added, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.fusion import Fusion
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.pool import PoolFields
-from midmask.retrieve.selection import judged_queries, read_answers, read_qrels
-from midmask.retrieve.self_matches import read_self_matches, without_self
+from midmask.retrieve.selection import is_missing, judged_queries, read_answers, read_qrels
+from midmask.retrieve.self_matches import excluded_pairs, without_self
 
 log = logging.getLogger(__name__)
 
@@ -85,19 +85,23 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     """The step. Inputs: corpus, and `ranked`, an artifact with `ranked/SPLIT.parquet` (of a search, or BM25's).
 
     Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value), the like for every slice of the split, and the
-    list it judged, `runs/CORPUS.SPLIT.trec.gz`. A query that is a passage of the corpus does not find itself.
+    list it judged, `runs/CORPUS.SPLIT.trec.gz`. In a search, a query that is a passage of the corpus does not find
+    itself; the list of a run file is measured as its step left it.
 
     Returns:
         corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
-        measures), what `measures.coverage` counts, self_matches (rows left out), empty_slots (results that an index did
-        not find), index_recall (`retrieve.index_recall.measure_recall` of an approximate search), read (how far texts
-        were read, as far as the list's step says), seconds.
+        measures), not_searched (slice -> its queries that do not count, where there are any), what `measures.coverage`
+        counts, missing_passages (judgements of passages that the collection lacks), unread_judgements (why -> rows of
+        all splits that are not used), self_matches (rows left out), empty_slots (results that an index did
+        not find), index_recall (of an approximate search, `retrieve.index_recall.measure_recall`), read (how far texts were
+        read, as far as the list's step says), seconds.
 
     Raises:
         UserError: for an unknown split, or measures that its judgements cannot tell.
     """
     started = time.perf_counter()
     corpus = inputs["corpus"]
+    qrels = read_qrels(corpus)
     searched = judged_queries(corpus, config.split, limit=config.max_queries)
     found, itself = _cut_ranking(config, inputs, searched)
     own, covered = _measure_queries(config, corpus, found, searched)
@@ -118,7 +122,10 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         "split_rule": corpus.result["split_rule"],
         "measures": means.pop(config.split),
         "slices": {split: {"queries": sizes[split], "measures": means[split]} for split in means},
+        "not_searched": _count_not_searched(qrels, config.split, sizes),
         **covered,
+        "missing_passages": pc.sum(is_missing(corpus.place, _of_split(qrels, config.split, searched))).as_py() or 0,
+        "unread_judgements": _count_unread(corpus),
         "self_matches": itself,
         "empty_slots": inputs["ranked"].result.get("splits", {}).get(config.split, {}).get("empty_slots", 0),
         "index_recall": inputs["ranked"].result.get("recall", {}),
@@ -131,7 +138,9 @@ def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searche
     """The list of the sampled queries, cut to the depth, and how many passages in it were the query itself."""
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
-    found, itself = without_self(found, read_self_matches(inputs["corpus"]), config.depth)
+    found, itself = without_self(found, excluded_pairs(inputs["ranked"], inputs["corpus"]), config.depth)
+    run = inputs["ranked"].result.get("read", {}).get("run", {})
+    itself += run["copies"] if run.get("copies_left_out") else 0
     if itself:
         log.info("%d passages were the query itself and are left out", itself)
     return found, itself
@@ -175,6 +184,27 @@ def _measure_queries(
 def _of_split(table: pa.Table, split: str, searched: list[str]) -> pa.Table:
     within = pc.equal(table["split"], split)
     return table.filter(pc.and_(within, pc.is_in(table["query_id"], value_set=pa.array(searched, pa.string()))))
+
+
+def _count_unread(corpus: Artifact) -> dict[str, int]:
+    """Fault or rule -> judgements of the collection's files that were not read."""
+    rows = corpus.result.get("rows_by_kind", {}).get("qrels", {})
+    sampled = {"of passages left out by corpus.max_passages": rows.get("left_out", 0)}
+    return {why: count for why, count in {**rows.get("quarantined", {}), **sampled}.items() if count}
+
+
+def _count_not_searched(qrels: pa.Table, split: str, counted: Mapping[str, int]) -> dict[str, int]:
+    """Slice -> its judged queries that are none of the evaluated ones, where there are any.
+
+    Args:
+        counted: split or slice -> number of its queries with values.
+    """
+    queries = {
+        name: pc.count_distinct(qrels.filter(pc.equal(qrels["split"], name))["query_id"]).as_py()
+        for name in slices_of(qrels, split)
+    }
+    lost = {name: count - counted.get(name, 0) for name, count in queries.items()}
+    return {name: count for name, count in lost.items() if count}
 
 
 def _slices(config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]) -> Mapping[str, pa.Table]:

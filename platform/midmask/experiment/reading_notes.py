@@ -1,22 +1,27 @@
 """The notes below every table of evaluations: where its queries come from, and how much of each text was read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from midmask.artifact import Artifact
+from midmask.corpora.statistics import describe_missing
 from midmask.errors import how_to_set
 from midmask.experiment.run_notes import run_note, run_warnings
 
 MUCH = 0.2
 """Share of cut passages above which a warning is printed."""
 
+NAMED = 8
+"""Evaluations that a line names; of more, it has their number."""
+
 
 def notes(evaluations: Mapping[str, Artifact]) -> str:
     """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
-    a line per run file and one per approximate search with its recall, and lines of warning for many cut passages, for
-    results that an index did not find, and for what a run file lacks or has too much.
+    a line per run file and one per approximate search with its recall, a line for each rule that left something out of
+    what was measured, with its count, and lines of warning for many cut passages, for results that an index did not
+    find, and for what a run file lacks or has too much.
     """
-    splits = dict.fromkeys(_split_note(done.result) for done in evaluations.values())
+    splits = dict.fromkeys(_split_note(done) for done in evaluations.values())
     ways: dict[str, list[str]] = {}
     runs = {label: done for label, done in evaluations.items() if "run" in done.result["read"]}
     for label, done in evaluations.items():
@@ -27,12 +32,48 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
     warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
     read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
-    return "\n".join([*splits, *read, *(run_note(label, done) for label, done in runs.items()), *recalls, *warnings])
+    given = [run_note(label, done) for label, done in runs.items()]
+    return "\n".join([*splits, *read, *given, *recalls, *left_out_notes(evaluations), *warnings])
 
 
-def _split_note(result: Mapping[str, Any]) -> str:
+def left_out_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
+    """A line for each rule by which judgements, queries or results are not measured as the files have them, with its
+    count; of results, with the labels of the evaluations.
+    """
+    lines: dict[str, list[str]] = {}
+    for label, done in evaluations.items():
+        for said in _judgement_notes(done.result):
+            lines[said] = []
+        if count := done.result.get("self_matches"):
+            place = _place(done.result)
+            said = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
+            lines.setdefault(said, []).append(label)
+    return [f"{_join_labels(labels)}, {said}" if labels else said for said, labels in lines.items()]
+
+
+def _join_labels(labels: Sequence[str]) -> str:
+    return "; ".join(labels) if len(labels) <= NAMED else f"{len(labels)} evaluations"
+
+
+def _place(result: Mapping[str, Any]) -> str:
+    return f"{result['corpus']} {result['split']}"
+
+
+def _split_note(done: Artifact) -> str:
+    result, limit = done.result, done.record["config"].get("max_queries")
     rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
-    return f"{result['corpus']} {result['split']}: {result['queries']:,} queries ({rule})."
+    sampled = ", a fixed sample" if limit is not None and result["queries"] == limit else ""
+    return f"{_place(result)}: {result['queries']:,} queries{sampled} ({rule})."
+
+
+def _judgement_notes(result: Mapping[str, Any]) -> Iterator[str]:
+    if missing := result.get("missing_passages"):
+        yield f"{_place(result)}: {describe_missing(missing)}."
+    if unread := result.get("unread_judgements"):
+        kinds = ", ".join(f"{number:,} {why}" for why, number in unread.items())
+        yield f"{result['corpus']}: judgements in its files that are not used: {kinds}."
+    for name, queries in result.get("not_searched", {}).items():
+        yield f"{_place(result)}: {queries:,} queries of the slice {name} are not evaluated and do not count."
 
 
 def _reading(read: Mapping[str, Any]) -> str:

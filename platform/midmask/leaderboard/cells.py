@@ -1,6 +1,6 @@
 """How a board reads: its numbers, superscripts, and the sentences below the table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from midmask.leaderboard.board import (
     BYTES,
@@ -132,7 +132,18 @@ def meanings(board: Board) -> list[str]:
         )
     if any(line.cells[name].number is not None for line in board.lines for name in RECALLS):
         said.append("Index recall: share of an exact search's best passages that an approximate one finds.")
-    return said
+    return [*said, *_left_out(board)]
+
+
+def _left_out(board: Board) -> Iterator[str]:
+    """A sentence per group of columns with results that were left out because they are the query itself: how many, of
+    which systems. The lists of the others were measured as they are.
+    """
+    for place, name in board.view.places.items():
+        rows = {line.entry.name: line.entry.rows.get(place, ()) for line in board.lines}
+        counts = {system: max((row.self_matches for row in own), default=0) for system, own in rows.items()}
+        if told := "; ".join(f"{count:,} of {system}" for system, count in counts.items() if count):
+            yield f"{name}: results that are the query itself are left out: {told}."
 
 
 def _has_spread(cells: Iterable[BoardCell]) -> bool:

@@ -16,7 +16,7 @@ from midmask.leaderboard.lineage import artifact_of
 from midmask.leaderboard.passages import evaluated
 from midmask.randomness.streams import numpy_stream
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks
-from midmask.retrieve.selection import read_qrels
+from midmask.retrieve.selection import relevant_passages
 from midmask.retrieve.views import read_views
 
 PAIRS = 400
@@ -114,8 +114,7 @@ def _reached(role: str, place: Place) -> Artifact:
 
 def _drawn(source: Encodings, known: set[str], count: int, rng: np.random.Generator) -> list[tuple[str, str]]:
     """(query, one of its relevant passages), by query id."""
-    qrels = read_qrels(source.corpus)
-    qrels = qrels.filter(pc.and_(pc.equal(qrels["split"], source.split), pc.greater_equal(qrels["grade"], 1)))
+    qrels = relevant_passages(source.corpus.place, source.split)
     relevant: dict[str, list[str]] = {}
     for query_id, doc_id in zip(qrels["query_id"].to_pylist(), qrels["doc_id"].to_pylist(), strict=True):
         if query_id in known:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
 from midmask.leaderboard.lineage import artifact_of
-from midmask.retrieve.self_matches import read_self_matches, without_self
+from midmask.retrieve.self_matches import excluded_pairs, without_self
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ def grades(corpus: Artifact, split: str, query_ids: Collection[str]) -> dict[str
 
 
 def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, list[str]]:
-    """Query -> passages that were judged as found for it, the first first; a query that is a passage is none of its
-    own, where the corpus can be asked.
+    """Query -> passages that were judged as found for it, the first first; where the corpus can be reached, without
+    those that the evaluation left out because they are the query itself.
     """
     assert source.ranked is not None, "asked for where it was reached"
     with (source.ranked.place / "ranked" / f"{source.split}.parquet").reading() as stream:
         table = pq.read_table(stream, filters=[("query_id", "in", sorted(query_ids))])
     table = table.sort_by([("query_id", "ascending"), ("rank", "ascending")])
     if source.corpus is not None:
-        table, _ = without_self(table, read_self_matches(source.corpus), source.depth)
+        table, _ = without_self(table, excluded_pairs(source.ranked, source.corpus), source.depth)
     found: dict[str, list[str]] = {query_id: [] for query_id in query_ids}
     for query_id, doc_id in zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True):
         found[query_id].append(doc_id)

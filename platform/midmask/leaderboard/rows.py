@@ -19,6 +19,7 @@ from midmask.tracking import (
     made_here_key,
     measure_of,
     queries_key,
+    self_matches_key,
     ui_address,
 )
 
@@ -49,7 +50,8 @@ class LeaderboardRow:
     `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts, `costs` the names of metrics
     below `cost/` to their values (train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
     search_ms_per_query, index_recall_at_10 and further). `pretrain_on` is the collection of the middle training
-    ("corpus": the evaluated one). `trial` tells a sweep's trial from a system that was evaluated for itself.
+    ("corpus": the evaluated one). `self_matches` counts results that were left out because they are the query itself.
+    `trial` tells a sweep's trial from a system that was evaluated for itself.
     """
 
     name: str
@@ -71,6 +73,7 @@ class LeaderboardRow:
     parent_id: str | None
     started: datetime
     params: Mapping[str, str]
+    self_matches: int = 0
 
     @property
     def corpus(self) -> str:
@@ -167,6 +170,7 @@ def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -
         parent_id=run.parent_id,
         started=run.started,
         params=run.params,
+        self_matches=int(run.tags.get(self_matches_key(corpus, split), 0)),
     )
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from midmask.arrays import Doubles, Ints
 from midmask.artifact import Artifact, Place
 from midmask.mining import near_duplicates
-from midmask.retrieve.selection import read_qrels
+from midmask.retrieve.selection import relevant_passages
 
 
 class KnownRelevant:
@@ -31,10 +31,8 @@ class KnownRelevant:
 
     @staticmethod
     def of(corpus: Artifact, like: Place, similarity: float) -> "KnownRelevant":
-        """Reads the judgements with grade >= 1, and the output of the near_duplicates step."""
-        qrels = read_qrels(corpus)
-        relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
-        pairs = relevant.group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
+        """Reads the relevant passages of all splits, and the output of the near_duplicates step."""
+        pairs = relevant_passages(corpus.place).group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
         return KnownRelevant(pairs, *near_duplicates.read(like, similarity))
 
     def positives(self, query_ids: pa.Array) -> pa.Table:

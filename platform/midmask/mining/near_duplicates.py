@@ -21,7 +21,7 @@ from midmask.arrays import Ints
 from midmask.artifact import Place
 from midmask.corpora.duplicates import BANDS, ROWS, SIMILAR, Signatures, signatures
 from midmask.identity import Config
-from midmask.retrieve.selection import read_qrels
+from midmask.retrieve.selection import relevant_passages
 from midmask.sharded import Inputs, Sharded
 
 ROWS_AT_ONCE = 2048
@@ -36,8 +36,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
     """Writes the positives and, last, the signatures of their groups."""
     if (out / "signatures.npy").exists():
         return
-    qrels = read_qrels(inputs["corpus"])
-    relevant = pc.unique(qrels.filter(pc.greater_equal(qrels["grade"], 1))["doc_id"])
+    relevant = pc.unique(relevant_passages(inputs["corpus"].place)["doc_id"])
     names: list[str] = []
     found = [np.empty((0, BANDS * ROWS), np.uint32)]
     for doc_ids, texts in _read_passages(inputs["corpus"].place, relevant):

@@ -2,11 +2,12 @@
 
     ranked/SPLIT.parquet    the lists of the split's judged queries (`ranked.SCHEMA`)
 
-The evaluation then measures them as it measures those of a search. A document that the collection lacks keeps its rank
-and counts as not relevant, as in trec_eval.
+The evaluation then measures them as trec_eval -c does: nothing is removed from a list, unless the config says so. A
+document that the collection lacks keeps its rank; it counts as not relevant, unless it is judged.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from pydantic import Field
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora.gzipped import whole_stream
+from midmask.corpora.quarantine import QUARANTINE, UNKNOWN_ID
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.lines import unpack
 from midmask.retrieve.selection import read_answers, read_qrels
+from midmask.retrieve.self_matches import read_self_matches, without_self
 
 ENOUGH = 0.5
 """Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""
@@ -39,6 +42,10 @@ class RunFileConfig(Config):
     split: str = Field(description="split whose queries are taken")
     ties: ranked.TieRule = Field(
         "midmask", description="order of documents of equal score: by id ascending, or descending as trec_eval has it"
+    )
+    leave_out_copies: bool = Field(
+        False,
+        description="whether passages that are the query itself (corpus.self_matches) are removed, as in a search",
     )
     file: str = runtime("", "TREC run file, plain or gzip'd")
 
@@ -61,8 +68,9 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     Returns:
         splits (split -> queries, ranked, empty_slots) as of a search, and read: {"run": counts}. Counts are rows and
         queries of the file, longest (rows of its longest list), tied (rows that share their score with another of
-        their query), left_out_queries (not judged in the split), unknown_documents (that the collection lacks) and
-        unknown_rows (with these); and the rule of ties.
+        their query), left_out_queries (not judged in the split), unread_queries (judged, but the collection lacks their
+        texts), unknown_documents (neither in the collection nor judged), unknown_rows (with these) and copies (rows
+        that are the query itself); copies_left_out, whether these were removed; and the rule of ties.
 
     Raises:
         UserError: for a bad line, a run of another split, or a run of which the collection has no document.
@@ -76,15 +84,21 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     if len(lacking) == len(documents):
         raise _other_documents(config, corpus, str(documents[0]))
     taken = found.filter(pc.is_in(found["query_id"], value_set=pa.array(sorted(own), pa.string())))
+    kept, copies = without_self(taken, read_self_matches(corpus))
+    taken = kept if config.leave_out_copies else taken
+    unread = set(listed.to_pylist()) & _unread_queries(corpus) - own
     rows = ranked.write(out / "ranked" / f"{config.split}.parquet", [taken])
     counts = {
         "rows": len(found),
         "queries": len(listed),
         "longest": int(found["rank"].to_numpy().max()),
         "tied": _count_tied(found),
-        "left_out_queries": len(listed) - len(own),
+        "left_out_queries": len(listed) - len(own) - len(unread),
+        "unread_queries": len(unread),
         "unknown_documents": len(lacking),
         "unknown_rows": int(pc.sum(pc.is_in(found["doc_id"], value_set=lacking)).as_py() or 0),
+        "copies": copies,
+        "copies_left_out": config.leave_out_copies,
         "ties": config.ties,
     }
     splits = {config.split: {"queries": len(own), "ranked": rows, "empty_slots": 0}}
@@ -131,9 +145,17 @@ def _queries_by_split(corpus: Artifact) -> dict[str, set[str]]:
     return found
 
 
+def _unread_queries(corpus: Artifact) -> set[str]:
+    """Ids of queries that are judged in the collection's files and lack a text there, so that they were not read."""
+    if QUARANTINE not in corpus.place.names():
+        return set()
+    entries = map(json.loads, (corpus.place / QUARANTINE).read().splitlines())
+    return {entry["text"].split("\t")[0] for entry in entries if entry["kind"] == UNKNOWN_ID}
+
+
 def _is_known(corpus: Artifact, doc_ids: pa.Array) -> pa.Array:
-    """For each of these documents, whether the collection has it; one file of its ids is in memory at a time."""
-    known = np.zeros(len(doc_ids), bool)
+    """For each of these documents, whether the collection has or judges it; one file of ids is in memory at a time."""
+    known = pc.is_in(doc_ids, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False).copy()
     docs = corpus.place / "docs"
     for name in docs.names():
         with (docs / name).reading() as stream:

@@ -21,6 +21,14 @@ def read_self_matches(corpus: Artifact) -> pa.Table:
         return pq.read_table(stream)
 
 
+def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:
+    """The pairs that an evaluation leaves out of a ranked list: none of a list from a run file, which is measured as it
+    is; `retrieve.run_file` has removed them if that was asked for.
+    """
+    pairs = read_self_matches(corpus)
+    return pairs.slice(0, 0) if "run" in ranked.result.get("read", {}) else pairs
+
+
 def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
     """For each row (query_id, doc_id) of any table, whether it is one of the pairs."""
     rows = np.flatnonzero(pc.is_in(table["query_id"], value_set=pairs["query_id"]).to_numpy())

@@ -2,6 +2,7 @@
 above the noise.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from midmask.evaluation.statistics.seeds import SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
 from midmask.experiment.plan import Step
+from midmask.experiment.reading_notes import left_out_notes
 from midmask.leaderboard.sweep_result import SweepImportance
 from midmask.sweep import verdict
 from midmask.sweep.entrants import SPLITS, Entrant
@@ -87,9 +89,15 @@ class Conclusion:
             f"Comparison on {corpus} (chosen on {counts['dev']:,} dev queries; test reported once, for {compared} "
             f"alone, on {counts['test']:,} queries{note}):",
             report.comparison_table(self.compared, self.floor.label, self.measure, others),
+            *self._left_out_notes(),
             *others_told,
         ]
         return "\n\n".join(parts)
+
+    def _left_out_notes(self) -> Iterable[str]:
+        """What the comparison does not measure as the collection's files have it; each sentence once."""
+        by_split = [{one.label: one.evaluations[split][0] for one in self.compared} for split in SPLITS]
+        return dict.fromkeys(line for evaluations in by_split for line in left_out_notes(evaluations))
 
     @cached_property
     def sentences(self) -> list[str]:

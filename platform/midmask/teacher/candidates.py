@@ -18,7 +18,7 @@ from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.mining.listed import find_listed, stretches
 from midmask.retrieve.blocks import blocks_in
-from midmask.retrieve.selection import judged_queries, read_qrels
+from midmask.retrieve.selection import judged_queries, relevant_passages
 from midmask.sharded import Inputs
 from midmask.training.table import TokenTable, read_table
 
@@ -45,11 +45,8 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     listed = _drop_repeated(pa.concat_tables([_PAIRS.empty_table(), *_read_lists(inputs, split, depth)]))
     if not len(listed):
         raise UserError(f"score: no list names a query of split {split!r}; mine negatives for it first")
-    qrels = read_qrels(inputs["corpus"])
-    positive = pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1))
-    relevant = _drop_repeated(
-        qrels.filter(pc.and_(positive, pc.is_in(qrels["query_id"], value_set=listed["query_id"])))
-    )
+    relevant = relevant_passages(inputs["corpus"].place, split)
+    relevant = _drop_repeated(relevant.filter(pc.is_in(relevant["query_id"], value_set=listed["query_id"])))
     table = _drop_repeated(pa.concat_tables([listed, relevant]))
     table = table.join(relevant.append_column("relevant", pa.repeat(True, len(relevant))), ["query_id", "doc_id"])
     table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         metric_key,
         queries_key,
         result_key,
+        self_matches_key,
     )
     from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
     from midmask.tracking.run import TrackedRun
@@ -68,6 +69,7 @@ _NAMES = {
         "metric_key",
         "queries_key",
         "result_key",
+        "self_matches_key",
     ),
     "reading": ("StoreReader", "TrackedRow", "read_runs"),
     "run": ("TrackedRun",),
@@ -103,6 +105,7 @@ __all__ = [
     "redacted",
     "resolve_tracking_uri",
     "result_key",
+    "self_matches_key",
     "sqlite_file",
     "ui_address",
     "ui_command",

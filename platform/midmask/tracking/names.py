@@ -40,6 +40,9 @@ QUERIES = "midmask.queries"
 MADE_HERE = "midmask.split_made_here"
 """Start of the tags of splits that midmask drew itself."""
 
+SELF_MATCHES = "midmask.self_matches"
+"""Start of the tags that hold the number of results that an evaluation left out for being the query itself."""
+
 _MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
 _PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
 _KEY = re.compile(r"[\w/.\- :]+")
@@ -83,6 +86,11 @@ def queries_key(corpus: str, split: str) -> str:
 def made_here_key(corpus: str, split: str) -> str:
     """The tag, "true", of a run on a split of a corpus that midmask drew, since the collection has none of its own."""
     return f"{MADE_HERE}/{_segment(corpus)}/{_segment(split)}"
+
+
+def self_matches_key(corpus: str, split: str) -> str:
+    """The tag with the number of results that a run's evaluation left out because they are the query itself."""
+    return f"{SELF_MATCHES}/{_segment(corpus)}/{_segment(split)}"
 
 
 def result_key(step: str, name: str) -> str:

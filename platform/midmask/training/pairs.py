@@ -13,6 +13,7 @@ from midmask.arrays import Floats, Ints32
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.randomness.texts import mix
+from midmask.retrieve.selection import relevant_passages
 from midmask.training.examples import TextColumns, join_texts
 from midmask.training.lists import Lists, attach_scores
 from midmask.training.plan import Rows
@@ -62,9 +63,7 @@ class PairSource:
         self.group = 1 + examples.per_query
         self._table = TokenTable(examples.tokens / "passages")
         self._queries = read_table(examples.tokens / "queries.parquet")
-        qrels = read_table(examples.corpus / "qrels.parquet")
-        wanted = pc.and_(pc.equal(qrels["split"], examples.split), pc.greater_equal(qrels["grade"], 1))
-        self._positives = self._lists(qrels.filter(wanted))
+        self._positives = self._lists(relevant_passages(examples.corpus, examples.split))
         empty = self._queries.slice(0, 0).append_column("doc_id", pa.array([], pa.string()))
         mined = read_table(examples.negatives) if examples.negatives else empty
         self._negatives = self._lists(mined).without(self._positives)

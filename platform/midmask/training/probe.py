@@ -18,6 +18,7 @@ from midmask.artifact import Place
 from midmask.encoders.backbone import Backbone, Side
 from midmask.randomness.streams import numpy_stream
 from midmask.randomness.texts import fixed_sample
+from midmask.retrieve.selection import relevant_passages
 from midmask.training.plan import Rows
 from midmask.training.table import TokenTable, read_table
 
@@ -54,8 +55,7 @@ class Probe:
 
 def open_probe(tokens: Place, corpus: Place, split: str = "dev") -> Probe | None:
     """A probe on a split of the corpus, always the same one; none if no query of the split has a relevant passage."""
-    qrels, queries = read_table(corpus / "qrels.parquet"), read_table(tokens / "queries.parquet")
-    judged = qrels.filter(pc.and_(pc.equal(qrels["split"], split), pc.greater_equal(qrels["grade"], 1)))
+    judged, queries = relevant_passages(corpus, split), read_table(tokens / "queries.parquet")
     chosen = fixed_sample(pc.unique(judged["query_id"]).to_pylist(), QUERIES)
     if not chosen:
         return None

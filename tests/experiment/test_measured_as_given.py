@@ -1,0 +1,197 @@
+"""What is judged and listed is measured as it is, by trec_eval -c: missing passages, copies of the query, slices.
+
+The collection has twelve test queries. The even ones are word for word a passage, their copy. Two judgements name
+passages that the collection lacks, once the only relevant one of a query.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+
+import midmask
+from midmask.artifact import Artifact, Place
+from midmask.corpora import CorpusConfig
+from midmask.evaluation.measures import by_query
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.statistics.significance import compare
+from midmask.experiment.plan import plan
+from midmask.experiment.reading_notes import notes
+from midmask.experiment.report import per_query
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run_files import collection_step, run_file_evaluation
+from midmask.experiment.steps import LOCAL
+from midmask.identity import override
+from midmask.leaderboard.passages import evaluated, grades, ranked_lists
+from midmask.recipes import RECIPES
+from midmask.retrieve import ranked
+
+MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
+QUERIES = [f"q{n}" for n in range(12)]
+COPIES = {f"q{n}": f"copy{n}" for n in range(0, 12, 2)}
+JUDGED: dict[str, dict[str, int]] = {
+    **{query: {f"d{n}": 1 + n % 3, f"d{(n + 5) % 12}": 1 + n % 2} for n, query in enumerate(QUERIES)},
+    "q10": {"gone": 1},
+    "q11": {"lost": 2, "d11": 1},
+}
+HARD = {"q0": {"d0": 1}, "q10": {"gone": 3, "d3": 1}, "q77": {"d7": 1}}
+
+Run = Mapping[str, Mapping[str, float]]
+
+
+def write(folder: Path, judged: Mapping[str, Mapping[str, Mapping[str, int]]]) -> CorpusConfig:
+    words = [f"amber{n} birch{n} cedar{n} delta{n % 4}" for n in range(12)]
+    docs = {**{f"d{n}": f"{text} and more of it" for n, text in enumerate(words)}}
+    docs |= {copy: words[int(query[1:])] for query, copy in COPIES.items()} | {"copy77": "amber7 birch7"}
+    queries = {**dict(zip(QUERIES, words, strict=True)), "q77": "amber7 birch7"}
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", docs), ("queries", queries)):
+        lines = [json.dumps({"_id": key, "title": "", "text": text}) + "\n" for key, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    for split, own in judged.items():
+        rows = [f"{query}\t{doc}\t{grade}\n" for query, docs in own.items() for doc, grade in docs.items()]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    return CorpusConfig(name=f"beir:{folder}", splits="official", bad_rows_threshold=0.0)
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> CorpusConfig:
+    return write(tmp_path_factory.mktemp("given") / "few", {"test": JUDGED, "test.hard": HARD})
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(str(tmp_path_factory.mktemp("store")))
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """The copy first, then passages in an order by chance, with ties; one list has a missing passage that is judged;
+    one query is lacking.
+    """
+    draw = np.random.default_rng(3)
+    names = [f"d{n}" for n in range(12)]
+    lists = {query: {doc: float(draw.integers(4)) for doc in draw.permutation(names)[:8]} for query in QUERIES[1:]}
+    for query, copy in COPIES.items():
+        if query in lists:
+            lists[query][copy] = 9.0
+    lists["q11"]["lost"] = 1.0
+    return lists
+
+
+def trec_eval(run: Run, judged: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
+    """Measure -> query -> value, as `trec_eval -c` has it: 0 for a judged query that the run lacks."""
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        {query: dict(own) for query, own in judged.items()}, set(MEASURES.values())
+    )
+    values = evaluator.evaluate({query: dict(own) for query, own in run.items()})
+    lacking = dict.fromkeys(MEASURES.values(), 0.0)
+    return {name: {query: values.get(query, lacking)[key] for query in judged} for name, key in MEASURES.items()}
+
+
+def measured(storage: Place, corpus: CorpusConfig, file: Path, run: Run, *, leave_out_copies: bool = False) -> Artifact:
+    lines = [f"{query} Q0 {doc} 0 {score} other\n" for query, own in run.items() for doc, score in own.items()]
+    file.write_text("".join(lines))
+    config = EvaluateConfig(split="test", measures=tuple(MEASURES))
+    step = run_file_evaluation(file, collection_step(corpus), config, "trec_eval", leave_out_copies=leave_out_copies)
+    return Runner(storage, LOCAL, Silent()).run(step)
+
+
+def searched(storage: Place, corpus: CorpusConfig, **changes: object) -> Artifact:
+    """BM25's evaluation, a search of ours."""
+    recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
+    config = override(EvaluateConfig(split="test", measures=tuple(MEASURES)), changes)
+    return Runner(storage, LOCAL, Silent()).run(plan(recipe).bm25_evaluation(config))
+
+
+def has_values(done: Artifact, wanted: Mapping[str, Mapping[str, float]]) -> None:
+    for measure, values in wanted.items():
+        assert dict(by_query(per_query(done), measure)) == values, measure
+        assert done.result["measures"][measure] == float(np.mean([values[query] for query in sorted(values)]))
+
+
+def test_a_run_file_has_trec_evals_figures_copies_and_missing_passages_included(
+    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
+) -> None:
+    done = measured(storage, collection, tmp_path / "run.trec", run)
+    wanted = trec_eval(run, JUDGED)
+    has_values(done, wanted)
+    assert wanted["R@100"]["q10"] == 0 < wanted["R@100"]["q11"] and done.result["queries"] == 12
+    hard = trec_eval(run, {query: own for query, own in HARD.items() if query in QUERIES})
+    for measure, value in done.result["slices"]["test.hard"]["measures"].items():
+        assert value == pytest.approx(np.mean(list(hard[measure].values())), abs=1e-12)
+    said = notes({"other": done})
+    assert "2 judgements name passages that the collection lacks" in said
+    assert "other, few test: 5 rows of the run are the query itself and keep their ranks." in said
+    assert "--leave-out-copies" in said and "1 queries of the slice test.hard" in said
+    assert "not judged" not in said and "unjudged" not in said
+
+
+def test_copies_are_left_out_of_a_run_only_if_asked(
+    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
+) -> None:
+    done = measured(storage, collection, tmp_path / "run.trec", run, leave_out_copies=True)
+    without = {q: {doc: score for doc, score in own.items() if doc != COPIES.get(q)} for q, own in run.items()}
+    has_values(done, trec_eval(without, JUDGED))
+    assert done.result["self_matches"] == 5
+    said = notes({"other": done})
+    assert "5 results that are the query itself are left out" in said and "keep their ranks" not in said
+    plain = measured(storage, collection, tmp_path / "run.trec", run)
+    assert plain.result["measures"] != done.result["measures"]
+    none = collection.model_copy(update={"self_matches": "none"})
+    asked_in_vain = measured(storage, none, tmp_path / "run.trec", run, leave_out_copies=True)
+    assert "no row of the run is the query itself" in notes({"other": asked_in_vain})
+    file, config = tmp_path / "run.trec", {"split": "test", "measures": list(MEASURES), "ties": "trec_eval"}
+    corpus = midmask.Corpus.from_folder(collection.name)
+    for asked, same in ((True, done), (False, plain)):
+        scores = midmask.evaluate_run(
+            file, corpus, leave_out_copies=asked, storage=tmp_path / "api", progress=False, **config
+        )
+        assert scores.measures == same.result["measures"]
+
+
+def test_a_search_of_ours_counts_missing_passages_and_says_how_many_copies_it_left_out(
+    collection: CorpusConfig, storage: Place, tmp_path: Path
+) -> None:
+    done = searched(storage, collection)
+    lists = ranked.read_trec(done.place / "runs" / "few.test.trec.gz").to_pylist()
+    run: dict[str, dict[str, float]] = {}
+    for row in lists:
+        run.setdefault(row["query_id"], {})[row["doc_id"]] = row["score"]
+    assert not any(COPIES.get(query) in own for query, own in run.items())
+    has_values(done, trec_eval(run, JUDGED))
+    assert done.result["self_matches"] == len(COPIES) and done.result["missing_passages"] == 2
+    said = notes({"bm25": done, "again": done})
+    assert said.count("bm25; again, few test: 6 results that are the query itself are left out") == 1
+    whole = searched(storage, collection.model_copy(update={"self_matches": "none"}))
+    assert whole.result["self_matches"] == 0 and "the query itself" not in notes({"bm25": whole})
+    tested = compare({"bm25": per_query(done), "whole": per_query(whole)}, baseline="bm25", measure="nDCG@10")
+    assert tested[0].queries == 12, "a query that nobody can answer is one of the paired ones"
+
+
+def test_pages_show_the_lists_that_were_measured(
+    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
+) -> None:
+    plain = measured(storage, collection, tmp_path / "run.trec", run)
+    lists = {True: searched(storage, collection), False: plain}
+    for left_out, done in lists.items():
+        source = evaluated(done.address)
+        top = ranked_lists(source, ["q2"])["q2"]
+        assert (COPIES["q2"] not in top) == left_out
+        assert source.corpus is not None and grades(source.corpus, "test", ["q10"]) == {"q10": {"gone": 1}}
+
+
+def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path, run: Run) -> None:
+    """A judged query without a text is left out by our reading; one that nobody judged, by the judgements."""
+    corpus = write(tmp_path / "few", {"test": {**JUDGED, "nameless": {"d1": 1}}})
+    corpus = corpus.model_copy(update={"bad_rows_threshold": 0.5})
+    given = {**run, "nameless": {"d1": 1.0}, "stranger": {"d1": 1.0}, "q77": {"d2": 1.0, "nowhere": 0.5}}
+    done = measured(Place(str(tmp_path / "store")), corpus, tmp_path / "run.trec", given)
+    has_values(done, trec_eval(run, JUDGED))
+    said = notes({"other": done})
+    assert "2 queries of the run are not judged there" in said
+    assert "1 queries of the run are judged, but the collection has no text" in said
+    assert "1 unknown id" in said and "unjudged documents of the run that the collection lacks: 1, in 1 rows" in said
