@@ -10,6 +10,7 @@ cache lacks is downloaded into it.
 
 import hashlib
 import importlib.util
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -76,6 +77,19 @@ def model_folder(name: str, *, field: str = "backbone.name", choices: Iterable[s
     if not HUB_ID.fullmatch(name):
         raise UserError(f"{field} = {name!r}: no such folder")
     return _hub_snapshot(name, field, (*choices, *PRETRAINED))
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Where a model folder has the files of its transformer: in itself, or in the subfolder that the first entry of
+    modules.json names, as sentence-transformers 0 to 2 saved it (`0_Transformer`).
+    """
+    try:
+        first = json.loads((folder / "modules.json").read_text("utf-8"))[0]
+        path, is_transformer = str(first["path"]), str(first["type"]).endswith("Transformer")
+        inside = (folder / path).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return folder  # what is wrong in modules.json is refused where its modules are read
+    return folder / path if path and is_transformer and inside and (folder / path).is_dir() else folder
 
 
 def _packaged(name: str, field: str) -> Path:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from midmask.errors import UserError, reason
+from midmask.pretrained import transformer_folder
 
 STOP_WORDS = frozenset(
     """
@@ -134,11 +135,26 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(transformer_folder(folder), use_fast=True, trust_remote_code=False)
     except Exception as error:  # tokenizers raises Exception itself, and nothing of ours runs in there
         raise UserError(
             f"tokens.tokenizer = {str(folder)!r}: no tokenizer can be read there ({reason(error)})"
         ) from None
+
+
+def largest_id(tokenizer: Any) -> int:
+    """The largest id that a tokenizer can give, added tokens included."""
+    return max(tokenizer.get_vocab().values())
+
+
+def refuse_tokens_beyond(named: str, largest: int, rows: int) -> None:
+    """Raises UserError if the largest id of a tokenizer has no row in a table of `rows` embeddings."""
+    if largest >= rows:
+        raise UserError(
+            f"{named}: the tokenizer has ids up to {largest:,}, the embeddings {rows:,} rows, so that some tokens have no "
+            "vector. Save the tokenizer of the model's training beside it, or add rows (resize_token_embeddings), train "
+            "them, and save the model again."
+        )
 
 
 def copy_untruncated(tokenizer: Any) -> Any:

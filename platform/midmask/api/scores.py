@@ -15,7 +15,7 @@ from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.rendering import html_table
-from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.model_folder import as_folder_reads, check_folder
 from midmask.experiment.needed_splits import usual_split
 from midmask.experiment.plan import adopted, plan
 from midmask.experiment.reading_notes import notes
@@ -191,5 +191,7 @@ def _evaluation(
         return BM25, planned.bm25_evaluation(config)
     folder = model_folder(str(Path(model).expanduser()), field="model", choices=(BM25,)).absolute()
     name = str(model) if model in PRETRAINED else folder.name
-    planned = plan(as_folder_reads(recipe, folder, ()))
+    recipe = as_folder_reads(recipe, folder, ())
+    check_folder(recipe, folder)
+    planned = plan(recipe)
     return config.name_of(name), planned.evaluation(config, model=adopted(str(folder)))

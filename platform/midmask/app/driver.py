@@ -9,7 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
 from midmask.experiment.every_stage import refuse_idle
-from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.model_folder import as_folder_reads, check_folder
 from midmask.experiment.needed_splits import refuse_missing_splits, usual_split
 from midmask.experiment.plan import Step, adopted
 from midmask.experiment.schema import Recipe
@@ -125,12 +125,15 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
     step. Without a folder, the recipe alone.
 
     Raises:
-        UserError: as `as_folder_reads`.
+        UserError: as `as_folder_reads` and, but for a dry run, `check_folder`.
     """
     if folder is None:
         return recipe, None
     place = model_folder(folder, field="--model").absolute()
-    return as_folder_reads(recipe, place, options.changes.keys()), adopted(str(place))
+    recipe = as_folder_reads(recipe, place, options.changes.keys())
+    if not options.dry_run:  # classes of models take seconds to be imported
+        check_folder(recipe, place)
+    return recipe, adopted(str(place))
 
 
 def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:

@@ -18,7 +18,7 @@ from midmask.choice.contenders import FUSION
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
-from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.model_folder import as_folder_reads, check_folder
 from midmask.experiment.plan import adopted, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.searching import bm25_index, passage_encoding_step
@@ -150,6 +150,7 @@ class SearchStore:
             UserError: if the folder holds no model, or one that midmask cannot follow.
         """
         recipe = as_folder_reads(self._recipe(), folder, ())
+        check_folder(recipe, folder)
         planned = plan(recipe, self._survey)
         wanted = recipe.evaluation.model_copy(update={"threads": usable_cores()}).settled(planned.precision)
         passages = passage_encoding_step(planned.tokens, adopted(str(folder)), wanted)

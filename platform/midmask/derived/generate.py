@@ -16,12 +16,13 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from midmask.derived.prompts import PASSAGE, Prompt, ends_of, find_line_breaks
-from midmask.encoders.damage import library_reading, refuse_not_finite
-from midmask.encoders.reading import quiet_transformers
+from midmask.encoders.damage import library_reading, refuse_no_model
+from midmask.encoders.reading import quiet_transformers, read_pretrained
 from midmask.errors import UserError
 from midmask.identity import Config, added, runtime
 from midmask.randomness.masks import Purpose, draw_seeds, hashes
 from midmask.randomness.texts import hash64
+from midmask.vocabulary import largest_id, refuse_tokens_beyond
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
 """How the names of architectures end that continue a text."""
@@ -92,6 +93,7 @@ class Generator:
         """Tokenizer, model, and whether it is causal; runs no code of the folder, and unpickles nothing."""
         import transformers
 
+        refuse_no_model(self._named, folder)
         with library_reading(self._unreadable), quiet_transformers():
             settings = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
             names = tuple(settings.architectures or ())
@@ -100,12 +102,10 @@ class Generator:
                 raise ValueError(f"it is a {settings.model_type} model{f', {names[0]}' if names else ''}")
             kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            model, loading = kind.from_pretrained(
-                folder, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-            )
+        model, loading = read_pretrained(kind, folder, self._named, use_safetensors=True, dtype="auto")
         if missing := sorted(loading["missing_keys"]):
             raise self._unreadable(f"the file holds no {missing[0]} ({len(missing)} weights are missing)")
-        refuse_not_finite(self._named, model.state_dict().items())
+        refuse_tokens_beyond(self._named, largest_id(tokenizer), len(model.get_input_embeddings().weight))
         return tokenizer, model, causal
 
     def _unreadable(self, reason: str) -> UserError:

@@ -32,8 +32,16 @@ from midmask.encoders.reading import (
 )
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
+from midmask.pretrained import transformer_folder
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
+from midmask.vocabulary import (
+    Vocabulary,
+    copy_untruncated,
+    largest_id,
+    load_tokenizer,
+    refuse_tokens_beyond,
+    save_tokenizer,
+)
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -282,6 +290,9 @@ def _check_vocabulary(backbone: Backbone, vocabulary: Vocabulary, name: str) -> 
     rows = len(backbone.output_weight_VD)
     pad = backbone.model.config.pad_token_id
     if not 0 <= rows - vocabulary.size < PADDED_VOCABULARY or pad not in (None, vocabulary.pad_id):
+        folder = named_folder(name)
+        if (transformer_folder(folder) / "tokenizer_config.json").is_file():
+            refuse_tokens_beyond(f"backbone.name = {name!r}", largest_id(load_tokenizer(folder)), rows)
         raise UserError(
             f"backbone.name = {name!r}: its vocabulary has {rows} entries and padding id {pad}, the tokenizer "
             f"{vocabulary.size} and {vocabulary.pad_id}. Set tokens.tokenizer to {name}."

@@ -7,6 +7,7 @@ folder are the same thing. With two labels the score is the log-odds of label 1,
 Shapes: Q queries, N passages, `group` to a query, L tokens.
 """
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,24 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
-from midmask.encoders.damage import library_reading, refuse_not_finite
+from midmask.encoders.damage import library_reading, refuse_no_model
 from midmask.encoders.families import FAMILIES, shape_from, widen_scores
 from midmask.encoders.inputs import count_token_types
-from midmask.encoders.reading import SIZES, quiet_transformers, read_settings, sized_settings
+from midmask.encoders.reading import (
+    SIZES,
+    count_fresh,
+    named_folder,
+    quiet_transformers,
+    read_pretrained,
+    read_settings,
+    sized_settings,
+    unreadable,
+)
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
+from midmask.vocabulary import copy_untruncated, largest_id, load_tokenizer, refuse_tokens_beyond, save_tokenizer
+
+log = logging.getLogger(__name__)
 
 TYPES = "token_type_ids"
 
@@ -137,7 +149,11 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
     tokenizer, name = load_tokenizer(tokenizer_folder), config.name
     with fresh_weights(seed):
         settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
-        model = _make(settings) if name in SIZES or config.fresh else _read(name, settings)[0]
+        if name in SIZES or config.fresh:
+            model = _make(settings)
+        else:
+            model, fresh = _read(named_folder(name), settings)
+            log.info("teacher: %s of %s are fresh, those of its head", count_fresh(model, fresh), name)
     if len(model.get_input_embeddings().weight) < len(tokenizer):
         raise UserError(f"teacher: {name} has fewer embeddings than the tokenizer entries; tokenise with its tokenizer")
     if max_length > (longest := shape_from(settings).max_length):
@@ -181,13 +197,14 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
     Raises:
         UserError: if there is none, its head is missing, it has more than two labels, or takes no such pairs.
     """
-    settings, tokenizer = _settings(str(folder)), load_tokenizer(folder)
+    settings, tokenizer = _settings(folder), load_tokenizer(folder)
     if settings.num_labels > 2:
         raise UserError(
             f"teacher {folder}: {settings.num_labels} labels ({', '.join(settings.id2label.values())}), of which none "
             "is known to be the score; name a model with one label, or two of which the second is 'relevant'"
         )
-    model, missing = _read(str(folder), settings)
+    model, missing = _read(folder, settings)
+    refuse_tokens_beyond(f"teacher {folder}", largest_id(tokenizer), len(model.get_input_embeddings().weight))
     if missing:
         raise UserError(
             f"teacher {folder}: no classification head ({missing[0]} is missing), so it scores nothing yet; train it "
@@ -224,29 +241,15 @@ def template_of(tokenizer: Any, *, typed: bool) -> Template:
     return Template(tuple(before), tuple(between), tuple(behind), types, int(tokenizer.pad_token_id))
 
 
-def _settings(name: str) -> Any:
-    with library_reading(partial(_unreadable, name)):
-        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+def _settings(folder: Path) -> Any:
+    refuse_no_model(f"teacher {folder}", folder)
+    with library_reading(partial(unreadable, f"teacher {folder}")):
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
-def _unreadable(name: str, reason: str) -> UserError:
-    return UserError(f"teacher {name}: no model can be read there ({reason})")
-
-
-def _read(name: str, settings: Any) -> tuple[Any, list[str]]:
-    """The model of a folder or hub id, and the names of the head's weights that were made afresh; runs no code."""
-    with library_reading(partial(_unreadable, name)), quiet_transformers():
-        model, loading = AutoModelForSequenceClassification.from_pretrained(
-            name,
-            config=settings,
-            dtype=torch.float32,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
-    missing = sorted(loading["missing_keys"])
-    inside = f"{model.base_model_prefix}."
-    if lost := [key for key in missing if key.startswith(inside) and not key.startswith(f"{inside}pooler.")]:
-        raise UserError(f"teacher {name}: the file holds no {lost[0]} ({len(lost)} weights are missing)")
-    refuse_not_finite(f"teacher {name}", model.state_dict().items())
-    return model, missing
+def _read(folder: Path, settings: Any) -> tuple[Any, list[str]]:
+    """The model of a folder, and the names of the head's weights that are fresh; unpickles nothing."""
+    model, loading = read_pretrained(
+        AutoModelForSequenceClassification, folder, f"teacher {folder}", config=settings, use_safetensors=True
+    )
+    return model, sorted(loading["missing_keys"])

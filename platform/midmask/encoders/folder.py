@@ -22,7 +22,7 @@ from torch import nn
 
 from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
 from midmask.encoders.experts import put_query_expert
-from midmask.encoders.foreign import TOKEN_STATES
+from midmask.encoders.foreign_settings import TOKEN_STATES
 from midmask.encoders.inputs import count_token_types
 from midmask.encoders.model_card import Card, Loader, model_card
 from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from midmask.encoders import foreign
 from midmask.encoders.damage import library_reading, refuse_not_finite, what_is_wrong
+from midmask.encoders.foreign_settings import hidden_size, longest_text, read_lengths
 from midmask.encoders.reading import read_settings
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
@@ -56,10 +57,10 @@ def read_facts(folder: Path) -> ModelSettings:
     if (folder / foreign.FILE).is_file():
         with _refuse_foreign_settings(folder):
             representation, form = foreign.read_modules(folder)
-            query, passage = foreign.read_lengths(folder)
+            query, passage = read_lengths(folder)
             return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
     with _refuse_foreign_settings(folder):
-        length = foreign.longest_text(folder)
+        length = longest_text(folder)
         return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
 
 
@@ -112,11 +113,17 @@ def read_projection(folder: Path) -> Tensor | None:
         return None
     own = (folder / FILE).is_file()
     with _refuse_foreign_settings(folder):
-        place = folder / PROJECTION if own else folder / foreign.dense_folder(folder)
+        dense, hidden = (folder / PROJECTION, width) if own else foreign.read_dense(folder), hidden_size(folder)
+    if dense is None:  # dimensions are left out, by `truncate_dim`
+        return torch.eye(width, hidden)
+    place, outputs = dense
     weight = _read_weight(place)
-    if weight.ndim != 2 or len(weight) != width:
-        raise UserError(f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {width}")
-    return weight
+    if weight.ndim != 2 or len(weight) != outputs or weight.shape[1] != (hidden or weight.shape[1]):
+        raise UserError(
+            f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {outputs}"
+            + (f", of {hidden} columns" if hidden else "")
+        )
+    return weight[:width].contiguous()
 
 
 def _read_weight(place: Path) -> Tensor:

@@ -1,20 +1,27 @@
 """Masked LMs of transformers, read from a folder or made afresh; `backbone.Backbone` is what is made of them."""
 
+import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
 
-from midmask.encoders.damage import library_reading, refuse_not_finite
+from midmask.encoders.damage import (
+    library_reading,
+    refuse_no_model,
+    refuse_not_finite,
+    refuse_other_weights,
+    refuse_unreadable_weights,
+)
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError
-from midmask.pretrained import model_folder
+from midmask.pretrained import model_folder, transformer_folder
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +70,10 @@ def read_settings(name: str, dropout: float) -> Any:
     Raises:
         UserError: if there is none, or its family is not supported.
     """
-    folder = named_folder(name)
-    with library_reading(partial(_unreadable, name)):
-        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    folder, named = named_folder(name), f"backbone.name = {name!r}"
+    refuse_no_model(named, folder)
+    with library_reading(partial(unreadable, named)):
+        settings = AutoConfig.from_pretrained(transformer_folder(folder), trust_remote_code=False)
     for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
     return settings
@@ -75,34 +83,71 @@ def read_model(name: str, dropout: float) -> tuple[Any, bool]:
     """The masked LM of a folder or hub id, and whether its head is fresh, since none is there.
 
     Raises:
-        UserError: if there is no model of a supported family, or weights of its encoder are missing or not finite.
+        UserError: if there is no model of a supported family; or as `read_pretrained`.
     """
     settings = read_settings(name, dropout)
-    model, loading = _read(name, settings)
+    wanted = {"config": settings, "attn_implementation": FAMILIES[settings.model_type].attention}
+    folder, named = named_folder(name), f"backbone.name = {name!r}"
+    model, loading = read_pretrained(AutoModelForMaskedLM, folder, named, **wanted)
     if getattr(settings, "legacy", False) and any("lm_predictions." in key for key in loading["unexpected_keys"]):
         settings.legacy = False  # the MLM head that DeBERTa was published with; transformers makes another unless told
-        model, loading = _read(name, settings)
-    missing = sorted(loading["missing_keys"])
-    if lost := [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]:
-        raise UserError(f"backbone.name = {name!r}: the file holds no {lost[0]} ({len(lost)} weights are missing).")
-    refuse_not_finite(f"backbone.name = {name!r}", model.state_dict().items())
-    if missing:
-        log.info("%s holds no MLM head; a fresh one is made", name)
+        model, loading = read_pretrained(AutoModelForMaskedLM, folder, named, **wanted)
+    if missing := loading["missing_keys"]:
+        log.info("%s holds no MLM head; a fresh one is made (%s)", name, count_fresh(model, missing))
     return model, bool(missing)
 
 
-def _read(name: str, settings: Any) -> tuple[Any, dict[str, Any]]:
-    """The masked LM of a folder or hub id, and which weights it lacked or had too many."""
-    attention = FAMILIES[settings.model_type].attention
-    with library_reading(partial(_unreadable, name)), quiet_transformers():
-        model, loading = AutoModelForMaskedLM.from_pretrained(
-            named_folder(name),
-            config=settings,
-            attn_implementation=attention,
-            dtype=torch.float32,
+def read_base_model(folder: Path, named: str) -> Any:
+    """The base model of a folder, of any architecture that transformers has, without a pooler if it knows the argument.
+
+    Raises:
+        UserError: as `read_pretrained`.
+    """
+    refuse_no_model(named, folder)
+    place = transformer_folder(folder)
+    with library_reading(partial(unreadable, named)):
+        settings = AutoConfig.from_pretrained(place, trust_remote_code=False)
+        classes = AutoModel._model_mapping[type(settings)]
+        takes = inspect.signature((classes[0] if isinstance(classes, tuple) else classes).__init__).parameters
+    pooler = {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
+    return read_pretrained(AutoModel, folder, named, **pooler)[0]
+
+
+def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple[Any, dict[str, Any]]:
+    """A Hugging Face model with the weights of a folder, and what transformers reports of the reading. Only weights of
+    a head may be missing in the folder and thus be fresh: those that are not the base model's, and poolers. Runs no
+    code of the folder.
+
+    Args:
+        kind: the class of transformers that reads it. named: what the folder was given for, with its name, for the
+            errors. wanted: further arguments of `from_pretrained`; without dtype,
+            in float32.
+
+    Raises:
+        UserError: if there is no such model, or weights of its backbone are missing, quantised, not finite, of other
+            shapes than config.json says, or of more layers.
+    """
+    refuse_no_model(named, folder)
+    place = transformer_folder(folder)
+    refuse_unreadable_weights(named, place)
+    with library_reading(partial(unreadable, named)), quiet_transformers():
+        model, loading = kind.from_pretrained(
+            place,
+            trust_remote_code=False,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            **{"dtype": torch.float32, **wanted},
         )
+    backbone = "" if model.base_model is model else f"{model.base_model_prefix}."
+    refuse_other_weights(named, loading, set(model.state_dict()), backbone)
+    refuse_not_finite(named, model.state_dict().items())
     return model, loading
+
+
+def count_fresh(model: Any, missing: Collection[str]) -> str:
+    """How many tensors of a model are fresh, and how many numbers they hold, in words."""
+    weights = model.state_dict()
+    return f"{len(missing)} tensors, {sum(weights[key].numel() for key in missing if key in weights):,} weights"
 
 
 def named_folder(name: str) -> Path:
@@ -114,5 +159,6 @@ def named_folder(name: str) -> Path:
     return model_folder(name, field="backbone.name", choices=SIZES)
 
 
-def _unreadable(name: str, reason: str) -> UserError:
-    return UserError(f"backbone.name = {name!r}: no model can be read there ({reason})")
+def unreadable(named: str, reason: str) -> UserError:
+    """The refusal of a folder that a library cannot read."""
+    return UserError(f"{named}: no model can be read there ({reason})")

@@ -6,7 +6,6 @@ begins with the encoder's weights where names and shapes agree, which are embedd
 (Rothe et al. 2020, "Leveraging pre-trained checkpoints for sequence generation"); attention to the encoder is fresh.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,15 @@ from transformers import AutoModel, BertConfig
 
 from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
-from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import widen_scores
-from midmask.encoders.reading import SIZES, named_folder, quiet_transformers, read_settings, sized_settings
+from midmask.encoders.reading import (
+    SIZES,
+    named_folder,
+    quiet_transformers,
+    read_pretrained,
+    read_settings,
+    sized_settings,
+)
 from midmask.errors import UserError
 from midmask.randomness.torch_seeds import fresh_weights
 from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
@@ -128,11 +133,9 @@ def fresh_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
 
 def _read_encoder(model: Any, config: BackboneConfig) -> None:
     """Gives the encoder the weights of a published one."""
-    with library_reading(partial(_unreadable, config.name)), quiet_transformers():
-        read = AutoModel.from_pretrained(
-            named_folder(config.name), dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-        )
-    refuse_not_finite(f"backbone.name = {config.name!r}", read.state_dict().items())
+    read = read_pretrained(
+        AutoModel, named_folder(config.name), f"backbone.name = {config.name!r}", use_safetensors=True
+    )[0]
     model.encoder.load_state_dict(read.state_dict())
 
 
@@ -141,7 +144,3 @@ def _share_weights(model: Any) -> None:
     weights, own = model.encoder.state_dict(), model.decoder.bert.state_dict()
     fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
     model.decoder.bert.load_state_dict(fitting, strict=False)
-
-
-def _unreadable(name: str, reason: str) -> UserError:
-    return UserError(f"backbone.name = {name!r}: no encoder can be read there ({reason})")

@@ -7,9 +7,20 @@ from midmask.encoders.damage import refuse_no_model
 from midmask.encoders.model_settings import read_facts
 from midmask.experiment.schema import Recipe
 from midmask.identity import override
+from midmask.pretrained import model_folder
+from midmask.retrieve.models import refuse_unfit
 
 LONGEST = 8192
 """Tokens of a text, at most, whatever a folder says: `tokens.max_length` allows no more."""
+
+
+def check_folder(recipe: Recipe, folder: Path) -> None:
+    """Reads a model folder whole, before anything is computed with it, for the texts of a recipe that it made.
+
+    Raises:
+        UserError: if its weights are not those of its config, or its tokenizer's ids exceed its embeddings.
+    """
+    refuse_unfit(folder, model_folder(recipe.tokens.tokenizer, field="tokens.tokenizer"))
 
 
 def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Recipe:
@@ -24,7 +35,7 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
     Raises:
         UserError: if it is no model folder, or one that midmask cannot follow.
     """
-    refuse_no_model(folder)
+    refuse_no_model(f"--model {folder}", folder)
     facts = read_facts(folder)
     said = {
         "tokenizer": str(folder),

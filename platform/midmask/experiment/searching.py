@@ -15,7 +15,7 @@ from midmask.experiment.steps import AdoptConfig
 from midmask.identity import file_fingerprint
 from midmask.mining.mine import MineConfig
 from midmask.mining.near_duplicates import NearDuplicatesConfig
-from midmask.pretrained import found_folder
+from midmask.pretrained import found_folder, transformer_folder
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.bm25_index import Bm25IndexConfig
 from midmask.retrieve.bm25_words import Bm25WordsConfig
@@ -248,5 +248,6 @@ def folder_content(name: str | None) -> Mapping[str, Any]:
     if folder is None:
         return {}
     wanted = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
-    found = sorted(path for pattern in wanted for path in folder.glob(pattern) if path.is_file())
+    below = () if (place := transformer_folder(folder)) == folder else place.iterdir()
+    found = sorted({path for pattern in wanted for path in folder.glob(pattern) if path.is_file()}.union(below))
     return {str(path.relative_to(folder)): file_fingerprint(path) for path in found}

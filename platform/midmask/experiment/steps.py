@@ -41,6 +41,7 @@ from midmask.retrieve.encode import encode
 from midmask.retrieve.fusion import fuse_lists
 from midmask.retrieve.index import build_index
 from midmask.retrieve.index_recall import draw_sample
+from midmask.retrieve.models import refuse_unfit
 from midmask.retrieve.run_file import read_run
 from midmask.retrieve.search import search, search_in_parts
 from midmask.retrieve.timing import time_searches
@@ -130,7 +131,8 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
         UserError: if it holds no model.
     """
     folder = Path(config.folder)
-    refuse_no_model(folder)
+    refuse_no_model(f"--model {folder}", folder)
+    refuse_unfit(folder)
     (out / "model").upload(folder)
     return {"folder": str(folder)}
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import widen_scores
 from midmask.encoders.first_token import first_token, suits
@@ -20,10 +21,10 @@ from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.inputs import padding_mask, type_inputs
 from midmask.encoders.model_settings import read_projection, read_representation
 from midmask.encoders.pooling import Side, pool, token_vectors
-from midmask.encoders.reading import quiet_transformers
+from midmask.encoders.reading import read_base_model
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.errors import UserError
-from midmask.vocabulary import Vocabulary
+from midmask.vocabulary import Vocabulary, largest_id, load_tokenizer, refuse_tokens_beyond
 
 
 class Encoder(Protocol):
@@ -45,9 +46,26 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
         UserError: if the folder holds no model, or one whose views midmask cannot make.
     """
     representation = read_representation(folder)
+    encoder: _MaskedModel | _BaseModel
     if representation.lexical is not None:
-        return _MaskedModel(folder, vocabulary, side, device)
-    return _BaseModel(folder, representation, vocabulary, side, device, unpooled)
+        encoder = _MaskedModel(folder, vocabulary, side, device)
+    else:
+        encoder = _BaseModel(folder, representation, vocabulary, side, device, unpooled)
+    refuse_tokens_beyond(f"encoder {str(folder)!r}", vocabulary.size - 1, encoder.rows)
+    return encoder
+
+
+def refuse_unfit(folder: Path, tokenizer: Path | None = None) -> None:
+    """Reads a folder's model, and raises UserError if it cannot encode a text, as `open_encoder`.
+
+    Args:
+        tokenizer: folder of the tokenizer of its texts; none: not checked.
+    """
+    lexical = read_representation(folder).lexical is not None
+    model = load_masked_model(folder).model if lexical else load_base_model(folder)
+    if tokenizer is not None:
+        rows = len(model.get_input_embeddings().weight)
+        refuse_tokens_beyond(f"encoder {str(folder)!r}", largest_id(load_tokenizer(tokenizer)), rows)
 
 
 class _BaseModel:
@@ -65,6 +83,7 @@ class _BaseModel:
         unpooled: int,
     ) -> None:
         self._model: Any = load_base_model(folder, side).to(device)
+        self.rows = len(self._model.get_input_embeddings().weight)
         self._pair_sep = vocabulary.pair_sep
         self._unpooled = unpooled
         self._first_alone = representation.dense == "cls" and not unpooled and suits(self._model)
@@ -104,7 +123,8 @@ class _MaskedModel:
     """The views that a backbone's pooling gives."""
 
     def __init__(self, folder: Path, vocabulary: Vocabulary, side: Side, device: str) -> None:
-        self._backbone = load_bi_encoder(folder, dropout=0.0).to(device).eval()
+        self._backbone = load_masked_model(folder).to(device)
+        self.rows = len(self._backbone.encoder.get_input_embeddings().weight)
         self._backbone.pair_sep = vocabulary.pair_sep
         self._special_V = vocabulary.special_V.to(device)
         self._side = side
@@ -115,24 +135,28 @@ class _MaskedModel:
         return self._backbone.pooling.views(self._backbone, ids_BL, lengths_B, self._special_V, self._side)
 
 
-def load_base_model(folder: Path, side: Side = "passage") -> Any:
-    """The Hugging Face base model of a folder.
+def load_masked_model(folder: Path) -> Backbone:
+    """The masked LM of a folder with its views, in eval mode.
 
     Raises:
-        UserError: if the folder holds no model.
+        UserError: as `load_bi_encoder`; or if its MLM head is missing.
     """
-    from transformers import AutoModel
+    backbone = load_bi_encoder(folder, dropout=0.0).eval()
+    if backbone.has_fresh_head:
+        raise UserError(
+            f"encoder {str(folder)!r}: its lexical view needs the MLM head of its training, which is not in the file. "
+            "Save the whole masked LM (AutoModelForMaskedLM)."
+        )
+    return backbone
 
-    # Published folders often hold pytorch_model.bin alone: it is read as tensors and nothing else.
-    wanted: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
-    try:
-        with quiet_transformers():
-            try:
-                model = AutoModel.from_pretrained(folder, add_pooling_layer=False, **wanted)
-            except TypeError:  # families without a pooler do not know the argument
-                model = AutoModel.from_pretrained(folder, **wanted)
-    except (OSError, ValueError) as error:
-        raise UserError(f"encoder {str(folder)!r}: no model can be read there ({str(error).splitlines()[0]})") from None
+
+def load_base_model(folder: Path, side: Side = "passage") -> Any:
+    """The Hugging Face base model of a folder, in eval mode; of a folder with experts, the one of `side`.
+
+    Raises:
+        UserError: as `read_pretrained`.
+    """
+    model = read_base_model(folder, f"encoder {str(folder)!r}")
     widen_scores(model)
     if side == "query":
         put_query_expert(model, folder)

@@ -107,6 +107,6 @@ def model_folder(model: Artifact) -> Place:
         UserError: if there is no model in either.
     """
     for place in (model.place / "model", model.place):
-        if (place / "config.json").exists():
+        if (place / "config.json").exists() or (place / "modules.json").exists():
             return place
     raise UserError(f"{model.place} holds no encoder: config.json is missing; name the result of finetune or pretrain")
