@@ -99,7 +99,7 @@ class Quarantine:
 
 
 def _remedy(bad: Counter[str]) -> str:
-    advice = f"Mend the files, or go on without these rows: {how_to_set('corpus.bad_rows_threshold', 'SHARE')}"
+    advice = f"Mend the files, or go on without these rows: {how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
     if bad[SPACED_ID]:
         return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
     return advice
