@@ -70,16 +70,24 @@ def how_to_set(changes: Mapping[str, object]) -> str:
     return f"{typed} (in Python: settings={{{written}}})"
 
 
+def how_to_install(extra: str) -> str:
+    """What to type for the packages of an extra, in a checkout and without one."""
+    return f"pip install 'midmask[{extra}]'"
+
+
 SHOWN = 40
 """Number of names that a message lists in full. Of a longer list it shows the nearest ten."""
 
 
 def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "") -> UserError:
     """The error for a name that is not in a closed list: the nearest name, then all names, or the nearest ten if there
-    are more than `SHOWN`."""
+    are more than `SHOWN`. Nearest to the end of a dotted path are the paths that end with it, the shortest first.
+    """
     names = sorted(choices)
     name = value if isinstance(value, str) else quoted(value)
-    nearest = get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5)
+    ends = sorted((choice for choice in names if choice.endswith(f".{name}")), key=len)
+    alike = [choice for choice in get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5) if choice not in ends]
+    nearest = [*ends, *alike][:10]
     guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
     known = f"Known: {', '.join(names)}."
     if len(names) > SHOWN:

@@ -124,7 +124,10 @@ class StageConfig(Config):
                 "and per_query >= 1 needs a source such as bm25 or mined"
             )
         if self.loss.needs_teacher and self.teacher is None:
-            raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
+            raise ValueError(
+                f"loss.name = {self.loss.name} needs a teacher; set stages.*.teacher, or learn from judgements alone: "
+                f"{how_to_set({'stages.*.loss': {'name': 'contrastive'}})}"
+            )
         if self.queries is not None and self.mine.max_queries is not None:
             raise ValueError("queries and mine.max_queries are two samples; set one of them")
         if self.mine.filters.teacher_margin is not None and not (self.teacher and self.teacher.comes_from_elsewhere):

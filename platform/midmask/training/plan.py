@@ -51,7 +51,7 @@ class BatchPlan:
 
     def __post_init__(self) -> None:
         if self.batch_size > self.count:
-            raise UserError(f"a step of {self.batch_size} rows: there are only {self.count}")
+            raise UserError(f"batch_size = {self.batch_size}: there are only {self.count} rows")
         self._pool = lru_cache(maxsize=2)(self._make_pool)  # thread-safe: a reader runs beside the loop
 
     @property

@@ -94,7 +94,8 @@ class DupMAE(Objective):
             fields = type(self).model_fields
             if idle := [name for name in IDLE[self.decode] if getattr(self, name) != fields[name].default]:
                 raise ValueError(
-                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use decode = both"
+                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use "
+                    "objective.decode=both"
                 )
             return self
 
