@@ -1,7 +1,9 @@
 """Mistakes a person can mend. Everything else is a bug and keeps its traceback."""
 
+import json
 import reprlib
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 LONGEST = 4_000
@@ -57,9 +59,20 @@ def last_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
-def how_to_set(field: str, value: object) -> str:
-    """How to give a recipe's field a value, for a message: in the shell, and in Python, which has no flags."""
-    return f'--set {field}={value} (in Python: settings={{"{field}": {value}}})'
+def how_to_set(changes: Mapping[str, object]) -> str:
+    """How to give fields of a recipe these values, for a message: in the shell, and in Python, which has no flags. A
+    value in capital letters stands for one that the reader chooses.
+    """
+    open_values = {path: value for path, value in changes.items() if isinstance(value, str) and value.isupper()}
+    texts = {path: open_values.get(path, json.dumps(value)) for path, value in changes.items()}
+    typed = " ".join(f"--set {shlex.quote(f'{path}={text}')}" for path, text in texts.items())
+    written = ", ".join(f'"{path}": {open_values.get(path, repr(value))}' for path, value in changes.items())
+    return f"{typed} (in Python: settings={{{written}}})"
+
+
+def how_to_install(extra: str) -> str:
+    """What to type for the packages of an extra, in a checkout and without one."""
+    return f"pip install 'midmask[{extra}]'"
 
 
 SHOWN = 40
@@ -68,10 +81,13 @@ SHOWN = 40
 
 def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "") -> UserError:
     """The error for a name that is not in a closed list: the nearest name, then all names, or the nearest ten if there
-    are more than `SHOWN`."""
+    are more than `SHOWN`. Nearest to the end of a dotted path are the paths that end with it, the shortest first.
+    """
     names = sorted(choices)
     name = value if isinstance(value, str) else quoted(value)
-    nearest = get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5)
+    ends = sorted((choice for choice in names if choice.endswith(f".{name}")), key=len)
+    alike = [choice for choice in get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5) if choice not in ends]
+    nearest = [*ends, *alike][:10]
     guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
     known = f"Known: {', '.join(names)}."
     if len(names) > SHOWN:

@@ -227,6 +227,9 @@ def flatten(config: Config) -> dict[str, Any]:
     return flat
 
 
+HINT = "--dry-run (in Python: midmask.settings(RECIPE)) lists all fields."
+
+
 def override(config: C, changes: dict[str, Any]) -> C:
     """A copy of `config` with dotted paths replaced and everything validated again.
 
@@ -243,7 +246,7 @@ def override(config: C, changes: dict[str, Any]) -> C:
         parsed = _parse_value(path, value) if isinstance(value, str) else value
         whole = any(name.startswith(f"{path}.") for name in known) and (parsed is None or isinstance(parsed, dict))
         if path not in known and not whole:
-            raise unknown("field", path, known, hint="docs/fields.md lists all fields." if len(known) > SHOWN else "")
+            raise unknown("field", path, known, hint=HINT if len(known) > SHOWN else "")
         target: Any = data
         *parents, leaf = path.split(".")
         try:

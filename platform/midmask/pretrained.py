@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from midmask.errors import UserError, reason, unknown
+from midmask.errors import UserError, how_to_install, reason, unknown
 from midmask.switches import ALLOW_DOWNLOAD, is_on
 
-EXTRA = 'pip install -e ".[cpu,pretrained]"'
 SETTINGS = ("*.json", "*.txt", "*.model", "[0-9]*_*/*")
 WEIGHTS = "*.safetensors"
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -96,7 +95,9 @@ def _packaged(name: str, field: str) -> Path:
     model = PRETRAINED[name]
     found = importlib.util.find_spec(model.package)
     if found is None or not found.submodule_search_locations:
-        raise UserError(f"{field} = {name!r}: its package {model.package} is not installed. Type {EXTRA}")
+        raise UserError(
+            f"{field} = {name!r}: its package {model.package} is not installed. Type {how_to_install('pretrained')}"
+        )
     folder = Path(found.submodule_search_locations[0]) / model.folder
     file = folder / "model.safetensors"
     if not file.is_file() or _sha256(file) != model.sha256:
@@ -121,8 +122,8 @@ def _hub_snapshot(name: str, field: str, choices: tuple[str, ...]) -> Path:
         if allowed:
             raise UserError(f"{field} = {name!r}: cannot be downloaded ({reason(error)})") from None
         hint = (
-            "No such folder either, and no such model in the Hugging Face cache of this machine; --allow-download "
-            f"({ALLOW_DOWNLOAD}=1) fetches a model of the hub."
+            "No such folder either, and no such model in the Hugging Face cache of this machine; "
+            f"{ALLOW_DOWNLOAD}=1 in the environment (of jobs also --allow-download) fetches a model of the hub."
         )
         raise unknown(field, name, choices, hint=hint) from None
 

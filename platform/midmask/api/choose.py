@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from midmask.api.catalogue import as_changes
 from midmask.api.corpus import Corpus
 from midmask.api.storage import open_store, runner_in
 from midmask.choice.budget import budget_seconds
 from midmask.choice.contenders import SCORED, SYSTEMS
 from midmask.choice.deliver import deliver
-from midmask.choice.request import Request, teacher_folder
+from midmask.choice.request import Request, queries_as_asked, teacher_folder
 from midmask.choice.run import choose as hold
 from midmask.choice.verdict import Verdict
 from midmask.choice.workshop import LocalWorkshop
@@ -48,7 +49,7 @@ def choose(
             sentences; ["all"]: each source does both.
         backbone: as for `train`; none: "minilm" where its package is installed, else "tiny".
         teacher: folder of a cross-encoder, whose margins the best system learns too (GPL); none: that is not tried.
-        settings: dotted path -> value, for all systems.
+        settings: dotted path -> value, for all systems, and `queries.…` for how queries are made.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
         storage, ray, progress: as for `train`.
 
@@ -58,10 +59,10 @@ def choose(
     if not isinstance(corpus, Corpus):
         raise UserError(f"corpus: a {type(corpus).__name__}; midmask.Corpus.from_folder(path) makes a corpus")
     store = open_store(storage)
-    given = {path: str(value) if isinstance(value, Path) else value for path, value in (settings or {}).items()}
+    given = as_changes(settings)
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
     wanted = {} if sources is None else {"sources": dict(sources)}
-    queries = QueriesConfig(**wanted, judged_by=tuple(judged_by), seed=seed)
+    queries, changes = queries_as_asked(QueriesConfig(**wanted, judged_by=tuple(judged_by), seed=seed), changes)
     request = Request(
         corpus=corpus.in_store(store),
         budget=budget_seconds(budget),

@@ -1,10 +1,11 @@
 """The collection that users of the Python API train on and search."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midmask.api.catalogue import as_changes, check_reach, read_as
 from midmask.api.texts import GivenTexts, Id, Relevant, TextsById, text_rows
 from midmask.app.job import resolve_corpus
 from midmask.artifact import Place, produce
@@ -22,11 +23,16 @@ class Corpus:
     """Documents, with or without queries and judgements. Make one with `from_texts`, `from_folder`, `from_beir` or
     `from_dataframe`.
 
-    name: what tables and metrics call it. source: where it is read, or its rows in memory.
+    name: what tables and metrics call it. source: where it is read, or its rows in memory. settings: how it is read,
+    `corpus.…` -> value.
     """
 
     name: str
     source: CorpusConfig | GivenTexts
+    settings: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_reach(self.settings, ("corpus",), "a corpus")
 
     @classmethod
     def from_texts(
@@ -39,6 +45,7 @@ class Corpus:
         relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None = None,
         splits: Mapping[str, Collection[Id]] | None = None,
         name: str = "texts",
+        settings: Mapping[str, object] | None = None,
     ) -> "Corpus":
         """A corpus of strings, each one document as it is.
 
@@ -52,6 +59,7 @@ class Corpus:
             splits: split -> ids of its queries, such as {"train": […], "test": […]}; none: train, dev and test are
                 drawn, 60/20/20, by a hash of the id.
             name: what tables and metrics call it.
+            settings: how it is read: dotted path -> value, such as {"corpus.bad_rows_threshold": 0.1}.
 
         Raises:
             UserError: for an empty list, an id that stands twice, a value that is no string, queries that judge
@@ -59,12 +67,15 @@ class Corpus:
         """
         if not name or "/" in name or ":" in name:
             raise UserError(f"name = {name!r}: use a word without / and :, such as name='faq'")
-        return cls(name, text_rows(texts, titles, ids, queries, relevant, splits))
+        return cls(name, text_rows(texts, titles, ids, queries, relevant, splits), as_changes(settings))
 
     @classmethod
-    def from_folder(cls, path: str | Path) -> "Corpus":
+    def from_folder(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> "Corpus":
         """A corpus in files: FORMAT:PLACE as the jobs take it (`trec:/data/robust`, `ir_datasets:beir/scifact`), the
         built-in `pydocs`, or a folder whose format is recognised by its files.
+
+        Args:
+            settings: how it is read: dotted path -> value, such as {"corpus.bad_rows_threshold": 0.1}.
 
         Raises:
             UserError: for an unknown format, or a folder that is not there or in no known format.
@@ -80,16 +91,27 @@ class Corpus:
                     raise UserError(f"from_folder({text!r}): there is no folder {folder}")
                 text = str(folder)
             config = CorpusConfig(name=recognise(text))
-        return cls(config.short_name, config)
+        return cls(config.short_name, config, as_changes(settings))
 
     @classmethod
-    def from_beir(cls, path: str | Path) -> "Corpus":
-        """A BEIR folder: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; only the first is required."""
-        return cls.from_folder(f"beir:{path}")
+    def from_beir(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> "Corpus":
+        """A BEIR folder: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; only the first is required.
+
+        Args:
+            settings: as for `from_folder`.
+        """
+        return cls.from_folder(f"beir:{path}", settings=settings)
 
     @classmethod
     def from_dataframe(
-        cls, frame: Any, *, text: str, title: str | None = None, id: str | None = None, name: str = "dataframe"
+        cls,
+        frame: Any,
+        *,
+        text: str,
+        title: str | None = None,
+        id: str | None = None,
+        name: str = "dataframe",
+        settings: Mapping[str, object] | None = None,
     ) -> "Corpus":
         """A corpus of a table's rows, each one document. Works for pandas, polars and whatever else has `columns`.
 
@@ -97,6 +119,7 @@ class Corpus:
             text: the column of the texts.
             title: the column of the titles; none: without titles.
             id: the column of the ids; none: rows have their positions as ids.
+            settings: as for `from_texts`.
 
         Raises:
             UserError: for a column that is not there, and as `from_texts`.
@@ -110,10 +133,14 @@ class Corpus:
             titles=list(frame[title]) if title else None,
             ids=list(frame[id]) if id else None,
             name=name,
+            settings=settings,
         )
 
     def in_store(self, storage: Place) -> CorpusConfig:
         """The collection as steps read it; one in memory is written to the store, once."""
+        return read_as(self._stored(storage), self.settings)
+
+    def _stored(self, storage: Place) -> CorpusConfig:
         if isinstance(self.source, CorpusConfig):
             return self.source
         rows = self.source

@@ -1,16 +1,17 @@
 """`midmask.evaluate_run`: the measures of another tool's ranked lists."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from midmask.api.catalogue import as_changes, check_reach, read_as
 from midmask.api.corpus import Corpus
 from midmask.api.run import Run
 from midmask.api.scores import Scores, find_collection, find_split
 from midmask.api.storage import compute, open_store, runner_in
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
-from midmask.experiment.run_files import collection_step, run_file_evaluation, run_names
+from midmask.experiment.run_files import FIELDS, collection_step, run_file_evaluation, run_names
 from midmask.identity import override
 from midmask.retrieve.ranked import TieRule
 
@@ -26,6 +27,7 @@ def evaluate_run(
     max_queries: int | None = None,
     ties: TieRule = "midmask",
     leave_out_copies: bool = False,
+    settings: Mapping[str, object] | None = None,
     storage: str | Path | None = None,
     progress: bool = True,
 ) -> Scores:
@@ -39,6 +41,8 @@ def evaluate_run(
         ties: order of documents of equal score: by id ascending as everywhere in midmask, or by id descending as
             trec_eval has it ("trec_eval").
         leave_out_copies: removes passages that are the query itself (`corpus.self_matches`), as `evaluate` does.
+        settings: how the corpus is read and what is measured: dotted path -> value, of `corpus`, and of the fields that
+            are arguments here. They win over the arguments.
         storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
@@ -53,8 +57,13 @@ def evaluate_run(
     path = Path(file).expanduser().absolute()
     (system,) = run_names([path], [name] if name else [])
     runner = corpus.runner if isinstance(corpus, Run) else runner_in(open_store(storage), ray=False, progress=progress)
-    where = find_collection(path, corpus, runner.storage)
+    changes = as_changes(settings)
+    check_reach(changes, ("corpus", *(f"evaluation.{name}" for name in FIELDS)), "a run file")
+    where = read_as(find_collection(path, corpus, runner.storage), changes)
     asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": find_split(where, split)}
-    config = override(EvaluateConfig(), asked)
+    typed = {
+        path.removeprefix("evaluation."): value for path, value in changes.items() if path.startswith("evaluation.")
+    }
+    config = override(EvaluateConfig(), asked | typed)
     step = run_file_evaluation(path, collection_step(where), config, ties, leave_out_copies=leave_out_copies)
     return Scores(system, compute(runner, step))

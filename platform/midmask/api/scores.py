@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from midmask.api.catalogue import as_changes, check_reach, read_as
 from midmask.api.corpus import Corpus
 from midmask.api.run import Run
 from midmask.api.storage import compute, open_store, runner_in
@@ -28,6 +29,9 @@ from midmask.retrieve.fusion import Fusion
 
 BM25 = "bm25"
 """The name by which BM25 is evaluated."""
+
+READ = ("corpus", "evaluation")
+"""Sections of a recipe that every evaluation depends on."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,6 +105,7 @@ def evaluate(
     max_queries: int | None = None,
     bm25_share: float = 0.0,
     fusion: Fusion = "rrf",
+    settings: Mapping[str, object] | None = None,
     storage: str | Path | None = None,
     progress: bool = True,
 ) -> Scores:
@@ -119,6 +124,8 @@ def evaluate(
         bm25_share: above 0, the encoder's list is joined with BM25's; 0.5 counts both alike.
         fusion: how they are joined: by reciprocal ranks ("rrf"), or by scores ("convex"), each list's from 0 to 1 for
             every query.
+        settings: how corpus and texts are read and searched: dotted path -> value, of `corpus` and `evaluation`, and of
+            `tokens` for a model that is not a run. They win over the arguments.
         storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
@@ -129,8 +136,11 @@ def evaluate(
     if home is not None and storage is not None:
         raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
     runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
-    where = find_collection(model, corpus, runner.storage)
-    asked = {
+    changes = as_changes(settings)
+    own = isinstance(model, Run)
+    check_reach(changes, READ if own else (*READ, "tokens"), f"the evaluation of {'a run' if own else model}")
+    where = read_as(find_collection(model, corpus, runner.storage), changes)
+    asked: dict[str, object] = {
         "measures": tuple(measures),
         "depth": depth,
         "max_queries": max_queries,
@@ -138,7 +148,9 @@ def evaluate(
         "fusion": fusion,
         "split": find_split(where, split),
     }
-    system, step = _evaluation(model, corpus, where, asked)
+    system, step = _evaluation(
+        model, corpus, where, {f"evaluation.{name}": value for name, value in asked.items()} | changes
+    )
     return Scores(system, compute(runner, step))
 
 
@@ -174,16 +186,17 @@ def find_split(corpus: CorpusConfig, asked: str | None) -> str:
 
 
 def _evaluation(
-    model: Run | str | Path, corpus: Corpus | Run | None, where: CorpusConfig, asked: dict[str, object]
+    model: Run | str | Path, corpus: Corpus | Run | None, where: CorpusConfig, changes: dict[str, object]
 ) -> tuple[str, Step]:
     """The system's name, and the step that evaluates it."""
+    changes = {path: value for path, value in changes.items() if path.partition(".")[0] != "corpus"}
     if isinstance(model, Run):
         recipe, planned = model.recipe, model.plan
         on = None if where == recipe.corpus else planned.elsewhere(where)
-        config = override(recipe.evaluation, asked)
+        config = override(recipe, changes).evaluation
         return config.name_of(recipe.name), planned.evaluation(config, model=model.step, on=on)
-    recipe = override(RECIPES["none"](), {"corpus": where.model_dump()})
-    config = override(recipe.evaluation, asked)
+    recipe = override(override(RECIPES["none"](), {"corpus": where.model_dump()}), changes)
+    config = recipe.evaluation
     if model == BM25:
         if config.bm25_share:
             raise UserError(f"bm25_share = {config.bm25_share}: BM25's list is joined with an encoder's; name a model")
@@ -191,7 +204,7 @@ def _evaluation(
         return BM25, planned.bm25_evaluation(config)
     folder = model_folder(str(Path(model).expanduser()), field="model", choices=(BM25,)).absolute()
     name = str(model) if model in PRETRAINED else folder.name
-    recipe = as_folder_reads(recipe, folder, ())
+    recipe = as_folder_reads(recipe, folder, changes)
     check_folder(recipe, folder)
     planned = plan(recipe)
     return config.name_of(name), planned.evaluation(config, model=adopted(str(folder)))

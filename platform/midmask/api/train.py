@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from midmask.api.catalogue import check_paths, recipe_named
+from midmask.api.catalogue import as_changes, check_paths, recipe_named
 from midmask.api.corpus import Corpus
 from midmask.api.run import Run
 from midmask.api.storage import compute, open_store, runner_in
@@ -54,7 +54,7 @@ def train(
             "midmask.Corpus.from_folder(path)"
         )
     place = open_store(storage)
-    made = _recipe(recipe, corpus.in_store(place), protocol, backbone, seed, settings or {})
+    made = _recipe(recipe, corpus.in_store(place), protocol, backbone, seed, settings)
     planned = plan(made)
     model = _model(made, planned, protocol)
     refuse_missing_splits([model])
@@ -68,11 +68,11 @@ def _recipe(
     protocol: str | None,
     backbone: str | Path | None,
     seed: int | None,
-    settings: Mapping[str, object],
+    settings: Mapping[str, object] | None,
 ) -> Recipe:
     """The recipe with all that was asked for; settings are last, so they win."""
     recipe = recipe_named(name, protocol)
-    changes = {path: str(value) if isinstance(value, Path) else value for path, value in settings.items()}
+    changes = as_changes(settings)
     check_paths(recipe, changes)
     if backbone is not None:
         changes = {"backbone.name": str(backbone), **changes}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from midmask.backend.interface import is_loopback
 from midmask.backend.nodes import NodeReport
 from midmask.checks import FAISS_BUILDS
+from midmask.errors import how_to_install
 from midmask.identity import ABSENT
 
 CLOCKS_AGREE_S = 30.0
@@ -43,7 +44,7 @@ def _of_versions(found: Mapping[str, str], own: Mapping[str, str]) -> Iterator[s
     names = [name for name, version in theirs.items() if version != own[name]]
     if names:
         told = ", ".join(f"{name} {theirs[name]} ({own[name]} here)" for name in names)
-        yield f"has other versions: {told}; install the same with pip install -c constraints.txt"
+        yield f"has other versions: {told}; install the same there"
 
 
 def _of_reach(report: NodeReport, several: bool) -> Iterator[str]:
@@ -60,4 +61,4 @@ def _of_gpus(reserved: int, torch: int, faiss: int) -> Iterator[str]:
     if reserved > torch:
         yield f"Ray has {reserved} GPUs there and torch sees {torch}; install a build of torch for CUDA, and its driver"
     if torch and not faiss:
-        yield "its faiss is a build for CPUs; pip install 'midmask[gpu]' lets it search on the GPU"
+        yield f"its faiss is a build for CPUs; {how_to_install('gpu')} lets it search on the GPU"

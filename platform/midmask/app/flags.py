@@ -1,11 +1,13 @@
 """The flags that jobs share, and what is said of a wrong one. Imports nothing heavy, so --help answers at once."""
 
 import argparse
+import shlex
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from midmask.corpora.formats import name_forms
 from midmask.errors import UserError, unknown
+from midmask.redaction import redacted
 
 AddFlags = Callable[[argparse.ArgumentParser], None]
 
@@ -90,15 +92,7 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         help="sizes of --protocol: minutes on CPUs (default), or those of the paper, with its middle training and "
         "BERT-base",
     )
-    shared.add_argument(
-        "--set",
-        dest="changes",
-        action="append",
-        default=[],
-        type=_change,
-        metavar="PATH=VALUE",
-        help="replace a field of the configuration, e.g. objective.encoder_mask_ratio=0.15; may be given again",
-    )
+    add_set_flag(shared, "the configuration, e.g. objective.encoder_mask_ratio=0.15")
     add_storage_flag(shared)
     add_tracking_flag(shared)
     shared.add_argument(
@@ -172,12 +166,30 @@ def _add_trust_flags(shared: argparse._ActionsContainer) -> None:
     )
 
 
+def add_set_flag(parser: argparse._ActionsContainer, of: str) -> None:
+    parser.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        default=[],
+        type=_change,
+        metavar="PATH=VALUE",
+        help=f"replace a field of {of}; may be given again",
+    )
+
+
 def add_storage_flag(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--storage", metavar="PLACE", help="folder or URI for results; default: store/ in the project")
 
 
 def add_tracking_flag(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
+
+
+def same_store(flags: argparse.Namespace) -> str:
+    """The flag by which another command, that a message shows, uses the same store of runs; empty if none was given."""
+    uri = flags.tracking_uri
+    return f"--tracking-uri {shlex.quote(redacted(uri))}" if uri else ""
 
 
 def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:

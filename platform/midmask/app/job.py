@@ -65,8 +65,11 @@ class Options:
         from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow
 
         store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
-        page = shlex.quote(str(project() / "dashboards" / "leaderboard.py"))
-        return f"{ui_command(self.tracking_uri)}\n{store} streamlit run {page} --server.address 127.0.0.1"
+        page = project() / "dashboards" / "leaderboard.py"
+        if not page.is_file():  # pages come with a checkout
+            return ui_command(self.tracking_uri)
+        pages = f"{store} streamlit run {shlex.quote(str(page))} --server.address 127.0.0.1"
+        return f"{ui_command(self.tracking_uri)}\n{pages}"
 
 
 INSIDE = "any"
@@ -206,7 +209,8 @@ def refuse_misspelt(flags: argparse.Namespace) -> None:
             table[name]
     for name in (*([flags.corpus] if flags.corpus else ()), *flags.further_corpora):
         refuse_unknown_form(name)
-    refuse_unknown_fields(path for path, _ in flags.changes)
+    own = getattr(flags, "sections", ())  # of a job that has fields beside a recipe's
+    refuse_unknown_fields(path for path, _ in flags.changes if not path.startswith(own))
 
 
 def resolve_storage(flag: str | None, base: Path) -> str:

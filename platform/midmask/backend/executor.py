@@ -16,6 +16,7 @@ from midmask.artifact import Place, load
 from midmask.backend.channel import Channel, Drain
 from midmask.backend.makers import cluster_makers, makers_of
 from midmask.backend.resources import Resources
+from midmask.errors import UserError
 from midmask.experiment.costs import ON_DEVICE
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import Observer, Runner, Silent, Timed, TimeIsUp
@@ -56,6 +57,13 @@ def execute(
         except TimeIsUp:
             return
         except Exception:
+            if not keep_going:
+                raise
+    while True:
+        try:
+            runner.refuse_unlearnable(graph)
+            break
+        except UserError:
             if not keep_going:
                 raise
     if graph.left and time.monotonic() < until:

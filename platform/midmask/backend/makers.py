@@ -18,11 +18,9 @@ from midmask.experiment.run import Maker
 from midmask.mining.given_negatives import read_negatives
 from midmask.mining.query_subset import draw_queries
 from midmask.queries.step import make_queries
-from midmask.queries.train import generator_setup
 from midmask.retrieve.run_file import read_run
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
-from midmask.teacher.teach import teach_setup
 from midmask.training.run import Log
 from midmask.training.setup import TrainingSetup
 
@@ -44,10 +42,7 @@ def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
     return {
         "prepare": _ignore_log(corpora.prepare),
         **{name: _make_by_shards(step, workers) for name, step in steps.SHARDED.items()},
-        "pretrain": trained(steps.pretrain_setup),
-        "finetune": trained(steps.finetune_setup),
-        "teach": trained(teach_setup),
-        "generator": trained(generator_setup),
+        **{name: trained(setup_of) for name, setup_of in steps.SETUPS.items()},
         "encode": _ignore_log(lambda config, inputs, out: pool.encode(config, inputs, out, actors=workers)),
         "search": _ignore_log(lambda config, inputs, out: pool.search(config, inputs, out, actors=workers)),
         "initial": _ignore_log(steps.initial),

@@ -20,7 +20,7 @@ from midmask.choice.contest import PHASES
 from midmask.choice.deliver import deliver
 from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown
-from midmask.choice.request import Request, teacher_folder
+from midmask.choice.request import Request, queries_as_asked, teacher_folder
 from midmask.choice.run import choose, queries_step
 from midmask.choice.tracked_workshop import TrackedWorkshop
 from midmask.choice.verdict import Verdict
@@ -84,6 +84,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
         queries = QueriesConfig.model_validate(wanted)
     except ValidationError as error:
         raise as_user_error(error, "queries.") from None
+    queries, changes = queries_as_asked(queries, options.changes)
     out = Path(flags.out).expanduser().absolute() if flags.out else options.home / "verdicts" / corpus.short_name
     return Request(
         corpus=corpus,
@@ -93,7 +94,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
         teacher=teacher_folder(flags.teacher),
         systems=tuple(names_in(flags.systems)) if flags.systems else SYSTEMS,
         representations=tuple(names_in(flags.representations)) if flags.representations else tuple(SCORED),
-        changes=options.changes,
+        changes=changes,
         seed=options.seed or 0,
         reveal=flags.reveal,
         command=same_command(),

@@ -18,6 +18,9 @@ from midmask.pretrained import PRETRAINED, found_folder
 from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
 
+QUERIES = "queries."
+"""What the path of a field of `QueriesConfig` begins with, among the changes of a request."""
+
 
 def default_backbone() -> str:
     """`minilm` where its package is installed, else `tiny`."""
@@ -35,6 +38,17 @@ def teacher_folder(given: str | Path | None) -> str | None:
     folder = Path(given).expanduser().absolute()
     read_cross_encoder(folder)
     return str(folder)
+
+
+def queries_as_asked(queries: QueriesConfig, changes: Mapping[str, Any]) -> tuple[QueriesConfig, dict[str, Any]]:
+    """How queries are made with those of the changes that are of `queries`, and the other changes.
+
+    Raises:
+        UserError: for an unknown field of `queries`, or an impossible value.
+    """
+    own = {path: value for path, value in changes.items() if path.startswith(QUERIES)}
+    others = {path: value for path, value in changes.items() if path not in own}
+    return override(queries, {path.removeprefix(QUERIES): value for path, value in own.items()}), others
 
 
 @dataclass(frozen=True)

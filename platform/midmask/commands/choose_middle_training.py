@@ -10,6 +10,7 @@ from midmask.app.job import Options
 
 
 def add_flags(parser: ArgumentParser) -> None:
+    parser.set_defaults(sections=("queries.",))
     parser.add_argument(
         "--budget", default="30m", metavar="TIME", help="by the clock: 30m (default), 8h, 1h30m; or 4gpuh of all GPUs"
     )

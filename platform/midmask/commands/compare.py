@@ -8,7 +8,7 @@ The first RUN is what the others are held against.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.flags import add_tracking_flag
+from midmask.app.flags import add_tracking_flag, same_store
 from midmask.app.job import INSIDE, home
 from midmask.errors import UserError
 
@@ -54,7 +54,7 @@ def work(flags: Namespace) -> None:
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     view = look_once(uri)
-    place, systems = select_systems(flags.runs, view, flags.on)
+    place, systems = select_systems(flags.runs, view, flags.on, store=same_store(flags))
     found = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],

@@ -12,7 +12,7 @@ from midmask.app.flags import add_storage_flag, add_tracking_flag
 from midmask.app.job import INSIDE, home, resolve_storage
 from midmask.artifact import RECORD, Place
 from midmask.checks import FAISS_BUILDS, own_versions, why_not_writable
-from midmask.errors import UserError
+from midmask.errors import UserError, how_to_install
 from midmask.identity import ABSENT
 from midmask.pretrained import PRETRAINED, model_folder
 from midmask.processes import usable_cores
@@ -75,7 +75,7 @@ def _list_versions() -> Iterator[tuple[str, str]]:
         if version != ABSENT:
             yield name, version
         elif name not in FAISS_BUILDS:
-            yield name, "is not installed: make venv"
+            yield name, f"is not installed: {how_to_install('cpu')}"
 
 
 def _list_pretrained() -> Iterator[tuple[str, str]]:

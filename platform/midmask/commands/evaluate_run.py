@@ -8,6 +8,7 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from midmask.app.flags import same_store
 from midmask.app.job import Options
 from midmask.errors import UserError
 
@@ -62,7 +63,11 @@ def work(options: Options, flags: Namespace) -> None:
 
     done = track_run_files(options, recipe, evaluations)
     place = f"{recipe.corpus.short_name} {split}"
-    further = {"test the differences": f"midmask compare {shlex.join(done)}"} if len(done) > 1 else None
+    further = (
+        {"test the differences": f"midmask compare {shlex.join(done)} {same_store(flags)}".strip()}
+        if len(done) > 1
+        else None
+    )
     print(ending(options, run_files_sentence(place, done), [evaluations_table(place, done)], further=further))
 
 

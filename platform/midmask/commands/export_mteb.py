@@ -7,7 +7,7 @@ Beside MTEB's scores each file has the system's rank among those that are export
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.flags import add_tracking_flag
+from midmask.app.flags import add_tracking_flag, same_store
 from midmask.app.job import INSIDE, home
 from midmask.exchange.mteb_files import LANGUAGE
 
@@ -37,7 +37,7 @@ def work(flags: Namespace) -> None:
     from midmask.tracking import resolve_tracking_uri
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
-    place, systems = select_systems(flags.systems, look_once(uri), flags.on)
+    place, systems = select_systems(flags.systems, look_once(uri), flags.on, store=same_store(flags))
     per_query = PerQueryFiles(uri, cache_folder() / "artifacts")
     measured = {
         label: SystemSample(

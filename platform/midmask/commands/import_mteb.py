@@ -4,6 +4,7 @@ PLACE is a result file, or a folder with such files at any depth, as mteb's own 
 Tasks of another kind than retrieval are counted and left out. What was imported before is not imported again.
 """
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -23,10 +24,13 @@ def work(flags: Namespace) -> None:
     """
     from midmask.app.mteb_rows import import_results, rank_models
     from midmask.app.mteb_text import import_sentence, rank_table
+    from midmask.redaction import redacted
     from midmask.tracking import resolve_tracking_uri
 
     here = home(Path.cwd() / INSIDE)
     uri = resolve_tracking_uri(flags.tracking_uri, here)
     found = import_results([Path(place) for place in flags.places], uri, here)
     print(import_sentence(found))
-    print(f"\n{rank_table(rank_models(found.models))}\n\nmidmask leaderboard --tracking-uri {uri}")
+    print(
+        f"\n{rank_table(rank_models(found.models))}\n\nmidmask leaderboard --tracking-uri {shlex.quote(redacted(uri))}"
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midmask.app.flags import add_storage_flag
+from midmask.app.flags import add_set_flag, add_storage_flag
 from midmask.corpora.formats import name_forms
 from midmask.errors import UserError
 
@@ -27,6 +27,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--system", metavar="LABEL", help="of the verdict; default: the recommended one")
     parser.add_argument("--corpus", metavar="NAME", help=f"that a model searches: {name_forms()}")
     parser.add_argument("-k", type=int, default=5, metavar="N", help="passages that are shown; default: 5")
+    add_set_flag(parser, "corpus, e.g. corpus.bad_rows_threshold=0.1")
     add_storage_flag(parser)
 
 
@@ -53,8 +54,10 @@ def _tell(line: str) -> None:
 def _verdict_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     from midmask.choice.side_by_side import SideBySide
 
-    if flags.corpus:
-        raise UserError(f"--corpus {flags.corpus}: a verdict searches its own documents; leave the flag out")
+    for flag in ("corpus", "changes"):
+        if given := getattr(flags, flag):
+            name = "set" if flag == "changes" else flag
+            raise UserError(f"--{name} {given}: a verdict searches its own documents; leave the flag out")
     opened = SideBySide(flags.folder)
     label = flags.system or opened.recommended
     opened.open(label, _tell)
@@ -63,6 +66,7 @@ def _verdict_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
 
 
 def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
+    from midmask.api.catalogue import check_reach, read_as
     from midmask.api.storage import open_store
     from midmask.app.job import resolve_corpus
     from midmask.choice.rankers import SearchStore
@@ -77,7 +81,9 @@ def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     if flags.system:
         raise UserError(f"--system {flags.system}: only a verdict has several; leave the flag out")
     folder = model_folder(flags.folder, field="FOLDER").absolute()
-    corpus = CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official")
+    changes = dict(flags.changes)
+    check_reach(changes, ("corpus",), "a search")
+    corpus = read_as(CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official"), changes)
     store = SearchStore(corpus, open_store(flags.storage))
     stored = StoredPassages(store.open_corpus(_tell).place)
     return store.open_encoder(folder, stored, _tell).hits

@@ -64,7 +64,7 @@ def work(options: Options, flags: Namespace) -> None:
         passage_length=tokens.max_length,
     )
     inputs = {"corpus": steps.corpus, "tokens": steps.tokens}
-    generator = Step("generator", config, inputs, content=steps.initial.content)
+    generator = Step("generator", config, inputs, content=steps.initial.content, path="stages.0.train")
     done = run_steps(options, recipe, {"generator": generator})
     if done:
         model = done["generator"].place / "model"

@@ -8,7 +8,7 @@ PGPASSWORD or ~/.pgpass.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.flags import add_storage_flag
+from midmask.app.flags import add_set_flag, add_storage_flag
 from midmask.corpora.formats import name_forms
 from midmask.errors import UserError
 
@@ -21,10 +21,12 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--check", type=int, default=100, metavar="N", help="queries searched in both; 0: none; default: 100"
     )
+    add_set_flag(parser, "corpus, e.g. corpus.bad_rows_threshold=0.1")
     add_storage_flag(parser)
 
 
 def work(flags: Namespace) -> None:
+    from midmask.api.catalogue import check_reach, read_as
     from midmask.api.storage import open_store, show_line
     from midmask.app.job import resolve_corpus
     from midmask.choice.rankers import SearchStore
@@ -35,7 +37,9 @@ def work(flags: Namespace) -> None:
 
     check_server(flags.to)
     folder = model_folder(flags.folder, field="FOLDER").absolute()
-    corpus = CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official")
+    changes = dict(flags.changes)
+    check_reach(changes, ("corpus",), "a search")
+    corpus = read_as(CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official"), changes)
     searcher = SearchStore(corpus, open_store(flags.storage)).open_searcher(folder, show_line)
     done = upload(searcher, flags.to, flags.table, check=flags.check, show=show_line)
     print(f"{flags.table}: {done.passages:,} passages, {done.written:,} of them written by this upload")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NoReturn
 
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError, how_to_install, unknown
 
 BLOCK_ROWS = 2_048
 _SWAP = threading.Lock()
@@ -83,7 +83,7 @@ def _library() -> Any:
     except ImportError:
         raise UserError(
             "corpora ir_datasets:ID need the package ir-datasets, which is not installed; type: "
-            "pip install -c constraints.txt -e '.[ir-datasets]'"
+            f"{how_to_install('ir-datasets')}"
         ) from None
     return ir_datasets
 

@@ -97,7 +97,7 @@ class Quarantine:
             )
 
     def _remedy(self, rows: str) -> str:
-        advice = f"Mend the files, or go on without these rows: {how_to_set('corpus.bad_rows_threshold', 'SHARE')}"
+        advice = f"Mend the files, or go on without these rows: {how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
         if self.bad[rows][SPACED_ID]:
             return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
         if self.bad[rows][NO_GRADE]:

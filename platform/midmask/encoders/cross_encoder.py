@@ -208,7 +208,7 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
     if missing:
         raise UserError(
             f"teacher {folder}: no classification head ({missing[0]} is missing), so it scores nothing yet; train it "
-            "with jobs/train_teacher.py, or name a cross-encoder"
+            "with midmask teach, or name a cross-encoder"
         )
     known = settings.model_type in FAMILIES
     places = shape_from(settings).max_length if known else getattr(settings, "max_position_embeddings", 1 << 30)

@@ -63,7 +63,10 @@ def autocast_type(precision: Precision, device: torch.device) -> torch.dtype | N
     """
     has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
     if precision == "bf16" and device.type == "cuda" and not has_bf16:
-        raise UserError("precision = 'bf16': this GPU has no bf16. Use precision=fp32.")
+        raise UserError(
+            "precision = 'bf16': this GPU has no bf16. Use fp32 or auto where it is set (pretrain.precision, "
+            "stages.*.train.precision, evaluation.precision)."
+        )
     if precision == "bf16" or (precision == "auto" and has_bf16):
         return torch.bfloat16
     return None

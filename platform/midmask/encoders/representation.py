@@ -59,16 +59,24 @@ class Representation(Config):
         if self.tokens is not None and (self.dense is not None or self.lexical is not None):
             raise ValueError(
                 f"tokens = {self.tokens} with dense = {self.dense or 'none'} and lexical = {self.lexical or 'none'}: "
-                "token vectors are scored alone; set dense = none and lexical = none, or tokens = none"
+                "token vectors are scored alone; set representation.dense=none "
+                "and representation.lexical=none, or representation.tokens=none"
             )
         if self.dense is None and self.lexical is None and self.tokens is None:
-            raise ValueError("dense, lexical and tokens = none leave nothing to score; set one of them")
+            raise ValueError(
+                "dense, lexical and tokens = none leave nothing to score; set one of them, such as "
+                "representation.dense=cls"
+            )
         if self.dense is None and (self.width is not None or self.normalise):
-            raise ValueError("width and normalise are of the dense view; set dense = cls or mean, or leave them")
+            raise ValueError(
+                "width and normalise are of the dense view; set representation.dense=cls or mean, or leave them"
+            )
         if self.lexical is None and (self.query_terms or self.passage_terms or not self.specials):
             raise ValueError("specials, query_terms and passage_terms need lexical = splade or logits")
         if self.lexical == "logits" and self.passage_terms is None:
-            raise ValueError("lexical = logits gives every word a weight; set passage_terms, such as 384")
+            raise ValueError(
+                "lexical = logits gives every word a weight; set representation.passage_terms=384 or the like"
+            )
         return self
 
     @property

@@ -70,12 +70,12 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
 
 def _advice(charge: Charge, memory: Memory, rows: int, room: float) -> str:
     """What to set so that a training fits, or the smallest device that has room for one row."""
-    field = f"{FIELDS[charge.step.name]}.micro_batch"
+    field = f"{charge.step.path}.micro_batch"
     if (fitting := memory.fitting(rows, room)) >= 1:
         return f"set {field}={fitting} or less"
     assert charge.training is not None
     helps = not charge.training.train.recompute and memory.total - memory.activations < room
-    again = f"set {FIELDS[charge.step.name]}.recompute=true, or " if helps else ""
+    again = f"set {charge.step.path}.recompute=true, or " if helps else ""
     advice = f"not even one row fits; {again}take a smaller backbone, or shorter rows"
     least = memory.total - memory.activations * (1 - 1 / rows)
     enough = [device for device in DEVICES.values() if device.room is not None and device.room >= least]
@@ -106,12 +106,3 @@ def _refuse_index(plan: Estimate, charge: Charge) -> None:
             f"{name} on {shape}: {held} {gib(charge.host)} of the host's memory, and there are "
             f"{gib(shape.ram)}; use {advice}"
         )
-
-
-FIELDS = {
-    "pretrain": "pretrain",
-    "finetune": "stages.0.train",
-    "teach": "stages.0.teacher.train",
-    "generator": "stages.0.train",
-}
-"""Step name -> where a recipe has the config of its training; the first of several stages."""

@@ -70,8 +70,8 @@ class EvaluateConfig(IndexFields, PoolFields, EncodingFields):
     def _fusion_has_two_lists(self) -> Self:
         if self.fusion != "rrf" and not self.bm25_share:
             raise ValueError(
-                f"fusion = {self.fusion} with bm25_share = 0: no lists are joined; set bm25_share=0.5, or leave fusion "
-                "at rrf"
+                f"fusion = {self.fusion} with bm25_share = 0: no lists are joined; set evaluation.bm25_share=0.5, or "
+                "leave fusion at rrf"
             )
         return self
 

@@ -91,7 +91,13 @@ class Stages:
             query_length=stage.query_length or tokens.query_length,
             passage_length=stage.passage_length or tokens.max_length,
         )
-        return Step("finetune", config, inputs, content=self.backbone if start is None else {})
+        return Step(
+            "finetune",
+            config,
+            inputs,
+            content=self.backbone if start is None else {},
+            path=f"stages.{len(before)}.train",
+        )
 
     def _training_inputs(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
         """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
@@ -150,4 +156,5 @@ class Stages:
         tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokenizer)
         negatives = mining_step(self._lists(sources, config.mine, before), self.corpus, config.mine)
         inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
-        return Step("teach", config.teaching(backbone, query_length=read.query_length), inputs, content=content)
+        taught = config.teaching(backbone, query_length=read.query_length)
+        return Step("teach", taught, inputs, content=content, path=f"stages.{len(before)}.teacher.train")

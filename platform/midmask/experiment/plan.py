@@ -212,4 +212,4 @@ def _plan_pretraining(
     reads = recipe.objective.reads()
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
-    return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume)
+    return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")

@@ -127,5 +127,5 @@ def _warning(done: Artifact) -> str | None:
     field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
     return (
         f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
-        f"tokens, so their ends are not searched. To read more of them: {how_to_set(field, 2 * read['length'])}."
+        f"tokens, so their ends are not searched. To read more of them: {how_to_set({field: 2 * read['length']})}."
     )

@@ -12,7 +12,15 @@ from midmask.artifact import Artifact, Place, Timing, load, produce
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
 from midmask.experiment.step import Step
+from midmask.experiment.steps import SETUPS, PretrainConfig, TrainingConfig
+from midmask.training.learnable import refuse_few_rows, refuse_unlearnable
 from midmask.training.run import Log
+
+PAIRS = ("tokens", "corpus")
+"""Inputs of which the pairs of a query and a relevant passage are made."""
+
+NO_ROWS = ("start", "resume", "probed")
+"""Inputs of a training that have no rows of it."""
 
 
 class Maker(Protocol):
@@ -82,6 +90,7 @@ class Runner:
         self._makers = makers
         self._observer = observer
         self._timing = timing
+        self._learnable: set[str] = set()
 
     def run(self, target: Step) -> Artifact:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
@@ -107,7 +116,11 @@ class Runner:
                 return
 
     def run_next(self, graph: Graph, step: Step) -> None:
-        """Runs a step of a graph that is ready. A failure is reported, with all that is lost by it, and raised."""
+        """Runs a step of a graph that is ready. A failure is reported, with all that is lost by it, and raised. Before
+        a training, those that are to come are checked too.
+        """
+        if isinstance(step.config, TrainingConfig):
+            self.refuse_unlearnable(graph)
         graph.start(step)
         try:
             self.make(step)
@@ -116,12 +129,38 @@ class Runner:
             raise
         graph.end(step)
 
+    def refuse_unlearnable(self, graph: Graph) -> None:
+        """Raises UserError for a training of the graph that would learn nothing, as far as the finished steps tell; it
+        is reported as failed. Nothing is read of trainings that were checked before.
+        """
+        for step in [*graph.left.values()]:
+            try:
+                self._check_learnable(step)
+            except UserError as error:
+                self._observer.fail(step, error, graph.fail(step))
+                raise
+
+    def _check_learnable(self, step: Step) -> None:
+        needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
+        there = {name: load(source.place(self.storage)) for name, source in needed.items() if self._has(source)}
+        if not isinstance(step.config, TrainingConfig) or step.fingerprint in self._learnable or not there:
+            return
+        if there.keys() >= needed.keys():
+            refuse_unlearnable(SETUPS[step.name](step.config, there), step.path)
+            self._learnable.add(step.fingerprint)
+        elif there.keys() >= set(PAIRS) and not isinstance(step.config, PretrainConfig):  # what is to come adds no row
+            refuse_few_rows(SETUPS[step.name](step.config, {name: there[name] for name in PAIRS}), step.path)
+
+    def _has(self, step: Step) -> bool:
+        return step.is_finished(self.storage)
+
     def make(self, step: Step) -> Artifact:
         """The artifact of one step, whose inputs are there."""
         inputs = {name: load(source.place(self.storage)) for name, source in step.sources().items()}
         self._observer.begin(step)
 
         def compute(out: Place) -> dict[str, Any]:
+            self._check_learnable(step)
             log: Log = lambda at, values: self._observer.log(step, at, values)  # noqa: E731
             began = time.perf_counter()
             result = self._makers[step.name](step.config, inputs, out, log=log)

@@ -220,7 +220,8 @@ class Recipe(Config):
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
 
         Raises:
-            UserError: if there is no such backbone, or a method or the rows' length does not fit it.
+            UserError: if there is no such backbone, a method or the rows' length does not fit it, or nothing would be
+                learned.
         """
         shape = shape_of(self.backbone)
         reads = self.objective.reads() if self.objective else Reads()
@@ -244,13 +245,15 @@ class Recipe(Config):
             )
         if reads.rows == "spans" and reads.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
-        for method in (self.objective, *(stage.loss for stage in self.stages)):
-            if method is not None:
-                method.check(shape)
+        if self.objective is not None:
+            self.objective.check(shape)
+            self.objective.check_learns(self.pretrain.batch_size)
         if (width := self.evaluation.width) is not None:
             self._check_scored_width(width, shape.width)
         for number, stage in enumerate(self.stages):
+            stage.loss.check(shape)
             stage.loss.check_representation(self.representation, shape.width)
+            stage.check(f"stages.{number}")
             self._check_mining(f"stages.{number}.mine", stage)
 
     def _check_scored_width(self, width: int, whole: int) -> None:
@@ -267,15 +270,9 @@ class Recipe(Config):
             )
 
     def _check_mining(self, place: str, stage: StageConfig) -> None:
-        """Raises UserError for an index that no encoder searches, or a split that the corpus does not have."""
-        kinds = {source.kind for source in stage.sources}
-        if kinds and "mined" not in kinds and not stage.mine.is_exact:
-            raise UserError(
-                f"{place}.index = {stage.mine.index}: negatives = {list(stage.negatives)} are not searched for with an "
-                "encoder; leave it at Flat"
-            )
+        """Raises UserError for a split that the corpus does not have."""
         usual = stage.mine.split == "train" and self.corpus.splits == "complete"
-        if (kinds or stage.queries is not None) and not usual:
+        if (stage.sources or stage.queries is not None) and not usual:
             there = judged_splits(self.corpus)
             if stage.mine.split not in there:
                 raise unknown(f"{place}.split", stage.mine.split, there)

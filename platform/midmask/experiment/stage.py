@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from midmask.errors import UserError, how_to_set
 from midmask.identity import Config
 from midmask.mining.mine import MineConfig
 from midmask.objectives import finetuning_config
@@ -80,6 +81,30 @@ class StageConfig(Config):
     def _loss_by_name(cls, value: Any) -> Any:
         return finetuning_config(value)
 
+    def check(self, place: str) -> None:
+        """Raises UserError for an index that no encoder searches, or if a query would have its positive for its only
+        candidate. place: the stage's, `stages.N`.
+        """
+        if self.sources:
+            if not self.mine.is_exact and all(source.kind != "mined" for source in self.sources):
+                raise UserError(
+                    f"{place}.mine.index = {self.mine.index}: negatives = {list(self.negatives)} are not searched for "
+                    "with an encoder; leave it at Flat"
+                )
+            return
+        mine = how_to_set({f"{place}.negatives": ["bm25"], f"{place}.per_query": 1})
+        alone = "a query's only candidate is its positive, so nothing can be learned"
+        if self.loss.needs_negatives:
+            raise UserError(
+                f"{place}.loss.candidates = {self.loss.candidates} with {place}.negatives = []: {alone}; set "
+                f"{place}.loss.candidates=all, or mine negatives: {mine}"
+            )
+        if self.train.batch_size == 1:
+            raise UserError(
+                f"{place}.train.batch_size = 1 with {place}.negatives = []: {alone}; set "
+                f"{place}.train.batch_size=2 or more, or mine negatives: {mine}"
+            )
+
     @property
     def sources(self) -> tuple[NegativeSource, ...]:
         return tuple(NegativeSource.parse(text) for text in self.negatives)
@@ -99,7 +124,10 @@ class StageConfig(Config):
                 "and per_query >= 1 needs a source such as bm25 or mined"
             )
         if self.loss.needs_teacher and self.teacher is None:
-            raise ValueError(f"loss.name = {self.loss.name} needs a teacher; set teacher, or loss.name = contrastive")
+            raise ValueError(
+                f"loss.name = {self.loss.name} needs a teacher; set stages.*.teacher, or learn from judgements alone: "
+                f"{how_to_set({'stages.*.loss': {'name': 'contrastive'}})}"
+            )
         if self.queries is not None and self.mine.max_queries is not None:
             raise ValueError("queries and mine.max_queries are two samples; set one of them")
         if self.mine.filters.teacher_margin is not None and not (self.teacher and self.teacher.comes_from_elsewhere):

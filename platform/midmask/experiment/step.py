@@ -21,8 +21,9 @@ class Step:
     """One node: the step's name, its config, its inputs, and what its config's paths held when the plan was made.
 
     `prepared` are inputs that follow from the config and the other inputs, such as BM25's index of the corpus.
-    `resume` is a finished prefix of this very step, such as its first quarter. Both save work and change nothing, so
-    they are not part of the identity.
+    `resume` is a finished prefix of this very step, such as its first quarter. `path`: of a training, where the recipe
+    has its length and batch (`stages.0.train`), for messages. These change no result, so they are not part of the
+    identity.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Step:
     content: Mapping[str, Any] = field(default_factory=dict)
     prepared: Mapping[str, "Step"] = field(default_factory=dict)
     resume: "Step | None" = None
+    path: str = field(default="", compare=False)
 
     @cached_property
     def identity(self) -> dict[str, Any]:

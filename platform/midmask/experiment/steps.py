@@ -33,7 +33,7 @@ from midmask.mining.query_subset import draw_queries
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig
 from midmask.queries.step import make_queries
-from midmask.queries.train import GeneratorConfig, train_generator
+from midmask.queries.train import GeneratorConfig, generator_setup, train_generator
 from midmask.retrieve.bm25 import rank_with_bm25
 from midmask.retrieve.bm25_index import BM25_INDEX
 from midmask.retrieve.bm25_words import BM25_WORDS
@@ -48,12 +48,12 @@ from midmask.retrieve.timing import time_searches
 from midmask.sharded import Sharded
 from midmask.teacher.given_scores import read_scores
 from midmask.teacher.score import SCORE
-from midmask.teacher.teach import TeachConfig, teach
+from midmask.teacher.teach import TeachConfig, teach, teach_setup
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.rows import pretraining_rows
 from midmask.training.run import Log, local_reader, run_training
-from midmask.training.setup import FinetuneSetup, PretrainSetup
+from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
 from midmask.vocabulary import Vocabulary
 
 
@@ -210,6 +210,14 @@ def _quiet(step: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]])
 
     return make
 
+
+SETUPS: dict[str, Callable[[Any, Mapping[str, Artifact]], TrainingSetup]] = {
+    "pretrain": pretrain_setup,
+    "finetune": finetune_setup,
+    "teach": teach_setup,
+    "generator": generator_setup,
+}
+"""Step name -> what makes the setup of such a training from its config and inputs."""
 
 SHARDED: dict[str, Sharded] = {
     "tokenise": tokens.tokenise,

@@ -1,5 +1,6 @@
 """Which systems a user means: by name, run, model folder or run file; and where all of them were evaluated."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +46,7 @@ class SelectedSystem:
 
 
 def select_systems(
-    texts: Sequence[str], view: StoreView, on: str | None
+    texts: Sequence[str], view: StoreView, on: str | None, *, store: str = ""
 ) -> tuple[CollectionSplit, dict[str, SelectedSystem]]:
     """The collection and split that all have in common, and label -> system in the order given; labels are as short as
     tells the systems apart.
@@ -54,6 +55,7 @@ def select_systems(
         texts: of each system its name on the leaderboard or parts of it, a run's id, its beginning or its name, a model
             folder, or a run file.
         on: CORPUS/SPLIT, or a place's name; None: the only one.
+        store: the flag by which a command that a message shows uses the same store of runs; empty: it needs none.
 
     Raises:
         UserError: for a text that means nothing or several systems, two that mean one, and where no place, or more than
@@ -62,7 +64,7 @@ def select_systems(
     found = {text: list(_candidates(text, view)) for text in texts}
     for text, own in found.items():
         if not own:
-            raise _nothing(text, view)
+            raise _nothing(text, view, store)
     place = _choose_place(found, on)
     chosen = [_choose(text, [one for one in found[text] if place in one.rows], place) for text in texts]
     for at, one in enumerate(chosen):
@@ -182,16 +184,17 @@ def _choose(text: str, found: Sequence[SelectedSystem], place: CollectionSplit) 
     return choices[0]
 
 
-def _nothing(text: str, view: StoreView) -> UserError:
+def _nothing(text: str, view: StoreView, store: str) -> UserError:
+    typed = shlex.join([text, *shlex.split(store)])
     if Path(text).is_file():
         return UserError(
-            f"{text}: this run file is not on the leaderboard; measure it first: midmask evaluate-run {text} --corpus "
+            f"{text}: this run file is not on the leaderboard; measure it first: midmask evaluate-run {typed} --corpus "
             "NAME"
         )
     if Path(text).is_dir():
         return UserError(
             f"{text}: no tracked evaluation leads to this folder; give the id of its run, or evaluate it: midmask "
-            f"evaluate --model {text} --corpus NAME"
+            f"evaluate --model {typed} --corpus NAME"
         )
     if not view.entries:
         return UserError("nothing has been evaluated in this tracking store; name another with --tracking-uri")

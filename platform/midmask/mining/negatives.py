@@ -156,7 +156,7 @@ def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
         what = f"passage {row['doc_id']!r}" if np.isnan(facts.teacher[lacking[0]]) else "a relevant passage"
         raise UserError(
             f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({len(lacking)} more "
-            "like it here); score the judged passages and the candidates, or set filters.unscored=refuse"
+            "like it here); score the judged passages and the candidates, or set stages.*.mine.filters.unscored=refuse"
         )
 
 

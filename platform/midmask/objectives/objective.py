@@ -35,11 +35,23 @@ class Reads:
 class ObjectiveConfig(Config):
     """Base of the objectives' configs; `name` is a literal, the key in the table of objectives.
 
-    trains_queries: whether texts go through the encoder as queries too, so that a query expert learns.
+    trains_queries: whether texts go through the encoder as queries too, so that a query expert learns. factors: the
+    fields that weigh the terms of the loss, if they are of all its terms.
     """
 
     trains_queries: ClassVar[bool] = False
+    factors: ClassVar[tuple[str, ...]] = ()
     name: str
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether a text is told from the texts of other rows."""
+        return False
+
+    @property
+    def remembers_rows(self) -> bool:
+        """Whether rows of earlier steps are among those that a text is told from."""
+        return False
 
     def reads(self) -> Reads:
         return Reads()
@@ -50,6 +62,20 @@ class ObjectiveConfig(Config):
 
     def check(self, shape: BackboneShape) -> None:
         """Raises UserError if the method cannot be carried out on a backbone of this shape; called before any work."""
+
+    def check_learns(self, batch_size: int) -> None:
+        """Raises UserError if a middle training by this method, with steps of so many rows, learns nothing."""
+        if self.factors and not any(getattr(self, name) for name in self.factors):
+            first = f"objective.{self.factors[0]}"
+            raise UserError(
+                f"{' = '.join(f'objective.{name}' for name in self.factors)} = 0: no term of the loss is left, so "
+                f"nothing can be learned; set {first}=1.0"
+            )
+        if self.compares_rows and not self.remembers_rows and batch_size == 1:
+            raise UserError(
+                f"pretrain.batch_size = 1 with objective.name = {self.name}: a text is told from the others of its "
+                "batch, and there are none, so nothing can be learned; set pretrain.batch_size=2 or more"
+            )
 
 
 class Objective(nn.Module, ABC):

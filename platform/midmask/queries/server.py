@@ -108,8 +108,8 @@ class ServerQueries:
             log.warning("http:%s: %d of %d answers had no query", self._server.url, without, answered)
         if answered < len(passages):
             log.warning(
-                "http:%s: the budget of server_max_requests or server_max_tokens is spent: %d of %d passages were "
-                "asked about, %d tokens; raise it to go on",
+                "http:%s: the budget of queries.server_max_requests or queries.server_max_tokens is spent: %d of %d "
+                "passages were asked about, %d tokens; raise it to go on",
                 self._server.url,
                 answered,
                 len(passages),
@@ -152,7 +152,7 @@ class ServerQueries:
         if self._config.server_max_tokens is not None and not answer.tokens:
             raise UserError(
                 f"http:{self._server.url}: it does not count tokens, so queries.server_max_tokens = "
-                f"{self._config.server_max_tokens} cannot be kept to; set server_max_requests instead"
+                f"{self._config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
             )
         self._cache.add(passage, answer)
         return answer

@@ -81,7 +81,7 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     if missing:
         raise UserError(
             f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
-            "would be empty; name more sources in queries.judged_by, or give more documents"
+            "would be empty; name more sources that judge (--judged-by, in Python judged_by=), or give more documents"
         )
     qrels = qrels_table(splits, relevant)
     result = summary(pool.candidates, splits, qrels, ranked, before=before, facts=pool.facts)
@@ -154,7 +154,8 @@ def _too_few(config: QueriesConfig, pool: CandidatePool, kept: int, passages: in
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
         f"{FEWEST} are the least that can be divided into splits ({len(pool.candidates)} made{why}); {easier}name more "
-        "sources (keyphrases, sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
+        "sources (--query-sources, in Python sources=; such as keyphrases, "
+        "sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
     )
 
 

@@ -32,8 +32,8 @@ def refuse_unknown_fields(paths: Iterable[str]) -> None:
             raise unknown(
                 "field",
                 path,
-                sorted(known),
-                hint="docs/fields.md lists all fields, after `make guide` one that was just added too.",
+                sorted(name.replace("*", "0") for name in known),
+                hint="--dry-run lists the fields of a recipe.",
             )
 
 

@@ -57,7 +57,7 @@ def _begin(config: ScoreConfig, inputs: Inputs, out: Place) -> None:
     if not (inputs["teacher"].place / "model" / "config.json").exists():
         raise UserError(
             f"{inputs['teacher'].place} holds no teacher: model/config.json is missing; name a sequence-classification "
-            "model folder, or train one with jobs/train_teacher.py"
+            "model folder, or train one with midmask teach"
         )
     write_candidates(inputs, out, split=config.split, depth=config.depth, queries=config.shard_queries)
 

@@ -67,7 +67,7 @@ class Scorer:
         if self._teacher.max_length < reading.query_length + PASSAGE_ROOM:
             raise UserError(
                 f"score: query_length = {reading.query_length}, but pairs have at most {self._teacher.max_length} "
-                f"tokens; set query_length to {self._teacher.max_length - PASSAGE_ROOM} or less"
+                f"tokens; set stages.*.teacher.query_length={self._teacher.max_length - PASSAGE_ROOM} or less"
             )
         self._passage_length = min(reading.passage_length or self._teacher.max_length, self._teacher.max_length)
         # A token more than is read tells whether a text is cut.

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from midmask.errors import UserError
-from midmask.redaction import redacted
+from midmask.redaction import HIDDEN, redacted
 from midmask.tracking.address import is_database, sqlite_file
 from midmask.tracking.failures import FAILURES, unreachable
 
@@ -62,10 +63,14 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
                 experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment.lifecycle_stage != "active":
         raise UserError(
-            f"the experiment {EXPERIMENT!r} of {redacted(uri)} is deleted; "
-            f"bring it back with: mlflow experiments restore -x {experiment.experiment_id}"
+            f"the experiment {EXPERIMENT!r} of {redacted(uri)} is deleted; bring it back with{_secret(uri)}: "
+            f"MLFLOW_TRACKING_URI={shlex.quote(redacted(uri))} mlflow experiments restore -x {experiment.experiment_id}"
         )
     return client, str(experiment.experiment_id)
+
+
+def _secret(uri: str) -> str:
+    return "" if redacted(uri) == uri else f" (the password in place of {HIDDEN})"
 
 
 def artifact_place(home: Path) -> str:

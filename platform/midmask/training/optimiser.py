@@ -1,7 +1,7 @@
 """How long, in what batches and with which AdamW a model is trained. The learning rate depends on the step alone."""
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from midmask.encoders.precision import Precision
@@ -56,6 +56,13 @@ class TrainConfig(Config):
     probe_every: int = runtime(0, "pre-training: steps between two small zero-shot searches on dev; 0: none", ge=0)
     checkpoint_every: int = runtime(500, "steps between two checkpoints", ge=1)
     threads: int | None = runtime(None, "CPU threads of a worker; none: torch's default", ge=1)
+
+    @field_validator("steps", "learning_rate", mode="before")
+    @classmethod
+    def _weights_change(cls, value: object) -> object:
+        if value == 0:
+            raise ValueError("no weight would change, so nothing can be learned; set a number above 0")
+        return value
 
     @model_validator(mode="after")
     def _phases_fit(self) -> "TrainConfig":

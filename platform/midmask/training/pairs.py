@@ -129,7 +129,7 @@ class PairSource:
             raise UserError(
                 f"{place}: no score for query {query!r} and its {kind} passage {passage!r}, {len(missing)} in all; "
                 "score the same negatives and judgements that are trained on, or for relevant passages set "
-                "missing_positive_score=highest"
+                "stages.*.missing_positive_score=highest"
             )
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:

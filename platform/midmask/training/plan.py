@@ -51,10 +51,7 @@ class BatchPlan:
 
     def __post_init__(self) -> None:
         if self.batch_size > self.count:
-            raise UserError(
-                f"train.batch_size = {self.batch_size}: there are only {self.count} rows; set batch_size={self.count} "
-                "or less"
-            )
+            raise UserError(f"batch_size = {self.batch_size}: there are only {self.count} rows")
         self._pool = lru_cache(maxsize=2)(self._make_pool)  # thread-safe: a reader runs beside the loop
 
     @property

@@ -60,7 +60,7 @@ def fit_micro_batch(
         fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)
     fitting = world.least(fitting)
     if fitting < 1:
-        again = "set train.recompute=true, or " if room > once and not config.recompute else ""
+        again = f"set {setup.path}.recompute=true, or " if room > once and not config.recompute else ""
         raise UserError(
             f"one row of the training keeps {(one + each) / GIB:.2f} GiB beside the weights, and there are "
             f"{max(room, 0) / GIB:.2f} GiB; {again}take a smaller backbone.name, shorter rows (tokens.max_length), or "
@@ -69,7 +69,7 @@ def fit_micro_batch(
     if fitting >= share:
         return None
     micro_batch = even_split(share, fitting)
-    logger.info("train.micro_batch: %d of %d rows at once, which is what fits into memory", micro_batch, share)
+    logger.info("%s.micro_batch: %d of %d rows at once, which is what fits into memory", setup.path, micro_batch, share)
     return micro_batch
 
 

@@ -31,6 +31,7 @@ from midmask.training.examples import open_examples
 from midmask.training.guard import Guard
 from midmask.training.heads import save_heads, take_heads
 from midmask.training.health import HealthWatch, examine
+from midmask.training.learnable import PATIENCE, GradientWatch
 from midmask.training.loop import divided, run_steps, to_device, wrap_distributed
 from midmask.training.optimiser import build_optimiser
 from midmask.training.order import Order, OrderReader, plan_of
@@ -85,7 +86,10 @@ class _Run:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         if config.batch_size < world.size():
-            raise UserError(f"train.batch_size = {config.batch_size}: {world.size()} workers need at least a row each")
+            raise UserError(
+                f"{setup.path}.batch_size = {config.batch_size}: {world.size()} workers need at least a row each; set "
+                f"{setup.path}.batch_size={world.size()} or more, or give --workers-per-training {config.batch_size}"
+            )
         self.setup, self.out, self.device, self.config = setup, out, device, config
         self.pretraining = setup if isinstance(setup, PretrainSetup) else None
         self.examples = setup.rows
@@ -107,6 +111,7 @@ class _Run:
         self.good: Place | None = None
         self.window: list[dict[str, Any]] = []
         self.watch = HealthWatch(config.steps)
+        self.gradients = GradientWatch(setup, objective.parts)
         self.probe = self._open_probe()
 
     def go(self, reader: OrderReader, log: Log) -> dict[str, Any]:
@@ -136,13 +141,13 @@ class _Run:
             saves = last or done % self.config.checkpoint_every == 0
             reports = last or done % self.config.log_every == 0
             looks = self._measure_health(done)
-            if saves or reports or looks:
+            if saves or reports or looks or done == PATIENCE:
                 self._settle()
             values: dict[str, float] = {}
             if reports or looks:
                 window, self.window = self.window, []
                 values = {**summary(window), **looks}
-            if saves:  # before the report, which may stop the training
+            if saves and self.gradients.idle < done:  # before the report, which may stop the training
                 self._save(done)
             if world.rank() == 0 and (values or time.monotonic() - told >= TELLS_EVERY_S):
                 told = time.monotonic()
@@ -182,7 +187,7 @@ class _Run:
         probe = open_probe(setup.probed or setup.tokens, setup.corpus)
         if probe is None:
             logger.warning(
-                "train.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"
+                "pretrain.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"
             )
         return probe
 
@@ -224,8 +229,9 @@ class _Run:
                 names = open_examples(self.examples).names(np.array(row["rows"], dtype=np.int64))
                 raise NonFiniteLoss(
                     f"step {row['step']}: {', '.join(bad)} not finite; examples of the batch: {', '.join(names)}; "
-                    f"last good checkpoint: {self.good or 'none yet'}. Try a smaller train.learning_rate."
+                    f"last good checkpoint: {self.good or 'none yet'}. Try a smaller {self.setup.path}.learning_rate."
                 )
+            self.gradients.look(row)
 
     def _save(self, done: int) -> None:
         """A checkpoint by rank 0, after the trace of the steps before it."""

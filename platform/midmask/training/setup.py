@@ -5,6 +5,7 @@ any node.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
@@ -36,9 +37,11 @@ Built = tuple[Backbone | CrossEncoder | Seq2Seq, Objective, Vocabulary]
 class TrainingSetup(ABC):
     """One training run, picklable and small; its places are reached from wherever the worker runs.
 
-    tokens: an artifact whose tokenizer the model has. rows: what a row of the run is.
+    tokens: an artifact whose tokenizer the model has. rows: what a row of the run is. path: where a recipe has the
+    config of such a training, for messages; `stages.*` stands for every stage.
     """
 
+    path: ClassVar[str]
     objective: ObjectiveConfig
     train: TrainConfig
     backbone: BackboneConfig
@@ -111,6 +114,7 @@ class PretrainSetup(StartedSetup):
     of the distance to the starting encoder in the loss. longest: tokens that a text has at most.
     """
 
+    path: ClassVar[str] = "pretrain"
     resume: Place | None = None
     stop_after: int | None = None
     corpus: Place | None = None
@@ -146,6 +150,7 @@ class PretrainSetup(StartedSetup):
 class FinetuneSetup(StartedSetup):
     """Fine-tuning of a bi-encoder."""
 
+    path: ClassVar[str] = "stages.*.train"
     rows: PairExamples
     representation: Representation = field(default_factory=Representation)
 
@@ -172,6 +177,7 @@ class FinetuneSetup(StartedSetup):
 class TeachSetup(TrainingSetup):
     """Training of a cross-encoder."""
 
+    path: ClassVar[str] = "stages.*.teacher.train"
     objective: ListwiseRanking.Config
 
     def build(self) -> Built:
@@ -188,6 +194,7 @@ class TeachSetup(TrainingSetup):
 class GeneratorSetup(TrainingSetup):
     """Training of an encoder-decoder that writes queries."""
 
+    path: ClassVar[str] = "stages.0.train"
     objective: QueryGeneration.Config
     rows: PairExamples
 

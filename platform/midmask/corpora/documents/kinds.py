@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from midmask.errors import UserError
+from midmask.errors import UserError, how_to_install
 
 if TYPE_CHECKING:
     from midmask.corpora.documents.source import BadRow, DocumentFile, ParsedDocument
@@ -70,5 +70,5 @@ def refuse_missing_packages(counts: dict[str, int], place: object) -> None:
         if package and find_spec(package) is None:
             raise UserError(
                 f"{place}: {count:,} {end} file{'s' if count > 1 else ''} need{'s' if count == 1 else ''} the package "
-                f"{package}, which is not installed; type: pip install -c constraints.txt -e '.[documents]'"
+                f"{package}, which is not installed; type: {how_to_install('documents')}"
             )

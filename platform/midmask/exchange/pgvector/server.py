@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from midmask.errors import UserError, quoted
+from midmask.errors import UserError, how_to_install, quoted
 from midmask.redaction import has_credentials, redacted
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -69,7 +69,7 @@ def _library() -> Any:
     except ImportError:
         raise UserError(
             "uploading to PostgreSQL needs the package psycopg, which is not installed; type: "
-            "pip install -c constraints.txt -e '.[pgvector]'"
+            f"{how_to_install('pgvector')}"
         ) from None
     return psycopg
 

@@ -36,9 +36,14 @@ class CoCondenser(CoupledObjective):
     class Config(HeadConfig):
         """coCondenser; the defaults are the paper's."""
 
+        factors: ClassVar[tuple[str, ...]] = ("head_weight", "late_weight", "contrastive_weight")
         name: Literal["cocondenser"] = Field("cocondenser", description="name of the objective")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores of two spans")
         contrastive_weight: float = Field(1.0, ge=0.0, description="factor of the contrastive loss")
+
+        @property
+        def compares_rows(self) -> bool:
+            return self.contrastive_weight > 0
 
         def reads(self) -> Reads:
             return Reads(rows="spans", context="any", term_weights=self.encoder_mask == "weighted")

@@ -37,6 +37,7 @@ class HeadConfig(MaskedConfig):
         None, ge=1, description="layer whose token states the head reads, below the last; none: half of the layers"
     )
     head_layers: int = Field(2, ge=1, le=12, description="layers of the head")
+    factors: ClassVar[tuple[str, ...]] = ("head_weight", "late_weight")
     head_weight: float = Field(1.0, ge=0.0, description="factor of the head's loss")
     late_weight: float = Field(1.0, ge=0.0, description="factor of the last layer's loss")
 

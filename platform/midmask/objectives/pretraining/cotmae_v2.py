@@ -73,6 +73,7 @@ class CoTMAEv2(Objective):
         projection: Projection = Field(
             "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
         )
+        factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "ae_weight", "ar_weight")
         encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
         ae_weight: float = Field(1.0, ge=0.0, description="factor of the ae decoder's loss")
         ar_weight: float = Field(1.0, ge=0.0, description="factor of the ar decoder's loss")

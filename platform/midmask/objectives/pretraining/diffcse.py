@@ -129,6 +129,10 @@ class DiffCSE(CoupledObjective):
             "but [CLS], as in the published code",
         )
 
+        @property
+        def compares_rows(self) -> bool:
+            return True
+
         def check(self, shape: BackboneShape) -> None:
             require_dropout(shape, self.name)
             require_plain_layers(

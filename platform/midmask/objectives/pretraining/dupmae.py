@@ -76,6 +76,7 @@ class DupMAE(Objective):
         query_stream: Literal["paper", "embedding"] = Field(
             "embedding", description="enhanced: queries are P + h, or the embedding module applied to h (DupMAE's code)"
         )
+        factors: ClassVar[tuple[str, ...]] = ()  # bow_weight is above 0
         bow_weight: float = Field(1.0, gt=0.0, description="factor of the bag-of-words loss; paper 1, code 0.1")
         bow_head: Literal["tied", "projection"] = Field(
             "tied", description="logits of ordinary tokens: by the MLM head (code), or by a matrix of their own (paper)"
@@ -93,7 +94,8 @@ class DupMAE(Objective):
             fields = type(self).model_fields
             if idle := [name for name in IDLE[self.decode] if getattr(self, name) != fields[name].default]:
                 raise ValueError(
-                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use decode = both"
+                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use "
+                    "objective.decode=both"
                 )
             return self
 

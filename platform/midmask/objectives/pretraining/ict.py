@@ -75,6 +75,10 @@ class ICT(CoupledObjective):
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
         normalise: bool = Field(False, description="score by cosine instead of the dot product")
 
+        @property
+        def compares_rows(self) -> bool:
+            return True
+
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:

@@ -68,6 +68,14 @@ class LaPraDoR(CoupledObjective):
             4096, ge=0, description="vectors of earlier steps of a turn that are kept as negatives (not found out)"
         )
 
+        @property
+        def compares_rows(self) -> bool:
+            return True
+
+        @property
+        def remembers_rows(self) -> bool:
+            return self.cache > 0 and self.turn_steps > 1
+
         def check(self, shape: BackboneShape) -> None:
             require_dropout(shape, self.name)
 

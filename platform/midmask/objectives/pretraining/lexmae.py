@@ -72,6 +72,7 @@ class LexMAE(Objective):
             "softmax", description="what the decoder reads: words by softmax or log(1 + relu); the [CLS] state; nothing"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder")
+        factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "decoder_weight")
         encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
         decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
 

@@ -57,6 +57,7 @@ class DecodingConfig(MaskedConfig):
     decoder_masks: Literal["published", "independent"] = Field(
         "published", description="enhanced: rows pick from min(length, 256) masks, or each draws its own"
     )
+    factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "decoder_weight")
     encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
     decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
 

@@ -56,6 +56,10 @@ class SimCSE(CoupledObjective):
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="MLM: share of tokens to predict")
         encoder_mask: EncoderMask = Field("token", description="MLM: which tokens, as for other masked methods")
 
+        @property
+        def compares_rows(self) -> bool:
+            return True
+
         def reads(self) -> Reads:
             return Reads(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
 

@@ -66,6 +66,10 @@ class Spider(CoupledObjective):
         remove: float = Field(0.5, ge=0.0, le=1.0, description="chance that a query lacks the phrase")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
 
+        @property
+        def compares_rows(self) -> bool:
+            return True
+
         def reads(self) -> Reads:
             return Reads(rows="spans", context="recurring")
 

@@ -8,6 +8,7 @@ Shapes: B rows, L tokens, D width, K sentence vectors of a row.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,7 @@ Decode = Callable[[Tensor, MaskedRows], Part]
 class DecodedConfig(MaskedConfig):
     """Base of the configs of methods with one decoder."""
 
+    factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "decoder_weight")
     encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
     decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
 

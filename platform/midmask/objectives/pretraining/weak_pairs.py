@@ -52,6 +52,10 @@ class WeakPairs(CoupledObjective):
             "passages", description="what a pair is told from: all passages (E5), or all queries and passages (GTE)"
         )
 
+        @property
+        def compares_rows(self) -> bool:
+            return True
+
         def reads(self) -> Reads:
             return Reads(rows="pseudo_queries")
 
