@@ -5,7 +5,8 @@ import pytest
 from midmask.artifact import Place
 from midmask.choice.budget import SHORTEST, Clock, Limits
 from midmask.choice.contenders import LEXICAL, MINED, TUNED, Contender, contest, first_contenders
-from midmask.choice.contest import Conditions, Contest
+from midmask.choice.contest import Contest
+from midmask.choice.contest_terms import Conditions
 from midmask.choice.journal import ContestJournal
 from midmask.choice.samples import Sample
 from midmask.choice.workshop import LocalWorkshop

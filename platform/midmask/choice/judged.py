@@ -47,7 +47,7 @@ class JudgedSystem:
 @dataclass(frozen=True)
 class JudgedPair:
     """A system against another on the judged queries. difference: mean of the first's nDCG@10 less the second's; low,
-    high: its interval at the verdict's level, infinite for a single query.
+    high: its interval with the verdict's coverage, infinite for a single query.
     """
 
     first: str
@@ -102,12 +102,12 @@ def judged_systems(lists: RankedBySystem, grades: GradesByQuery) -> list[JudgedS
 
 
 def judged_pair(
-    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, level: float
+    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, coverage: float
 ) -> JudgedPair | None:
     """The first system against the second; None while no query is answerable.
 
     Args:
-        level: that the interval covers, such as 0.9.
+        coverage: of the interval, such as 0.9.
     """
     if not answerable(grades):
         return None
@@ -115,17 +115,17 @@ def judged_pair(
     own, other = (by_query(table, MEASURE) for table in tables.values())
     gains = [own[query] - other[query] for query in own]
     wins, losses = sum(gain > EQUAL for gain in gains), sum(gain < -EQUAL for gain in gains)
-    row = _compared(tables, first, second, level)
+    row = _compared(tables, first, second, coverage)
     return JudgedPair(first, second, wins, len(gains) - wins - losses, losses, row.difference, row.low, row.high)
 
 
-def _compared(tables: Mapping[str, pa.Table], first: str, second: str, level: float) -> Comparison:
+def _compared(tables: Mapping[str, pa.Table], first: str, second: str, coverage: float) -> Comparison:
     (row,) = compare(
         {label: tables[label] for label in (first, second)},
         measure=MEASURE,
         baseline=second,
         correction=None,
-        correction_alpha=1 - level,
+        correction_alpha=1 - coverage,
     )
     return row
 
