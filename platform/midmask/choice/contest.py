@@ -84,8 +84,8 @@ class Contest:
         if self._journal.finalists is None:
             self._journal.choose_finalists(self._finalists(measured, through))
         finalists = tuple(one for one in self._journal.finalists or () if one in measured)
-        given_up, tested_on, enough = self._journal.given_up, self._sample("test"), self._journal.enough
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, given_up, tested_on, enough)
+        decided = self._journal.given_up, self._sample("test"), self._journal.enough
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, *decided)
 
     def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
@@ -184,8 +184,7 @@ class Contest:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others;
         None if there is nothing more to learn.
         """
-        spent = self._clock.spent
-        left = self._end - spent
+        left = self._end - (spent := self._clock.spent)
         if number == 0:
             found: RoundPlan | None = self._first_round(self._price_of(waiting), waiting, left)
         else:
@@ -199,8 +198,7 @@ class Contest:
         return Round(found.size, tuple(waiting[: found.count]), until=min(self._end, spent + 1.5 * found.seconds))
 
     def _first_round(self, price: RoundPrice, waiting: Sequence[Contender], left: float) -> RoundPlan:
-        untrained, limits = len(untrained_of(waiting)), self._conditions.limits
-        return first_round(price, untrained, len(waiting), left, ROUNDS, limits)
+        return first_round(price, len(untrained_of(waiting)), len(waiting), left, ROUNDS, self._conditions.limits)
 
     def _later_round(
         self, number: int, waiting: Sequence[Contender], left: float

@@ -115,12 +115,13 @@ def _advice(verdict: Verdict) -> str:
     is_baseline = taken.label == verdict.baseline
     if is_baseline and all(one.gain_high < 0 for one in others):
         return f"Take {named(taken.label)}: no other system that was measured is better."
-    gain = "" if is_baseline else f": {made_gain(verdict, taken)}"
-    if verdict.recommendation.distinguishable or (not is_baseline and taken.made_low > 0):
-        return f"Take {named(taken.label)}{gain}, {cost(taken)}."
+    gain = "" if is_baseline else made_gain(verdict, taken)
+    if not is_baseline and (verdict.recommendation.distinguishable or taken.made_low > 0):
+        return f"Take {named(taken.label)}: {gain}, {cost(taken)}."
     equals = [one for one in verdict.finalists if one.gain_low <= 0 <= one.gain_high]
     cheapest = "the cheapest, which is " if all(taken.seconds <= one.seconds for one in equals) else ""
-    return f"Not distinguishable: take {cheapest}{named(taken.label)} ({cost(taken)}){gain}."
+    measured = f", with {gain}" if gain else ""
+    return f"Not distinguishable: take {cheapest}{named(taken.label)}, {cost(taken)}{measured}."
 
 
 def made_gain(verdict: Verdict, one: SystemEstimate) -> str:
