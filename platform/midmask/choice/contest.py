@@ -67,7 +67,7 @@ class Contest:
         self._first = waiting = through = tuple(contenders)
         if self._journal.pace is None:
             self._try_the_machine(waiting)
-        self._end = USED * self._clock.budget - self._keep_time_for_tests(waiting)
+        self._end = USED * self._clock.budget - self.keep_time_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
                 decided = self._decide(number, waiting)
@@ -118,7 +118,7 @@ class Contest:
         """What a split's queries are searched in; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 
-    def _keep_time_for_tests(self, contenders: Sequence[Contender]) -> float:
+    def keep_time_for_tests(self, contenders: Sequence[Contender]) -> float:
         """The seconds that are kept for the test queries; what they are searched in is decided with it, once."""
         if self._journal.kept is None:
             price, options = self._price_of(contenders), list[tuple[bool, float]]()

@@ -142,13 +142,13 @@ def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
     if estimate is None or pair.second != verdict.baseline:
         return [counts, own, f"The verdict estimated differences from {verdict.baseline} only."]
     said = (
-        f"The verdict estimated {estimate.gain:+.3f} {verdict.measure} "
-        f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f}) from made queries."
+        f"The verdict expected {estimate.gain:+.3f} {verdict.measure} "
+        f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f})."
     )
     if pair.low > estimate.gain_high:
-        outcome = "Your judgements show a larger gain than the verdict estimated."
+        outcome = "Your judgements show a larger gain than the verdict expected."
     elif pair.high < estimate.gain_low:
-        outcome = "Your judgements show a smaller gain than the verdict estimated from made queries"
+        outcome = "Your judgements show a smaller gain than the verdict expected"
         outcome += f", and {_better(pair)}." if pair.high < 0 else "."
     elif pair.low > 0 or pair.high < 0:
         outcome = f"Your judgements agree with the verdict, and show by themselves that {_better(pair)}."
